@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	plugin "github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/rules"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
@@ -115,7 +114,7 @@ type judge struct {
 // rule fails unless each declared entry is either inherited or left out for one reason.
 func (j judge) rule(rule string, declares inherit.Content, own bool, desired inherit.Object, dropped inherit.Drops) {
 	j.Helper()
-	for _, entry := range plugin.Entries(declares) {
+	for _, entry := range declares.Entries() {
 		if entry.What == "taint" && !declares.TypedTaint(entry.Name) {
 			continue // its annotation is an entry
 		}
@@ -134,7 +133,7 @@ func (j judge) entry(rule string, e inherit.Entry, desired inherit.Object, dropp
 	if e.What == "taint" {
 		there = inherited.TypedTaint(e.Name)
 	}
-	why := plugin.WhyNot(inherit.Decision{Desired: desired, Dropped: dropped}, e)
+	why := inherit.Decision{Desired: desired, Dropped: dropped}.WhyNot(e)
 	j.seen.Insert(why)
 	if there != (why == "") {
 		j.Fatalf("%s: %+v in\n%+v\ninherited: %t, and why not: %q\nleft out: %+v", rule, e, inherited, there, why, dropped)
@@ -188,7 +187,7 @@ func (j judge) machine(p inherit.Policy, template *inherit.Template, m *clusterv
 	machine, dropped := p.MachineFrom(template, m)
 	j.rule("rule 8", template.Content, true, machine, dropped)
 	// The taints that the Machine itself declares by annotation become typed, or it is said why not.
-	for _, entry := range plugin.Entries(inherit.Content{Annotations: m.Annotations}) {
+	for _, entry := range (inherit.Content{Annotations: m.Annotations}).Entries() {
 		if entry.What == "taint" {
 			entry.Own = true
 			j.entry("taints by annotation", entry, machine, dropped)
@@ -206,8 +205,8 @@ func (j judge) node(d declarations, p inherit.Policy) {
 	for _, writer := range []inherit.Writer{inherit.Kubelet, inherit.Privileged} {
 		from := inherit.SourceOfMachine(m)
 		state, dropped := p.Node(from, node, writer)
-		for _, entry := range plugin.Entries(inherit.OfMachine(m).Top) {
-			why := plugin.WhyNotOnNode(from, dropped, entry)
+		for _, entry := range inherit.OfMachine(m).Top.Entries() {
+			why := from.WhyNot(dropped, entry)
 			j.seen.Insert(why)
 			if inherited := reaches(entry, state, from); inherited != (why == "") {
 				j.Fatalf("rules 11 to 13 (kubelet: %t): %+v of %+v in %q: inherited: %t, and why not: %q", writer, entry, m, describe(state), inherited, why)

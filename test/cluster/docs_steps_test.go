@@ -44,7 +44,7 @@ func gettingStartedSteps() []step {
 			w.Expect(printed).To(MatchRegexp(`Node/` + fleetNode + ` +ok`))
 		}},
 		{page: gettingStarted, starts: "kubectl heirloom explain", follows: func(w *walk, printed string) {
-			w.Expect(printed).To(MatchRegexp(`taint +dedicated.*MachineDeployment fleet/workers`))
+			w.Expect(printed).To(MatchRegexp(`✓ MachineDeployment fleet/workers: .*dedicated=ml:NoSchedule`))
 		}},
 		{
 			page: gettingStarted, starts: "kubectl --namespace fleet label",

@@ -265,11 +265,11 @@ func (f *fleet) testExplain() {
 	f.Expect(f.Client.Create(f.ctx, m)).To(Succeed())
 	kubeconfig := filepath.Join(f.dir, "admin.kubeconfig")
 	f.Expect(f.WriteKubeconfig(kubeconfig, "admin", "system:masters")).To(Succeed())
-	explain := exec.CommandContext(f.ctx, binary(f.t, "kubectl-heirloom"), "explain", "machine/red-explained", "--namespace", "red", "--kubeconfig", kubeconfig)
+	explain := exec.CommandContext(f.ctx, binary(f.t, "kubectl-heirloom"), "explain", "machine/red-explained", "--all", "-o", "wide", "--namespace", "red", "--kubeconfig", kubeconfig)
 	out, err := explain.CombinedOutput()
 	f.Expect(err).NotTo(HaveOccurred(), "%s", out)
 	f.Expect(string(out)).To(MatchRegexp(
-		`(?m)^label\s+node\.cluster\.x-k8s\.io/pool\s+red\s+as declared\s+MachineDeployment red/red spec\.template\.metadata\.labels \(owned by heirloom\)`))
+		`(?m)^label\s+node\.cluster\.x-k8s\.io/pool\s+red\s+as declared\s+MachineDeployment red/red spec\.template\.metadata\.labels .* heirloom `))
 	f.Expect(string(out)).To(MatchRegexp(`(?m)^label\s+mine\s+yes\s+set here\s+by`))
 	f.Expect(string(out)).To(ContainSubstring(clusterv1.ClusterNameLabel))
 }

@@ -12,7 +12,8 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/origin"
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/compare"
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/explain"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
@@ -36,23 +37,40 @@ func testKubectlExplain(t *testing.T, w *kubectlWorld) {
 		{
 			name: "a Node of a workload cluster", args: []string{"node/prod-gpu-1"},
 			out: []string{
-				"label " + poolKey + " gpu as declared Cluster fleet/prod " + gpuSection + ".metadata.labels",
-				"label node.cluster.x-k8s.io/tier standard as declared ClusterClass fleet/standard " + workersOfType + ".metadata.labels",
-				"taint nvidia.com/gpu:NoSchedule present as declared Cluster fleet/prod " + gpuSection + ".taints",
-				"taint batch:PreferNoSchedule as declared ClusterClass fleet/standard " + workersOfType + ".metadata.annotations[taints.heirloom.dev/always]",
+				"label " + poolKey + " gpu as declared Cluster/prod", "label node.cluster.x-k8s.io/tier standard as declared ClusterClass/standard",
+				"taint nvidia.com/gpu:NoSchedule present as declared Cluster/prod", "taint batch:PreferNoSchedule as declared ClusterClass/standard",
+				"absent: label cost-center=research: OutsideSyncedDomains", "that are set here, or bookkeeping (--all)", "edit Cluster fleet/prod (" + gpuSection + ")",
 			},
-			errOut: []string{"edit Cluster fleet/prod (" + gpuSection + ")"},
+		},
+		{
+			name: "all of a Node", args: []string{"node/prod-gpu-1", "--all"},
+			out: []string{"label kubernetes.io/hostname prod-gpu-1 set here by kubelet", "set here bookkeeping"},
+		},
+		{
+			name: "a label of a Node", args: []string{"node/prod-gpu-1", poolKey},
+			out: []string{
+				"Node prod-gpu-1 of Cluster fleet/prod: label " + poolKey + "=gpu is as declared",
+				"✓ Cluster fleet/prod: " + gpuSection + ".metadata.labels = gpu", "✓ MachineDeployment fleet/prod-gpu: spec.template.metadata.labels = gpu",
+				"✓ MachineSet fleet/prod-gpu-7x2kq: spec.template.metadata.labels = gpu", "✓ Machine fleet/prod-gpu-1: metadata.labels = gpu",
+				"✓ Node prod-gpu-1: metadata.labels = gpu (set by heirloom)",
+			},
+		},
+		{
+			name: "a taint that an annotation declares", args: []string{"node/prod-gpu-1", "batch"},
+			out: []string{
+				"✓ ClusterClass fleet/standard: " + workersOfType + ".metadata.annotations[taints.heirloom.dev/always] has batch:PreferNoSchedule",
+				"✓ Node prod-gpu-1: spec.taints has batch:PreferNoSchedule (the list of taints was last written by heirloom)",
+			},
 		},
 		{
 			name: "a Node of a MachinePool without Machines", args: []string{"node/prod-spot-1", poolKey, "--workload-cluster=fleet/prod"},
-			out: []string{"label " + poolKey + " spot as declared Cluster fleet/prod spec.topology.workers.machinePools[spot].metadata.labels"},
+			out: []string{"✓ Cluster fleet/prod: spec.topology.workers.machinePools[spot].metadata.labels = spot", "✓ Node prod-spot-1: metadata.labels = spot"},
 		},
 		{
 			name: "a control plane of any provider", args: []string{"kubeadmcontrolplane", "prod-cp"},
 			out: []string{
-				"label team platform as declared ClusterClass fleet/standard spec.controlPlane.metadata.labels (owned by heirloom)",
-				"template taint dedicated:NoSchedule control-plane as declared Cluster fleet/prod spec.topology.controlPlane.taints",
-				"template field nodeDrainTimeoutSeconds 600 as declared ClusterClass fleet/standard spec.controlPlane.deletion.nodeDrainTimeoutSeconds",
+				"label team platform as declared ClusterClass/standard", "template taint dedicated:NoSchedule control-plane as declared Cluster/prod",
+				"template field nodeDrainTimeoutSeconds 600 as declared ClusterClass/standard",
 			},
 		},
 		{
@@ -61,37 +79,44 @@ func testKubectlExplain(t *testing.T, w *kubectlWorld) {
 		},
 		{
 			name: "an external object", args: []string{"kubeadmconfig/prod-gpu-1", poolKey},
-			out: []string{"label " + poolKey + " gpu as declared Cluster fleet/prod " + gpuSection + ".metadata.labels"},
+			out: []string{"✓ Cluster fleet/prod: " + gpuSection + ".metadata.labels = gpu", "✓ KubeadmConfig fleet/prod-gpu-1: metadata.labels = gpu"},
 		},
 		{
 			name: "what a topology declares, and who wrote it", args: []string{"cluster/prod", poolKey, "-o", "wide"},
-			out: []string{"label " + poolKey + " gpu declares " + gpuSection + ".metadata.labels <none> kubectl <none>"},
+			out: []string{"label " + poolKey + " gpu set here " + gpuSection + ".metadata.labels <none> kubectl <none>"},
 		},
 		{
-			name: "what a class declares", args: []string{"clusterclass/standard", "nodeDrainTimeout", "-o", "wide"},
-			out: []string{"field nodeDrainTimeoutSeconds 300 declares " + workersOfType + ".deletion.nodeDrainTimeoutSeconds <none> kubectl <none>"},
+			name: "what a class declares", args: []string{"clusterclass/standard"},
+			out: []string{"field nodeDrainTimeoutSeconds 300 set here machineDeployments[worker]"},
 		},
 		{
 			name: "a selector", args: []string{"machines", "-l", clusterv1.ClusterNameLabel + "=prod", poolKey},
-			out: []string{"OBJECT KIND KEY", "Machine fleet/prod-cp-1 label " + poolKey + " control-plane", "Machine fleet/prod-gpu-3 label " + poolKey + " gpu"},
+			out: []string{
+				"Machine fleet/prod-cp-1: label " + poolKey + "=control-plane is as declared", "Machine fleet/prod-gpu-1, Machine fleet/prod-gpu-2, Machine fleet/prod-gpu-3: label " + poolKey,
+				"✓ each of these Machines: metadata.labels = gpu (set by heirloom)",
+			},
 		},
 		{
-			name: "several objects", args: []string{"machine/prod-gpu-1", "machine/prod-gpu-2", poolKey},
-			out: []string{"Machine fleet/prod-gpu-1 label", "Machine fleet/prod-gpu-2 label"},
+			name: "all Nodes of a Cluster", args: []string{"nodes", "-l", "kubernetes.io/hostname", poolKey, "--workload-cluster=fleet/prod"}, code: 1,
+			out: []string{"Node prod-gpu-1, Node prod-gpu-2, Node prod-gpu-3 of Cluster fleet/prod: label " + poolKey, "✓ each of these Machines: metadata.labels = gpu"},
 		},
 		{
 			name: "what is missing and what differs", args: []string{"machineset/explained"}, code: 1,
-			out:    []string{"template label team a missing MachineDeployment fleet/explained spec.template.metadata.labels", `template label tier mine differs`, `declares "gold"`},
-			errOut: []string{"because it carries the label heirloom.dev/ignore"},
+			out: []string{
+				"template label team a missing MachineDeployment/explained", "template label tier mine (declared: gold) differs MachineDeployment/explained",
+				"missing: template label team=a: OptedOut", "because it carries the label heirloom.dev/ignore",
+			},
 		},
 		{
 			name: "a key that is nowhere", args: []string{"node/prod-gpu-1", "nothing"}, code: 1,
-			errOut: []string{`No owner of Node prod-gpu-1 declares "nothing"`, "MachineDeployment fleet/prod-gpu"},
+			out: []string{`No owner declares "nothing"`, "MachineDeployment fleet/prod-gpu"},
 		},
 		{
 			name: "a key that does not reach Nodes", args: []string{"node/prod-gpu-1", "cost-center"}, code: 1,
-			out:    []string{"label cost-center research absent Cluster fleet/prod " + gpuSection + ".metadata.labels (OutsideSyncedDomains)"},
-			errOut: []string{"--additional-sync-machine-labels='^cost-center$'"},
+			out: []string{
+				"✓ Machine fleet/prod-gpu-1: metadata.labels = research ✗ Node prod-gpu-1: metadata.labels has no cost-center OutsideSyncedDomains: No rule",
+				"Fix: Start the server with --additional-sync-machine-labels='^cost-center$'",
+			},
 		},
 		{
 			name: "a Node without a Machine", args: []string{"node/prod-stranger", "--workload-cluster=fleet/prod"}, code: 2,
@@ -103,14 +128,14 @@ func testKubectlExplain(t *testing.T, w *kubectlWorld) {
 		},
 		{
 			name: "a workload cluster without a kubeconfig", args: []string{"node/alone"}, code: 2,
-			errOut: []string{"connecting to the workload cluster of Cluster fleet/explained", "--workload-kubeconfig"},
+			errOut: []string{"asking the workload cluster of Cluster fleet/explained", "--workload-kubeconfig"},
 		},
-		{name: "an unknown Node", args: []string{"node/none", "key"}, code: 2, errOut: []string{"there is no Node none", "--workload-cluster="}},
+		{name: "an unknown Node", args: []string{"node/none", "key"}, code: 2, errOut: []string{`Node "none" not found`, "--workload-cluster="}},
 		{name: "an unknown kind", args: []string{"unknown/x", "key"}, code: 2, errOut: []string{`the server doesn't have a resource type "unknown"`}},
-		{name: "an unknown object", args: []string{"machine/none"}, code: 2, errOut: []string{"Machine fleet/none"}},
+		{name: "an unknown object", args: []string{"machine/none"}, code: 2, errOut: []string{`Machine "none" not found in namespace "fleet" (use -n)`}},
 		{
-			name: "one object of several is unknown", args: []string{"machine/prod-gpu-1", "machine/none"}, code: 2,
-			out: []string{"Machine fleet/prod-gpu-1 label " + poolKey + " gpu as declared"}, errOut: []string{`Machine fleet/none`},
+			name: "one object of several is unknown", args: []string{"machine/prod-gpu-1", "machine/none", poolKey}, code: 2,
+			out: []string{"✓ Machine fleet/prod-gpu-1: metadata.labels = gpu"}, errOut: []string{`Machine "none" not found`},
 		},
 		{name: "a kind of no chain", args: []string{"namespace/fleet"}, code: 2, errOut: []string{"cannot explain a Namespace"}},
 	} {
@@ -131,7 +156,7 @@ func testKubectlExplain(t *testing.T, w *kubectlWorld) {
 	t.Run("for programs", func(t *testing.T) {
 		g := NewWithT(t)
 		out, errOut, code := w.kubectl(t, "explain", "node/prod-gpu-1", "node/edge-web-1", "dedicated:NoSchedule", "-o", "json")
-		list := origin.List{}
+		list := explain.List{}
 		g.Expect(json.Unmarshal([]byte(out), &list)).To(Succeed(), errOut)
 		g.Expect(list.Kind).To(Equal("ExplanationList"))
 		g.Expect(list.Items).To(HaveLen(2))
@@ -139,8 +164,8 @@ func testKubectlExplain(t *testing.T, w *kubectlWorld) {
 		g.Expect(list.Items[1].Cluster).To(Equal("fleet/edge"))
 		g.Expect(list.Items[1].Entries).To(HaveLen(1))
 		entry := list.Items[1].Entries[0]
-		g.Expect(entry.Status).To(Equal(origin.AsDeclared))
-		g.Expect(entry.Source).To(Equal(&origin.Source{
+		g.Expect(entry.Status).To(Equal(compare.AsDeclared))
+		g.Expect(entry.Source).To(Equal(&compare.Source{
 			Kind: "MachineDeployment", Namespace: fleetName, Name: "edge-web", Field: "spec.template.metadata.annotations[taints.heirloom.dev/always]",
 		}))
 		g.Expect(entry.Rule).To(Equal("Machine → Node (rule 13)"))

@@ -29,7 +29,7 @@ func testKubectlErrors(t *testing.T, w *kubectlWorld) {
 		says string
 	}{
 		"no such kind":       {pluginRun{args: []string{"explain", "foo/x"}}, `"foo`},
-		"no such object":     {pluginRun{args: []string{"explain", "machine/x"}}, "machine"},
+		"no such object":     {pluginRun{args: []string{"explain", "machine/x"}}, `Machine "x" not found in namespace "fleet" (use -n)`},
 		"another namespace":  {pluginRun{args: []string{"explain", "machine/prod-gpu-1", "-n", "elsewhere"}}, "elsewhere"},
 		"no server":          {pluginRun{args: []string{"explain", "machine/x", "--server=" + closed}}, "was refused - did you specify the right host or port?"},
 		"no right":           {pluginRun{args: []string{"explain", "machine/prod-gpu-1"}, kubeconfig: nobody}, `User "nobody" cannot`},

@@ -14,7 +14,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/origin"
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/explain"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 	"github.com/heirloom-dev/heirloom/test/stage"
@@ -99,9 +99,9 @@ func (u *unhappy) explained(t *testing.T, a absence) {
 	g := NewWithT(t)
 	out, errOut, code := u.kubectl(t, append([]string{"explain", a.object, a.key, "-o", "json"}, a.flags...)...)
 	g.Expect(code).To(BeNumerically("<=", 1), errOut)
-	e := &origin.Explanation{}
+	e := &explain.Explanation{}
 	g.Expect(json.Unmarshal([]byte(out), e)).To(Succeed(), out+errOut)
-	var found []origin.Entry
+	var found []explain.Entry
 	for _, entry := range e.Entries {
 		if entry.Reason != "" {
 			found = append(found, entry)

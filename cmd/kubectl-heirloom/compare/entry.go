@@ -135,9 +135,10 @@ func (e *Entry) Is(key string) bool {
 }
 
 // Sort sorts entries by kind and key.
-func Sort(entries []Entry) {
+func Sort(entries []Entry) { slices.SortStableFunc(entries, Order) }
+
+// Order is that of Sort.
+func Order(a, b Entry) int {
 	order := []Kind{Label, Annotation, Taint, Field, TemplateLabel, TemplateAnnotation, TemplateTaint, TemplateField}
-	slices.SortStableFunc(entries, func(a, b Entry) int {
-		return cmp.Or(cmp.Compare(slices.Index(order, a.Kind), slices.Index(order, b.Kind)), cmp.Compare(a.Key, b.Key))
-	})
+	return cmp.Or(cmp.Compare(slices.Index(order, a.Kind), slices.Index(order, b.Kind)), cmp.Compare(a.Key, b.Key))
 }

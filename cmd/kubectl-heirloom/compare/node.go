@@ -50,7 +50,8 @@ func (w *World) compareNode(ctx context.Context, o *Object) error {
 	if err != nil {
 		return err
 	}
-	top := place{paths: inherit.Paths{Metadata: []string{"metadata"}, Taints: []string{"spec", "taints"}}, has: contentOfNode(o.Node.State), node: true}
+	o.Has.Layout.Top = inherit.Paths{Metadata: []string{"metadata"}, Taints: []string{"spec", "taints"}}
+	top := place{paths: o.Has.Layout.Top, has: contentOfNode(o.Node.State), node: true}
 	if err = w.decideNode(ctx, o); err == nil && o.Node.Would.Inherits() {
 		top.desired, top.changes = o.Node.inherits()
 	}
@@ -122,6 +123,14 @@ func (n *Node) inherits() (content, map[inherit.Entry]bool) {
 		}
 	}
 	return desired, changes
+}
+
+// WhyNot says why the Node does not get an entry that its source may declare; it is empty if the Node gets the entry. What a kubelet may not
+// write counts as dropped until another writer is seen to have written the Node, which leaves a record.
+func (n *Node) WhyNot(e inherit.Entry) inherit.Why {
+	_, recorded := n.State.Labels[inherit.RecordLabel]
+	_, dropped := n.Policy.NodeHolding(n.Would.Source, n.Waiting, n.State, inherit.Writer(!recorded && e.What == string(Label)))
+	return n.Would.Source.WhyNot(dropped, e)
 }
 
 // records reports whether an entry of a Node is bookkeeping about what came from its Machine.

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -39,7 +41,7 @@ type Object struct {
 	inherit.Ref
 	GVK     schema.GroupVersionKind
 	Cluster types.NamespacedName
-	// Has is what the object has; of a Node, only Node says it.
+	// Has is what the object has, and where; of a Node, only Node says what.
 	Has inherit.Object
 	// Decided is what is in force, and Would what would be if nothing were left alone. Both are empty for a Node.
 	Decided, Would owners.Decision
@@ -91,6 +93,10 @@ func (w *World) Of(ctx context.Context, ref inherit.Ref, gvk schema.GroupVersion
 		o.Err = o.declares("name", sectionsOfCluster(object))
 	case *clusterv1.ClusterClass:
 		o.Err = o.declares("class", sectionsOfClass(object))
+	case *unstructured.Unstructured: // a control plane, as it is stored
+		cp := &inherit.ControlPlane{}
+		o.Object, o.Err = cp, runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, cp)
+		o.Err = errors.Join(o.Err, w.compare(ctx, o))
 	default:
 		o.Err = w.compare(ctx, o)
 	}

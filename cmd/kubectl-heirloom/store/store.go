@@ -18,6 +18,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -167,7 +168,8 @@ func (s *Store) List(ctx context.Context, list client.ObjectList, options ...cli
 	}
 	found := []runtime.Object{}
 	for _, object := range all {
-		if (by.Namespace == "" || by.Namespace == object.GetNamespace()) && (by.Limit == 0 || int64(len(found)) < by.Limit) {
+		chosen := by.LabelSelector == nil || by.LabelSelector.Matches(labels.Set(object.GetLabels()))
+		if chosen && (by.Namespace == "" || by.Namespace == object.GetNamespace()) && (by.Limit == 0 || int64(len(found)) < by.Limit) {
 			found = append(found, object)
 		}
 	}

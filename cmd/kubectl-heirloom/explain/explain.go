@@ -1,0 +1,340 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package explain tells where each label, annotation, taint and field of an object comes from, and why one did not arrive. It asks package
+// compare what the object has and should have, and climbs from there.
+package explain
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/cli"
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/compare"
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/store"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+)
+
+// Explainer tells where everything on an object comes from.
+type Explainer struct {
+	compare.World
+	// Cluster is the one whose Nodes are meant, and Namespace the only one in which Machines name a Node, if the user has said so.
+	Cluster   types.NamespacedName
+	Namespace string
+	// Key is the only key of interest, if the user has named one.
+	Key string
+
+	workloads map[types.NamespacedName]workload
+}
+
+// New returns an Explainer of a world, which must have Nodes.
+func New(world compare.World) *Explainer {
+	return &Explainer{World: world, workloads: map[types.NamespacedName]workload{}}
+}
+
+// Object is one to explain.
+type Object struct {
+	schema.GroupVersionKind
+	Key types.NamespacedName
+}
+
+// IsNode reports whether a kind is that of Nodes.
+func IsNode(gvk schema.GroupVersionKind) bool { return gvk.Group == "" && gvk.Kind == "Node" }
+
+// many is from how many objects on it is faster to list all objects of Cluster API than to get each owner.
+const many = 5
+
+// All explains objects, as far as it can.
+func (x *Explainer) All(ctx context.Context, objects []Object) ([]*Explanation, error) {
+	if len(objects) >= many {
+		namespace := cmp.Or(objects[0].Key.Namespace, x.Cluster.Namespace, x.Namespace)
+		if objects[0].Key.Namespace != objects[len(objects)-1].Key.Namespace {
+			namespace = ""
+		}
+		_ = x.Store.Prefetch(ctx, namespace) // you may be allowed to get each object, but not to list them
+	}
+	var found []*Explanation
+	var errs []error
+	for _, object := range objects {
+		e, err := x.Explain(ctx, object)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		found = append(found, e)
+	}
+	return found, errors.Join(errs...)
+}
+
+// Explain explains an object.
+func (x *Explainer) Explain(ctx context.Context, object Object) (*Explanation, error) {
+	o, err := x.read(ctx, object.GroupVersionKind, object.Key)
+	if err != nil {
+		return nil, err
+	}
+	if o.Err != nil && len(o.Entries) == 0 {
+		return nil, o.Err
+	}
+	e := &Explanation{
+		TypeMeta: metav1.TypeMeta{APIVersion: apiVersion, Kind: "Explanation"}, Object: name(o.Ref), Entries: []Entry{}, of: o, named: cli.NameOf(object.GroupKind(), object.Key.Name),
+	}
+	if o.Node != nil && o.Node.Would.Inherits() {
+		e.Cluster = o.Cluster.String()
+	}
+	for _, entry := range o.Entries {
+		if x.Key == "" || entry.Is(x.Key) {
+			e.Entries = append(e.Entries, Entry{Entry: entry})
+		}
+	}
+	e.Notes = x.notes(o)
+	if !o.Declares() && o.Err == nil {
+		x.addReasons(ctx, e)
+	}
+	slices.SortStableFunc(e.Entries, func(a, b Entry) int { return compare.Order(a.Entry, b.Entry) })
+	if x.Key != "" && len(e.Entries) == 0 {
+		e.Notes = append([]string{nowhere(o, x.Key)}, e.Notes...)
+	}
+	return e, nil
+}
+
+// read reads an object and compares it.
+func (x *Explainer) read(ctx context.Context, gvk schema.GroupVersionKind, key types.NamespacedName) (*compare.Object, error) {
+	var object inherit.Owner
+	switch {
+	case IsNode(gvk):
+		return x.node(ctx, key.Name)
+	case inherit.IsTemplate(gvk.Kind):
+	case gvk.Group == inherit.ControlPlaneGroup:
+		ref := &metav1.OwnerReference{APIVersion: gvk.GroupVersion().String(), Kind: gvk.Kind, Name: key.Name}
+		_, cp, err := x.Store.Chain(types.NamespacedName{}).ControlPlane(ctx, key.Namespace, ref)
+		if err == nil && cp == nil {
+			err = cli.NotFound(gvk.Kind, key)
+		}
+		if err != nil {
+			return nil, err
+		}
+		return x.Of(ctx, inherit.Ref{Kind: gvk.Kind, Object: cp}, gvk), nil
+	case gvk.Group == clusterv1.GroupVersion.Group:
+		object = map[string]inherit.Owner{
+			"Cluster": &clusterv1.Cluster{}, "ClusterClass": &clusterv1.ClusterClass{}, "MachineDeployment": &clusterv1.MachineDeployment{},
+			"MachinePool": &clusterv1.MachinePool{}, "MachineSet": &clusterv1.MachineSet{}, "Machine": &clusterv1.Machine{},
+		}[gvk.Kind]
+	case slices.Contains(x.Settings.Config.ProviderGroups, gvk.Group):
+		external := &metav1.PartialObjectMetadata{}
+		external.SetGroupVersionKind(gvk)
+		object = external
+	}
+	into, known := object.(client.Object)
+	if !known {
+		return nil, fmt.Errorf("cannot explain a %s: choose a cluster, clusterclass, control plane, machinedeployment, machinepool, machineset, machine or "+
+			"node, or the infrastructure or bootstrap of a machine in an API group that the server knows (--additional-provider-groups); "+
+			"if another API group has the same name, write it like machines.%s", gvk.GroupKind(), clusterv1.GroupVersion.Group)
+	}
+	if err := x.Store.Get(ctx, key, into); apierrors.IsNotFound(err) {
+		return nil, cli.NotFound(gvk.Kind, key)
+	} else if err != nil {
+		return nil, fmt.Errorf("getting %s %s: %w", gvk.Kind, key, err)
+	}
+	return x.Of(ctx, inherit.Ref{Kind: gvk.Kind, Object: object}, gvk), nil
+}
+
+// Choose returns all objects of a kind, in a namespace or in all, that a selector matches. Nodes are those of the Cluster that the user has
+// named, or of the management cluster if that is a Cluster itself.
+func (x *Explainer) Choose(ctx context.Context, gvk schema.GroupVersionKind, namespace string, selector labels.Selector) (all []Object, err error) {
+	var reader client.Reader = x.Store
+	if IsNode(gvk) {
+		cluster := cmp.Or(x.Cluster, x.Settings.Config.ManagementClusterKey)
+		if cluster.Name == "" {
+			return nil, errors.New("name the Cluster whose Nodes you mean with --workload-cluster=<namespace>/<name>")
+		}
+		if reader, err = x.nodes(ctx, cluster); err != nil {
+			return nil, err
+		}
+		namespace = ""
+	}
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
+	if err := reader.List(ctx, list, client.InNamespace(namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
+		return nil, fmt.Errorf("listing all objects of kind %s: %w", gvk.Kind, err)
+	}
+	for i := range list.Items {
+		all = append(all, Object{gvk, client.ObjectKeyFromObject(&list.Items[i])})
+	}
+	return all, nil
+}
+
+// notes are sentences about the whole object.
+func (x *Explainer) notes(o *compare.Object) (notes []string) {
+	say := func(format string, args ...any) { notes = append(notes, fmt.Sprintf(format, args...)) }
+	ref := metav1.GetControllerOfNoCopy(o.Object)
+	switch {
+	case o.Declares() && len(o.Entries) == 0:
+		say("%s declares nothing that is inherited.", o.Ref)
+	case o.Declares():
+		return nil
+	case o.Err != nil:
+		say("What %s inherits is not known, because not all of its owners can be read: %s. What came from there is shown as set on %s.",
+			o.Ref, cli.OneLine(o.Err), o.Ref)
+	case o.Node != nil && o.LeftAlone != "" && o.Node.Would.Inherits():
+		say("Heirloom leaves the object alone for now, because of %s: %s.", o.Node.Would.Source.Ref, o.LeftAlone)
+	case o.LeftAlone != "":
+		say("Heirloom leaves the object alone for now, because %s.", o.LeftAlone)
+	case o.Node == nil && o.Would.Outcome == inherit.OwnerNotFound && ref != nil:
+		say("%s is controlled by %s %s, which does not exist any more, belongs to another Cluster or is no owner of such an object: "+
+			"what came from there is shown as set on %s.", o.Ref, ref.Kind, ref.Name, o.Ref)
+	}
+	isTaint := func(e compare.Entry) bool { return e.Of.What == taint }
+	if x.Settings.Propagation == inherit.PropagationUnknown && slices.ContainsFunc(o.Entries, isTaint) {
+		say("It is not known whether Cluster API propagates taints (its feature gate MachineTaintPropagation): taints are shown as if it did.")
+	}
+	return append(notes, notesOn(o)...)
+}
+
+// notesOn are sentences about the objects that declare for another.
+func notesOn(o *compare.Object) (notes []string) {
+	say := func(format string, args ...any) { notes = append(notes, fmt.Sprintf(format, args...)) }
+	all := o.Sources.All
+	for _, d := range all {
+		if d.Unread && o.Sources.Err == nil {
+			say("What %s declares is not known: it does not exist any more, or does not name the objects below it.", d.Ref)
+		}
+	}
+	if o.Sources.Err != nil {
+		say("Not all owners can be read, so what they declare is shown as far as it is known: %s.", cli.OneLine(o.Sources.Err))
+	}
+	if located := o.Sources.Located(o.Problems); located != nil {
+		say("Left out: %s.", cli.OneLine(located))
+	}
+	if len(all) > 0 && !same(all[0].Ref, o.Ref) {
+		top, field := all[0], all[0].Whole
+		if metadata := top.Paths.Metadata; field == "" && len(metadata) > 0 {
+			field = strings.Join(metadata[:len(metadata)-1], ".")
+		}
+		say("To change what is inherited, edit %s.", inherit.Source{Ref: top.Ref, Field: field})
+	}
+	return notes
+}
+
+// nowhere says that neither the object nor an object above it has a key.
+func nowhere(o *compare.Object, key string) string {
+	var owners []string
+	for _, d := range o.Sources.All {
+		if !d.Itself && !o.Declares() && !same(d.Ref, o.Ref) {
+			owners = append(owners, d.String())
+		}
+	}
+	if len(owners) == 0 {
+		return fmt.Sprintf("%q is not declared there, and no owner declares it.", key)
+	}
+	return fmt.Sprintf("No owner declares %q, and no one has set it there. The owners are: %s.", key, strings.Join(owners, ", "))
+}
+
+// node returns the Node of that name: of the Cluster that the user has named; of the management cluster, if that has it and is itself a
+// Cluster; or of the Cluster with a Machine that names it.
+func (x *Explainer) node(ctx context.Context, name string) (*compare.Object, error) {
+	if x.Cluster.Name != "" {
+		return x.nodeOf(ctx, x.Cluster, name)
+	}
+	if management := x.Settings.Config.ManagementClusterKey; management.Name != "" {
+		if o, err := x.nodeOf(ctx, management, name); !apierrors.IsNotFound(err) {
+			return o, err
+		}
+	}
+	clusters, err := x.naming(ctx, name)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(clusters) > 1:
+		return nil, fmt.Errorf("several Clusters have a Machine whose Node is %s: %s; name one with --workload-cluster=<namespace>/<name>, "+
+			"or its namespace with -n", name, strings.Join(clusters, ", "))
+	case len(clusters) == 0:
+		return nil, fmt.Errorf("%w: no Machine names it in status.nodeRef; if it has no Machine yet, name its Cluster with --workload-cluster=<namespace>/<name>, "+
+			"and if it is in a management cluster that manages itself, name that with --management-cluster=<namespace>/<name>",
+			cli.NotFound("Node", types.NamespacedName{Name: name}))
+	}
+	namespace, cluster, _ := strings.Cut(clusters[0], "/")
+	return x.nodeOf(ctx, types.NamespacedName{Namespace: namespace, Name: cluster}, name)
+}
+
+// naming returns the Clusters with a Machine that says that this is its Node, or else those with such a MachinePool.
+func (x *Explainer) naming(ctx context.Context, name string) (clusters []string, err error) {
+	machines, pools := &clusterv1.MachineList{}, &clusterv1.MachinePoolList{}
+	if err := x.Store.List(ctx, machines, client.InNamespace(x.Namespace)); err != nil {
+		return nil, fmt.Errorf("looking for the Machine of Node %s: %w", name, err)
+	}
+	for _, m := range machines.Items {
+		if m.Status.NodeRef.Name == name {
+			clusters = append(clusters, m.Namespace+"/"+m.Spec.ClusterName)
+		}
+	}
+	if len(clusters) == 0 {
+		if err := x.Store.List(ctx, pools, client.InNamespace(x.Namespace)); err != nil {
+			return nil, fmt.Errorf("looking for the MachinePool of Node %s: %w", name, err)
+		}
+	}
+	for _, mp := range pools.Items {
+		if slices.ContainsFunc(mp.Status.NodeRefs, func(ref corev1.ObjectReference) bool { return ref.Name == name }) {
+			clusters = append(clusters, mp.Namespace+"/"+mp.Spec.ClusterName)
+		}
+	}
+	slices.Sort(clusters)
+	return slices.Compact(clusters), nil
+}
+
+// nodeOf returns a Node of a Cluster that is known. A Node that nobody has can be asked only about a key.
+func (x *Explainer) nodeOf(ctx context.Context, cluster types.NamespacedName, name string) (*compare.Object, error) {
+	nodes, err := x.nodes(ctx, cluster)
+	if err != nil {
+		return nil, err
+	}
+	node := &corev1.Node{}
+	if err := nodes.Get(ctx, types.NamespacedName{Name: name}, node); err != nil {
+		return nil, asked(cluster, err)
+	}
+	o := x.Node(ctx, cluster, node)
+	if o.Err == nil && o.Node.Would.Outcome == inherit.NoOwner && x.Key == "" {
+		return nil, fmt.Errorf("no Machine or MachinePool, or more than one, of Cluster %s matches Node %s by status.nodeRef, spec.providerID or address: "+
+			"compare them (kubectl get machines -n %s -o wide) with the Node, whose spec.providerID is %q",
+			cluster, node.Name, cluster.Namespace, node.Spec.ProviderID)
+	}
+	return o, o.Err
+}
+
+// workload is what is known of a workload cluster.
+type workload struct {
+	client.Reader
+	err error
+}
+
+// nodes returns a reader of the Nodes of a Cluster, to which it connects once.
+func (x *Explainer) nodes(ctx context.Context, cluster types.NamespacedName) (client.Reader, error) {
+	known, connected := x.workloads[cluster]
+	if !connected {
+		known.Reader, known.err = x.Nodes(ctx, cluster)
+		if live, ok := known.Reader.(client.Client); ok && known.err == nil {
+			known.Reader = store.New(live, nil)
+		}
+		x.workloads[cluster] = known
+	}
+	if known.err != nil {
+		return nil, asked(cluster, known.err)
+	}
+	return known.Reader, nil
+}
+
+// asked says which workload cluster has not answered, or not what was asked for.
+func asked(cluster types.NamespacedName, err error) error {
+	return fmt.Errorf("asking the workload cluster of Cluster %s (--workload-kubeconfig names another kubeconfig): %w", cluster, err)
+}

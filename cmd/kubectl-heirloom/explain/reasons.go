@@ -1,0 +1,410 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/cli"
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/compare"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+)
+
+// Reasons that only a comparison with what is stored can find, beside those of the rules.
+const (
+	noSuchField     inherit.Why = "NoSuchField"
+	ownValueWins    inherit.Why = "OwnValueWins"
+	overriddenAbove inherit.Why = "OverriddenAbove"
+	notYet          inherit.Why = "NotYet"
+	otherNamespace  inherit.Why = "OtherNamespace"
+	paused          inherit.Why = "Paused"
+	optedOut        inherit.Why = "OptedOut"
+	deleting        inherit.Why = "Deleting"
+	watchFilter     inherit.Why = "WatchFilter"
+	ownerNotFound   inherit.Why = "OwnerNotFound"
+	noMatch         inherit.Why = "NoMatch"
+)
+
+// The sorts of entries.
+const (
+	label      = string(compare.Label)
+	annotation = string(compare.Annotation)
+	taint      = string(compare.Taint)
+	field      = string(compare.Field)
+)
+
+// verdict says why an entry is missing, and at which object of the chain it stopped.
+type verdict struct {
+	why inherit.Why
+	at  inherit.Ref
+	// of is the reason of an object that is left alone, what is wrong with the entry, or the value that wins.
+	of string
+}
+
+// finder finds why entries of an object are missing, and what is declared for it and did not arrive there.
+type finder struct {
+	*Explainer
+	*Explanation
+	seen map[inherit.Entry]bool
+}
+
+// addReasons adds to an explanation what is declared and not there, and says why.
+func (x *Explainer) addReasons(ctx context.Context, e *Explanation) {
+	f, o, all := &finder{x, e, map[inherit.Entry]bool{}}, e.of, e.of.Sources.All
+	switch {
+	case o.Node != nil && !o.Node.Would.Inherits():
+		f.unknown(f.leftAlone(o.Ref, o.Node.Would.Reason))
+		return
+	case o.Node == nil && o.Would.Outcome == inherit.OwnerNotFound:
+		f.unknown(f.leftAlone(o.Ref, inherit.OwnerIsNotFound))
+		return
+	}
+	for i := range e.Entries {
+		f.explainWrong(&e.Entries[i])
+	}
+	for _, by := range all {
+		f.look(ctx, by, by.Content, Entry{})
+	}
+	for _, by := range all {
+		if !by.Unread && !by.Itself {
+			f.look(ctx, by, inherit.Content{Labels: by.Object.GetLabels(), Annotations: by.Object.GetAnnotations()}, Entry{ofItself: true})
+		}
+	}
+	f.lookAtReplaced(ctx)
+	for i, d := range all[:max(0, len(all)-1)] {
+		if d.Unread && d.Kind != "Cluster" && len(e.Entries) == 0 {
+			because := cmp.Or(o.Sources.Err, errNoOwner)
+			f.unknown(verdict{ownerNotFound, all[i+1].Ref, cli.OneLine(because)})
+		}
+	}
+}
+
+var errNoOwner = errors.New(string(inherit.OwnerIsNotFound))
+
+// unknown is the answer about the key of interest if it is not known what is declared.
+func (f *finder) unknown(v verdict) {
+	if f.Key != "" {
+		f.add(Entry{Entry: compare.Entry{Key: f.Key, Status: compare.Absent}}, v)
+	}
+}
+
+// explainWrong says why an entry of the object is not as declared.
+func (f *finder) explainWrong(e *Entry) {
+	if e.Status == compare.SetHere && e.Declared != nil {
+		f.tell(e, verdict{ownValueWins, f.of.Ref, e.Value})
+	} else if e.Status == compare.Missing || e.Status == compare.Differs && e.Declared != nil {
+		of, why := e.Of, f.whyNot
+		if of.Own = !strings.HasPrefix(string(e.Kind), "template "); f.of.Node != nil {
+			why = f.whyNotOnNode
+		}
+		f.tell(e, why(f.of, of))
+	}
+}
+
+// lookAtReplaced looks at what a ClusterClass declares and the topology replaces.
+func (f *finder) lookAtReplaced(ctx context.Context) {
+	all := append(slices.Clone(f.of.Sources.All), inherit.Declaration{Ref: f.of.Ref})
+	cluster, topology := all[0].Object.(*clusterv1.Cluster)
+	if class, ok := all[min(1, len(all)-1)].Object.(*clusterv1.ClusterClass); ok && topology && len(all) > 2 {
+		if section := inherit.SectionOf(cluster, class, f.compared(ctx, all[2].Ref).Object); section != nil {
+			f.seen = map[inherit.Entry]bool{}
+			f.look(ctx, all[1], compare.Overridden(*section), Entry{replaced: true})
+		}
+	}
+}
+
+// compared compares an object above the explained one.
+func (f *finder) compared(ctx context.Context, ref inherit.Ref) *compare.Object {
+	if same(ref, f.of.Ref) {
+		return f.of
+	}
+	return f.Of(ctx, ref, ref.Object.GetObjectKind().GroupVersionKind())
+}
+
+// look adds what an object declares and did not arrive. Of several objects that declare an entry, the uppermost counts.
+func (f *finder) look(ctx context.Context, by inherit.Declaration, content inherit.Content, e Entry) {
+	_, external := f.of.Object.(*metav1.PartialObjectMetadata)
+	for _, of := range content.Entries() {
+		value, _ := content.Value(of)
+		e.Entry = compare.Entry{Kind: compare.Kind(of.What), Key: compare.Shown(of), Value: value, Status: compare.Absent, Of: of, From: f.of.Sources.Of(of)}
+		applies := of.What == label || of.What == annotation || !external && !e.ofItself && (f.of.Node == nil || of.What == taint)
+		if f.seen[of] || !applies || f.Key != "" && !e.Is(f.Key) {
+			continue
+		}
+		if f.seen[of], e.by = true, by; e.replaced {
+			e.From = inherit.Source{Ref: by.Ref, Field: fieldIn(by, of)}
+		} else if e.ofItself {
+			e.From = inherit.Source{Ref: by.Ref, Field: "metadata." + of.What + "s"}
+		}
+		e.Source = compare.SourceOf(e.From)
+		if !f.has(&e) {
+			v := f.whyAbsent(ctx, &e)
+			f.add(e, v)
+		}
+	}
+}
+
+// add notes what did not arrive, unless no one would miss the key and no one has asked for it.
+func (f *finder) add(e Entry, v verdict) {
+	domain, _, prefixed := strings.Cut(e.Key, "/")
+	ofControllers := e.Key == clusterv1.MachineDeploymentUniqueLabel || prefixed && strings.HasSuffix("."+domain, ".cluster.x-k8s.io")
+	if f.Key == "" && (v.why == inherit.DropBookkeeping || v.why == inherit.DropIdentifies || v.why == inherit.DropNever && e.ofItself ||
+		v.why == inherit.DropOutside && ofControllers) {
+		return
+	}
+	if v.why == notYet {
+		e.Status = compare.Missing
+	}
+	f.tell(&e, v)
+	f.Entries = append(f.Entries, e)
+}
+
+// has reports whether the object has what is declared, or will have it with the next write, or nobody expects it there.
+func (f *finder) has(e *Entry) bool {
+	o, itself := f.of, same(e.by.Ref, f.of.Ref)
+	switch {
+	case slices.ContainsFunc(o.Entries, e.isThere), itself && e.annotation() == "", itself && e.ofItself:
+		return true
+	case e.annotation() != "" && handsDown(o): // in a template, a taint may be part of an annotation
+		return true
+	}
+	return e.ofItself && o.Node != nil && o.Node.WhyNot(e.Of) != inherit.DropElsewhere
+}
+
+// whyAbsent says why the object has not got what is declared.
+func (f *finder) whyAbsent(ctx context.Context, e *Entry) verdict {
+	o, itself, annotation := f.of, same(e.by.Ref, f.of.Ref), e.annotation()
+	shadow := o.Sources.Of(inherit.Entry{What: string(compare.Annotation), Name: annotation}).Ref
+	switch {
+	case e.ofItself:
+		return verdict{why: cmp.Or(inherit.OfItself(e.Of.Name), inherit.DropElsewhere), at: e.by.Ref}
+	case e.replaced:
+		return verdict{why: overriddenAbove, at: o.Sources.All[0].Ref}
+	case annotation != "" && !same(shadow, e.by.Ref):
+		return verdict{why: overriddenAbove, at: shadow}
+	case o.Node != nil && f.declaredForNode(e):
+		return f.whyNotOnNode(o, e.Of)
+	}
+	if v, above := f.stopped(ctx, e); above && !itself {
+		return v
+	}
+	if o.Node != nil {
+		return f.coming(o)
+	}
+	of := e.Of
+	if of.Own = !handsDown(o); !of.Own {
+		e.Kind = "template " + e.Kind
+	}
+	return f.whyNot(o, of)
+}
+
+// declaredForNode reports whether a Node's Machine, as that will be, has what is declared.
+func (f *finder) declaredForNode(e *Entry) bool {
+	value, _ := f.of.Node.Would.Source.Declares().Value(e.Of)
+	return value == e.Value || f.of.Node.WhyNot(e.Of) == inherit.DropUnproven
+}
+
+// annotation is the annotation by which a taint is declared, or empty.
+func (e *Entry) annotation() string {
+	if e.Of.What != taint {
+		return ""
+	}
+	return e.by.TaintAnnotation(e.Of.Name)
+}
+
+// isThere reports whether an entry of the explained object is this one, or will be with the next write.
+func (e *Entry) isThere(has compare.Entry) bool {
+	keepsValue := e.Of.What == taint && e.Value == "" && has.Status == compare.AsDeclared
+	return has.Of.What == e.Of.What && has.Of.Name == e.Of.Name &&
+		(has.Value == e.Value || e.ofItself && has.Status != compare.Missing || !e.replaced && !e.ofItself && (has.Status.Wrong() || keepsValue))
+}
+
+// stopped says at which object above the explained one an entry has stopped.
+func (f *finder) stopped(ctx context.Context, e *Entry) (verdict, bool) {
+	all := f.of.Sources.All
+	for _, d := range all[slices.IndexFunc(all, func(d inherit.Declaration) bool { return same(d.Ref, e.by.Ref) })+1:] {
+		if now, has := d.Value(e.Of); d.Kind == "ClusterClass" || d.Unread || same(d.Ref, f.of.Ref) || has && now == e.Value {
+			continue
+		}
+		h, of := f.compared(ctx, d.Ref), e.Of
+		if name := e.annotation(); name != "" { // templates hand it down as an annotation
+			of.What, of.Name = annotation, name
+		}
+		of.Own = !handsDown(h)
+		if h.Err != nil {
+			return verdict{ownerNotFound, h.Ref, cli.OneLine(h.Err)}, true
+		}
+		return f.whyNot(h, of), true
+	}
+	return verdict{}, false
+}
+
+// handsDown reports whether an object is of a kind that has a Machine template.
+func handsDown(o *compare.Object) bool { return o.Has.Layout.Template.Metadata != nil }
+
+func same(a, b inherit.Ref) bool { return a.String() == b.String() }
+
+// whyNotOnNode says why a Node lacks an entry.
+func (f *finder) whyNotOnNode(o *compare.Object, e inherit.Entry) verdict {
+	if why := o.Node.WhyNot(e); why != "" && (why != inherit.DropWaiting || o.LeftAlone == "") {
+		return verdict{why, o.Ref, problemOf(o.Problems, e)}
+	}
+	return f.coming(o)
+}
+
+// whyNot says why another object lacks an entry at its top or in its template.
+func (f *finder) whyNot(o *compare.Object, e inherit.Entry) verdict {
+	at := pathsOf(o, e.Own)
+	noField := map[string]bool{
+		label: at.Metadata == nil, annotation: at.Metadata == nil, taint: at.Taints == nil, field: at.Fields[inherit.FieldOf(e.Name)] == nil,
+	}[e.What]
+	own := slices.IndexFunc(o.Entries, func(has compare.Entry) bool {
+		return has.Of.What == e.What && has.Of.Name == e.Name && (has.Of.Own == e.Own || e.What == taint) && has.Status == compare.SetHere
+	})
+	switch why := o.Would.WhyNot(e); {
+	case o.Would.Outcome == inherit.OwnerNotFound:
+		return f.leftAlone(o.Ref, inherit.OwnerIsNotFound)
+	case why != "":
+		return verdict{why, o.Ref, problemOf(o.Problems, e)}
+	case noField:
+		return verdict{why: noSuchField, at: o.Ref}
+	case o.LeftAlone != "":
+		return f.leftAlone(o.Ref, o.LeftAlone)
+	case o.Plan != nil && problemOf(o.Plan.LeftOut(), e) != "":
+		return verdict{inherit.DropInvalid, o.Ref, problemOf(o.Plan.LeftOut(), e)}
+	case own >= 0:
+		return verdict{ownValueWins, o.Ref, o.Entries[own].Value}
+	}
+	return f.coming(o)
+}
+
+// pathsOf is where an object has entries at its top or in its template.
+func pathsOf(o *compare.Object, own bool) inherit.Paths {
+	switch {
+	case own:
+		return o.Has.Layout.Top
+	case o.Has.Template == nil:
+		return inherit.Paths{}
+	}
+	return o.Has.Layout.Template
+}
+
+// coming is about an entry that nothing is in the way of, unless the object is left alone.
+func (f *finder) coming(o *compare.Object) verdict {
+	at := o.Ref
+	if o.LeftAlone == "" {
+		return verdict{why: notYet, at: at}
+	}
+	if o.Node != nil {
+		at = o.Node.Would.Source.Ref
+	}
+	return f.leftAlone(at, o.LeftAlone)
+}
+
+// problemOf returns what is wrong with an entry, or "".
+func problemOf(problems error, e inherit.Entry) string {
+	for _, problem := range inherit.Problems(problems) {
+		if about := inherit.EntryOf(problem); about.What == e.What && about.Name == e.Name {
+			return " (" + strings.TrimSuffix(cli.OneLine(problem), ".") + ")"
+		}
+	}
+	return ""
+}
+
+// leftAlone is about an object that keeps what it has for now.
+func (x *Explainer) leftAlone(at inherit.Ref, reason inherit.Reason) verdict {
+	why := map[inherit.Reason]inherit.Why{
+		inherit.IsPaused: paused, inherit.ClusterIsPaused: paused, inherit.IsDeleted: deleting, inherit.OwnerIsNotFound: ownerNotFound,
+		inherit.ClusterDoesNotExist: ownerNotFound, inherit.IsNoMachine: noMatch, inherit.NotOfManagementCluster: noMatch, inherit.NotOfMachine: noMatch,
+	}[reason]
+	switch only, _ := x.Settings.LeavesOut(at.Object.GetNamespace()); {
+	case reason == only:
+		why = otherNamespace
+	case reason.OptedOut():
+		why = optedOut
+	case strings.HasPrefix(string(reason), inherit.NotFiltered):
+		why = watchFilter
+	}
+	return verdict{cmp.Or(why, inherit.DropElsewhere), at, string(reason)}
+}
+
+// texts say why and what to do, if there is anything to do.
+var texts = map[inherit.Why][2]string{ //nolint:gochecknoglobals // a table that nothing changes
+	inherit.DropOutside:     {"No rule brings this {what} to Nodes, and no regex of the server either.{guess}", "Start the server with {flag}."},
+	inherit.DropNever:       {"No rule hands down {key}, wherever it is declared: it is bookkeeping of a tool or a controller.", "Choose another key."},
+	inherit.DropBookkeeping: {"Keys of this domain tell about the object that carries them. They are inherited only from a template or a topology, and never by a Node.", "Declare another key."},
+	inherit.DropSelected:    {"A selector uses this label, so {at} must not change it.", "Choose another key."},
+	inherit.DropIdentifies:  {"Cluster API's controllers set this label on {at} themselves, whatever an owner declares.", "Choose another key."},
+	inherit.DropReserved:    {"No one may declare this key, so it is left out at {at}{of}.", "Choose another key."},
+	inherit.DropInvalid:     {"It is left out at {at}, because an API server would refuse it or has no room for it{of}.", "Correct it in {from}."},
+	inherit.DropElsewhere:   {"No rule hands it down from {from} to this object.", ""},
+	"OfItself":              {"{by} has it in its own metadata, which no rule hands down to this object.", "Declare it in spec.template.metadata (of a control plane: spec.machineTemplate.metadata), or in the Cluster's spec.topology if there is one."},
+	inherit.DropRestricted:  {"Kubelets may not write this label, and so far no one else has written {at}. It comes with the first write by Cluster API or the loop.", "If it stays away, check whether Heirloom reaches the workload cluster."},
+	inherit.DropUnproven:    {"Only a name or an address, which a kubelet chooses, says which Machine {at} is, and the label may be a privilege.", "Give the Machine a status.nodeRef, or both the same spec.providerID."},
+	inherit.DropPaced:       {"{at} has a Node already, and Cluster API would add a typed NoExecute taint there at once, without a limit. So the taint stays an annotation, from which Heirloom brings it to the Node at its pace.", ""},
+	inherit.DropOnce:        {"The taint is one of initialization: Nodes get it once, when they register, and {at} has registered.", "Declare it as Always if the Node should have it now."},
+	inherit.DropWaiting:     {"A taint with effect NoExecute evicts Pods, so Nodes in use get it one after the other: at most {rate} a minute in a Cluster (--no-execute-rate). {at} waits for its turn.", ""},
+	inherit.DropTaints:      {"Cluster API's feature gate MachineTaintPropagation is off, and it would refuse typed taints in {at}.", "Declare the taint by the annotation taints.heirloom.dev/always, or switch the gate on."},
+	"Annotated":             {"{accepts}, so the taint stays an annotation of {at}, from which Nodes get it.", ""},
+	noSuchField:             {"{at} has no field for it: the CRD of its kind lacks the field, or its section is not set.", "Upgrade the provider or Cluster API, or declare it where the field exists."},
+	ownValueWins:            {"{at} has its own value {value}, which wins.", "Remove it there to inherit."},
+	overriddenAbove:         {"{at} declares something else, which counts instead of what {by} declares.", "Edit it there, or remove it there."},
+	notYet:                  {"Nothing keeps {at} from inheriting it. It has not been written yet, for example because the webhook was not reachable. The loop writes it within {period}.", "If it is still missing then, look at the Events of {at} and at the log of Heirloom."},
+	paused:                  {"Heirloom leaves {at} alone, because {of}.", "It inherits when it is no longer paused."},
+	optedOut:                {"Heirloom leaves {at} alone, because {of}.", "Remove the label, and it inherits again."},
+	deleting:                {"Heirloom leaves {at} alone, because {of}. It stays as it is until it is gone.", ""},
+	watchFilter:             {"Heirloom leaves {at} alone, because {of}.", "Add the label, or ask the instance of Heirloom that is responsible for it."},
+	otherNamespace:          {"Heirloom leaves {at} alone, because {of}.", "Choose the instance of Heirloom that watches its namespace with --heirloom-namespace, if there is one."},
+	ownerNotFound:           {"What {at} should have is not known, because {of}. It keeps what it has until then.", ""},
+	noMatch:                 {"{at} inherits nothing, because {of}.", "Compare status.nodeRef, spec.providerID and the addresses of your Machines with the Node."},
+}
+
+// tell writes into an entry why it is missing and what to do about it.
+func (f *finder) tell(e *Entry, v verdict) {
+	text, accepts := texts[v.why], ""
+	switch {
+	case v.why == inherit.DropElsewhere && e.ofItself:
+		text = texts["OfItself"]
+	case v.why != inherit.DropTaints:
+	case v.at.Kind == "MachinePool":
+		text, accepts = texts["Annotated"], "Cluster API accepts no typed taints in a MachinePool"
+	case e.annotation() != "" && f.Settings.Propagation == inherit.PropagationUnknown:
+		text, accepts = texts["Annotated"], "It is not known whether Cluster API accepts typed taints"
+	case e.annotation() != "":
+		text, accepts = texts["Annotated"], "Cluster API's feature gate MachineTaintPropagation is off"
+	}
+	flag, value := "--additional-sync-machine-labels", "additionalSyncMachineLabels"
+	if e.Of.What == annotation {
+		flag, value = "--additional-sync-machine-annotations", "additionalSyncMachineAnnotations"
+	}
+	exact, guess := "^"+regexp.QuoteMeta(e.Of.Name)+"$", ""
+	if !f.Settings.Known {
+		guess = " The settings of the server are not known here: if it has such a regex already, the Node gets the key from the loop."
+	}
+	e.at, e.why, e.words = v.at, text, []string{
+		"{what}", e.Of.What, "{key}", e.Of.Name, "{guess}", guess, "{flag}", fmt.Sprintf("%s='%s', or add %q to the chart's value %s", flag, exact, exact, value),
+		"{of}", v.of, "{value}", fmt.Sprintf("%q", v.of), "{accepts}", accepts, "{rate}", fmt.Sprintf("%g", f.Settings.Config.NoExecuteRate),
+		"{period}", f.Settings.Config.SyncPeriod.String(), "{from}", describe(e.From),
+	}
+	if e.by.Object != nil {
+		e.words = append(e.words, "{by}", name(e.by.Ref))
+	}
+	because, fix := e.sentences(name(v.at))
+	e.Reason, e.Message = string(v.why), strings.TrimSpace(because+" "+fix)
+}
+
+// sentences say why an entry has stopped at an object that has this name, and what to do.
+func (e *Entry) sentences(at string) (because, fix string) {
+	fill := strings.NewReplacer(append([]string{"{at}", at}, e.words...)...).Replace
+	because, fix = fill(e.why[0]), fill(e.why[1])
+	return strings.ToUpper(because[:1]) + because[1:], fix
+}

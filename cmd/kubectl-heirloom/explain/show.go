@@ -1,0 +1,381 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/cli"
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/compare"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+)
+
+const apiVersion = "cli.heirloom.dev/v1alpha1"
+
+// Explanation is the answer for one object.
+type Explanation struct {
+	metav1.TypeMeta `json:",inline"`
+	// Object is what is explained, "<kind> <namespace>/<name>", and Cluster that of a Node, "<namespace>/<name>".
+	Object  string `json:"object"`
+	Cluster string `json:"cluster,omitempty"`
+	// Entries are sorted by kind and key. Notes are sentences about the whole object.
+	Entries []Entry  `json:"entries"`
+	Notes   []string `json:"notes,omitempty"`
+
+	of    *compare.Object `json:"-"`
+	named string          `json:"-"`
+}
+
+// Entry is an entry of an object, or one that is declared for it and did not arrive.
+type Entry struct {
+	compare.Entry `json:",inline"`
+
+	// at is the object at which the entry has stopped. What says why and what to do has holes, which words fill.
+	at    inherit.Ref `json:"-"`
+	why   [2]string   `json:"-"`
+	words []string    `json:"-"`
+	// by declares the entry. ofItself says that it has it only in its own metadata, replaced that a topology has something else.
+	by                 inherit.Declaration `json:"-"`
+	ofItself, replaced bool                `json:"-"`
+}
+
+// List is the answer for any number of objects.
+type List struct {
+	metav1.TypeMeta `json:",inline"`
+	Items           []*Explanation `json:"items"`
+	// Notes are sentences about all of them.
+	Notes []string `json:"notes,omitempty"`
+
+	// Key is the only key of interest, if there is one. Single says that one object was asked for, All that what is set on objects
+	// themselves, and bookkeeping, is shown, too.
+	Key         string `json:"-"`
+	Single, All bool   `json:"-"`
+}
+
+// Table implements cli.Result. For people, a list is printed object by object.
+func (l *List) Table(bool) *metav1.Table { return &metav1.Table{} }
+
+// Names implements cli.Named.
+func (e *Explanation) Names() []string { return []string{e.named} }
+
+// Names implements cli.Named. With -o name, "explain" lists what it would explain, such as for xargs.
+func (l *List) Names() (names []string) {
+	for _, e := range l.Items {
+		names = append(names, e.named)
+	}
+	return names
+}
+
+// Wrong reports whether something is missing or differs or an object has nothing of the key of interest.
+func (l *List) Wrong() bool {
+	return slices.ContainsFunc(l.Items, func(e *Explanation) bool {
+		return slices.ContainsFunc(e.Entries, func(entry Entry) bool { return entry.Status.Wrong() }) ||
+			l.Key != "" && !slices.ContainsFunc(e.Entries, func(entry Entry) bool { return entry.Status != compare.Absent })
+	})
+}
+
+// Print prints the answer. For people, objects with the same answer share one.
+func (l *List) Print(w io.Writer, flags *cli.PrintFlags, paint cli.Painter) error {
+	l.TypeMeta = metav1.TypeMeta{APIVersion: apiVersion, Kind: "ExplanationList"}
+	switch {
+	case !flags.ForPeople() && !l.Single:
+		return flags.Print(w, paint, l)
+	case !flags.ForPeople():
+		l.Items[0].Notes = slices.Concat(l.Notes, l.Items[0].Notes)
+		return flags.Print(w, paint, l.Items[0])
+	}
+	same, order, parts := map[string][]*Explanation{}, []string{}, []string{}
+	for _, e := range l.Items {
+		text := l.text(flags, paint, 0, e)
+		if same[text] = append(same[text], e); len(same[text]) == 1 {
+			order = append(order, text)
+		}
+	}
+	for _, text := range order {
+		parts = append(parts, l.text(flags, paint, len(same[text]), same[text]...))
+	}
+	if len(parts) == 0 {
+		parts = append(parts, "There is nothing to explain.\n")
+	}
+	if len(l.Notes) > 0 {
+		parts = append(parts, paint.Paint("", strings.Join(l.Notes, "\n")+"\n"))
+	}
+	_, err := io.WriteString(w, strings.Join(parts, "\n"))
+	return err
+}
+
+// text is the answer for objects that share it; for 0 objects, it says which ones do.
+func (l *List) text(flags *cli.PrintFlags, paint cli.Painter, count int, of ...*Explanation) string {
+	var text strings.Builder
+	say := func(style cli.Style, first, rest string) {
+		text.WriteString(paint.Paint(style, first) + paint.Paint("", rest) + "\n")
+	}
+	e, names := of[0], []string{}
+	for _, e := range of[:min(count, 3)] {
+		names = append(names, e.Object)
+	}
+	title := strings.Join(names, ", ")
+	if count > 3 {
+		title += fmt.Sprintf(" and %d more", count-3)
+	}
+	if e.Cluster != "" {
+		title += " of Cluster " + e.Cluster
+	}
+	trace := l.Key != "" && flags.Format() != "wide"
+	if trace && len(e.Entries) == 0 || !trace && !l.Single {
+		say(cli.Bold, title, "")
+	}
+	for i := range e.Entries {
+		if trace {
+			e.trace(&e.Entries[i], count, title, say)
+		}
+	}
+	if !trace {
+		e.table(&text, flags, paint, l.All || l.Key != "")
+	}
+	for _, note := range e.Notes {
+		say("", note, "")
+	}
+	return strings.TrimRight(text.String(), "\n") + "\n"
+}
+
+// trace follows an entry from the object that declares it to the explained one, or to several that share the answer.
+func (e *Explanation) trace(entry *Entry, count int, title string, say func(style cli.Style, first, rest string)) {
+	is := " is "
+	if entry.Status == compare.Differs {
+		is = " "
+	}
+	say(cli.Bold, title+": "+entry.what()+is+entry.Status.String(), "")
+	each := func(ref inherit.Ref) string {
+		if count == 1 || ref.Kind != "Machine" && !same(ref, e.of.Ref) { // each of several Nodes has a Machine
+			return name(ref)
+		}
+		return "each of these " + ref.Kind + "s"
+	}
+	for _, s := range e.steps(entry) {
+		mark, style := "✓ ", cli.Good
+		if !s.fine {
+			mark, style = "✗ ", cli.Bad
+		}
+		say(style, mark, each(s.Ref)+s.has)
+	}
+	if entry.Status == compare.Differs && entry.Declared == nil {
+		say("", "No owner declares it any more: the next write of Heirloom removes it.", "")
+	}
+	if entry.Reason != "" {
+		because, fix := entry.sentences(each(entry.at))
+		say("", entry.Reason+": "+because, "")
+		if fix != "" {
+			say("", "Fix: "+fix, "")
+		}
+	}
+	say("", "", "")
+}
+
+// what is the entry as people write it.
+func (e *Entry) what() string {
+	key, effect, isTaint := strings.Cut(e.Key, ":")
+	if e.Value != "" {
+		key += "=" + cli.Shorten(e.Value)
+	}
+	if isTaint {
+		key += ":" + effect
+	}
+	return strings.TrimSpace(string(e.Kind) + " " + key + propagated(e.Propagation))
+}
+
+// step is an object on the way of an entry, and what it has there. It is fine if the entry has arrived.
+type step struct {
+	inherit.Ref
+	has  string
+	fine bool
+}
+
+// stepAt is about a field of an object.
+func (e *Entry) stepAt(ref inherit.Ref, field, value string, there, fine bool) step {
+	now := *e
+	now.Kind, now.Value, now.Propagation = "", value, ""
+	switch {
+	case e.Of.What == "":
+		return step{ref, " has no " + e.Key, fine}
+	case !there && e.Of.What == "field" && e.Of.Name == e.Key:
+		return step{ref, ": " + field + " is not set", fine}
+	case !there:
+		return step{ref, ": " + field + " has no " + e.Key, fine}
+	case e.Of.What == taint:
+		return step{ref, ": " + field + " has " + now.what(), fine}
+	case value == "":
+		return step{ref, ": " + field + ` = ""`, fine}
+	}
+	return step{ref, ": " + field + " = " + cli.Shorten(value), fine}
+}
+
+// steps are the way of an entry from the object that declares it to the explained one.
+func (e *Explanation) steps(entry *Entry) (steps []step) {
+	want, all := entry.Value, !entry.ofItself && entry.Reason != string(overriddenAbove)
+	if entry.Declared != nil {
+		want = *entry.Declared
+	}
+	for _, d := range e.of.Sources.All {
+		value, there := d.Value(entry.Of)
+		switch {
+		case entry.From.Object == nil || e.of.Declares() || same(d.Ref, e.of.Ref):
+		case same(d.Ref, entry.From.Ref):
+			steps = append([]step{entry.stepAt(d.Ref, entry.From.Field, want, true, true)}, steps...)
+		case all && len(steps) > 0 && d.Kind != "ClusterClass", !all && same(d.Ref, entry.at):
+			steps = append(steps, entry.stepAt(d.Ref, fieldIn(d, entry.Of), value, there, there && value == want))
+		}
+	}
+	return append(steps, e.last(entry))
+}
+
+// last is the explained object itself.
+func (e *Explanation) last(entry *Entry) step {
+	for _, now := range e.of.Entries {
+		if now.Kind == entry.Kind && now.Key == entry.Key && now.Status != compare.Missing && (!e.of.Declares() || now.Field == entry.Field) {
+			fine := entry.Status == compare.AsDeclared || entry.Status == compare.SetHere && entry.Declared == nil
+			last := entry.stepAt(e.of.Ref, now.Field, now.Value, true, fine)
+			if last.has += propagated(now.Propagation); len(now.Managers) > 0 {
+				last.has += " (" + setBy(&now) + ")"
+			}
+			return last
+		}
+	}
+	paths := pathsOf(e.of, !strings.HasPrefix(string(entry.Kind), "template "))
+	return entry.stepAt(e.of.Ref, cmp.Or(entry.Field, fieldIn(inherit.Declaration{Ref: e.of.Ref, Paths: paths}, entry.Of)), "", false, false)
+}
+
+func fieldIn(d inherit.Declaration, e inherit.Entry) string {
+	return inherit.Sources{All: []inherit.Declaration{d}}.Of(e).Field
+}
+
+func propagated(propagation string) string {
+	if propagation == "" || propagation == "Always" {
+		return ""
+	}
+	return fmt.Sprintf(" (%s)", propagation)
+}
+
+// setBy says who owns an entry. Who wrote a list last need not have put every taint into it.
+func setBy(e *compare.Entry) string {
+	switch by := strings.Join(e.Managers, ", "); {
+	case by == "":
+		return "unknown"
+	case e.WholeList:
+		return "the list of taints was last written by " + by
+	default:
+		return "set by " + by
+	}
+}
+
+// describe returns "<kind> <namespace>/<name> <field>".
+func describe(s inherit.Source) string {
+	if s.Object == nil {
+		return s.String()
+	}
+	return strings.TrimSpace(s.Ref.String() + " " + s.Field)
+}
+
+// name is what people call an object: Nodes have no namespace.
+func name(of inherit.Ref) string { return strings.Replace(of.String(), " /", " ", 1) }
+
+// table prints the entries and, below them, why some are not as declared.
+func (e *Explanation) table(w *strings.Builder, flags *cli.PrintFlags, paint cli.Painter, all bool) {
+	shows := *e
+	shows.Entries = slices.DeleteFunc(slices.Clone(e.Entries), func(entry Entry) bool {
+		return !all && !e.of.Declares() && entry.Status == compare.SetHere && entry.Reason == ""
+	})
+	if len(shows.Entries) > 0 {
+		_ = flags.Print(w, paint, &shows) // a builder takes everything
+	}
+	for _, entry := range shows.Entries {
+		if entry.Reason != "" {
+			w.WriteString(paint.Paint("", fmt.Sprintf("%s: %s: %s\n", entry.Status, entry.what(), entry.Reason)))
+		}
+	}
+	if hidden := len(e.Entries) - len(shows.Entries); hidden > 0 {
+		fmt.Fprintf(w, "Not shown: %d that are set here, or bookkeeping (--all)\n", hidden)
+	}
+}
+
+// Table implements cli.Result. Unless it is wide, a row has at most 100 columns.
+func (e *Explanation) Table(wide bool) *metav1.Table {
+	var rows [][]string
+	for i := range e.Entries {
+		entry, text := &e.Entries[i], ""
+		switch {
+		case entry.Declared != nil:
+			text = fmt.Sprintf(" (declared: %s%s)", cli.Shorten(*entry.Declared), propagated(entry.DeclaredPropagation))
+		case entry.Status == compare.Differs:
+			text = " (no longer declared)"
+		}
+		text = strings.TrimSpace(cli.Shorten(entry.Value) + propagated(entry.Propagation) + text)
+		rows = append(rows, []string{string(entry.Kind), entry.Key, text, entry.Status.String(), e.from(entry, wide)})
+	}
+	names := []string{"Kind", "Key", "Value", "Status", "From", "Rule", "Managers", "Steps"}
+	if !wide {
+		names = names[:5]
+		fit(rows)
+	}
+	t := &metav1.Table{}
+	for _, name := range names {
+		t.ColumnDefinitions = append(t.ColumnDefinitions, metav1.TableColumnDefinition{Name: name, Type: "string"})
+	}
+	for i, row := range rows {
+		entry := &e.Entries[i]
+		status := cli.Cell{Text: row[3], Style: map[compare.Status]cli.Style{
+			compare.Missing: cli.Bad, compare.Differs: cli.Bad, compare.Absent: cli.Warn,
+		}[entry.Status]}
+		managers, steps := strings.Join(append(entry.Managers, entry.Records...), ", "), strings.Join(entry.Steps, " → ")
+		cells := []any{row[0], row[1], row[2], status, row[4], cmp.Or(entry.Rule, "<none>"), cmp.Or(managers, "<none>"), cmp.Or(steps, "<none>")}
+		t.Rows = append(t.Rows, metav1.TableRow{Cells: cells[:len(names)]})
+	}
+	return t
+}
+
+// section is where in a topology or a class something is declared.
+var section = regexp.MustCompile(`controlPlane|\w+\[[^\]]*\]`)
+
+// from says where an entry comes from: the object and, if there is room for it, the field.
+func (e *Explanation) from(entry *Entry, wide bool) string {
+	switch {
+	case e.of.Declares() && wide:
+		return entry.From.Field
+	case e.of.Declares():
+		return section.FindString(entry.From.Field)
+	case entry.Record:
+		return "bookkeeping"
+	case entry.Source == nil && entry.WholeList && !wide:
+		return "unknown"
+	case entry.Source == nil:
+		return strings.TrimPrefix(setBy(&entry.Entry), "set ")
+	case wide:
+		return describe(entry.From)
+	}
+	return entry.Source.Kind + "/" + entry.Source.Name
+}
+
+// fit shortens values, sources and keys, in this order, until rows have at most 100 columns.
+func fit(rows [][]string) {
+	for _, c := range []struct{ column, least int }{{2, 12}, {4, 26}, {1, 30}, {4, 10}} {
+		var widths [5]int
+		for _, row := range rows {
+			for i, cell := range row {
+				widths[i] = max(widths[i], len([]rune(cell)), len("STATUS"))
+			}
+		}
+		over := widths[0] + widths[1] + widths[2] + widths[3] + widths[4] + 4*len("   ") - 100
+		for _, row := range rows {
+			if text, room := []rune(row[c.column]), max(c.least, widths[c.column]-over); over > 0 && len(text) > room {
+				row[c.column] = string(text[:room-1]) + "…"
+			}
+		}
+	}
+}

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inherit_test
+
+import (
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/taint"
+)
+
+func always(key, value string, effect corev1.TaintEffect) clusterv1.MachineTaint {
+	return clusterv1.MachineTaint{Key: key, Value: value, Effect: effect, Propagation: clusterv1.MachineTaintPropagationAlways}
+}
+
+func once(key string, effect corev1.TaintEffect) clusterv1.MachineTaint {
+	return clusterv1.MachineTaint{Key: key, Effect: effect, Propagation: clusterv1.MachineTaintPropagationOnInitialization}
+}
+
+func TestEntriesOfContent(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	c := inherit.Content{
+		Labels:      map[string]string{"b": "2", "a": "1"},
+		Annotations: map[string]string{"x": "1", taint.AlwaysAnnotation: "gpu=annotated:NoSchedule,soft=yes:NoSchedule"},
+		Taints:      []clusterv1.MachineTaint{always("gpu", "typed", corev1.TaintEffectNoSchedule)},
+		Fields:      inherit.Fields{ReadinessGates: []clusterv1.MachineReadinessGate{{ConditionType: "Warm", Polarity: "Negative"}}},
+	}
+	c.Fields.Seconds[inherit.NodeDrainTimeout] = ptr.To(int32(60))
+	var found []string
+	for _, e := range c.Entries() {
+		value, ok := c.Value(e)
+		Expect(ok).To(BeTrue())
+		found = append(found, e.What+" "+e.Name+"="+value)
+	}
+	Expect(found).To(Equal([]string{
+		"label a=1", "label b=2", "annotation taints.heirloom.dev/always=gpu=annotated:NoSchedule,soft=yes:NoSchedule", "annotation x=1",
+		"taint gpu:NoSchedule=typed", "taint soft:NoSchedule=yes", "field nodeDrainTimeoutSeconds=60", "field Warm=Negative",
+	}))
+	for _, name := range []string{"minReadySeconds", "Cold"} {
+		_, ok := c.Value(inherit.Entry{What: "field", Name: name})
+		Expect(ok).To(BeFalse(), name)
+	}
+	Expect(c.TypedTaint("gpu:NoSchedule")).To(BeTrue())
+	Expect(c.TaintAnnotation("gpu:NoSchedule")).To(BeEmpty())
+	Expect(c.TaintAnnotation("soft:NoSchedule")).To(Equal(taint.AlwaysAnnotation))
+}
+
+// What a Node that matches only by an address does not get is withheld, and not outside the synced domains.
+func TestWhyNotOnAnUnprovenNode(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m", UID: "m", Labels: map[string]string{"node-role.kubernetes.io/a": "", "team": "a", "other.kubernetes.io/x": "1"}}}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
+	p := inherit.Policy{}
+	from := p.SourceFor(node, m)
+	_, dropped := p.Node(from, inherit.OfNode(node, time.Now()), inherit.Privileged)
+	why := func(key string) inherit.Why {
+		return from.WhyNot(dropped, inherit.Entry{What: "label", Name: key})
+	}
+	Expect(why("node-role.kubernetes.io/a")).To(Equal(inherit.DropUnproven))
+	Expect(why("team")).To(Equal(inherit.DropOutside))
+	Expect(why("other.kubernetes.io/x")).To(Equal(inherit.DropOutside))
+	Expect(from.WhyNot(dropped, inherit.Entry{What: "field", Name: "Warm"})).To(Equal(inherit.DropElsewhere))
+}
+
+// Taints that wait, wait alone; Initialize taints wait together.
+func TestTaintsThatWait(t *testing.T) {
+	m := &clusterv1.Machine{}
+	m.Spec.Taints = []clusterv1.MachineTaint{
+		always("gone", "", corev1.TaintEffectNoExecute), always("here", "", corev1.TaintEffectNoSchedule),
+		once("soft", corev1.TaintEffectNoSchedule), once("hard", corev1.TaintEffectNoExecute),
+	}
+	from, initialized := inherit.SourceOfMachine(m), inherit.NodeState{Annotations: map[string]string{clusterv1.TaintsFromMachineAnnotation: ""}}
+	for _, tc := range []struct {
+		held  string
+		node  inherit.NodeState
+		taint string
+		want  inherit.Why
+	}{
+		{held: "gone", node: initialized, taint: "gone:NoExecute", want: inherit.DropWaiting},
+		{held: "gone", node: initialized, taint: "here:NoSchedule"},
+		{held: "gone", node: initialized, taint: "soft:NoSchedule", want: inherit.DropOnce},
+		{held: "hard", taint: "soft:NoSchedule", want: inherit.DropWaiting},
+		{held: "hard", taint: "none:NoExecute", want: inherit.DropElsewhere},
+	} {
+		held := []taint.ID{{Key: tc.held, Effect: corev1.TaintEffectNoExecute}}
+		_, dropped := inherit.Policy{}.NodeHolding(from, held, tc.node, inherit.Privileged)
+		NewWithT(t).Expect(from.WhyNot(dropped, inherit.Entry{What: "taint", Name: tc.taint})).To(Equal(tc.want), tc.taint)
+	}
+}
+
+// A taint that is declared twice is inherited if one of the declarations is valid.
+func TestOneOfTwoDeclarationsCounts(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	m, e := &clusterv1.Machine{}, inherit.Entry{What: "taint", Name: "gpu:NoSchedule"}
+	m.Spec.Taints = []clusterv1.MachineTaint{always("gpu", "not valid", corev1.TaintEffectNoSchedule)}
+	why := func() inherit.Why {
+		from := inherit.SourceOfMachine(m)
+		_, dropped := inherit.Policy{}.Node(from, inherit.NodeState{}, inherit.Privileged)
+		return from.WhyNot(dropped, e)
+	}
+	Expect(why()).To(Equal(inherit.DropInvalid))
+	m.Annotations = map[string]string{taint.AlwaysAnnotation: "gpu=valid:NoSchedule"}
+	Expect(why()).To(BeEmpty())
+
+	e.Own = true
+	template := &inherit.Template{Content: inherit.Content{Taints: m.Spec.Taints}}
+	desired, dropped := inherit.Policy{ClusterAPITaints: inherit.PropagationEnabled}.MachineFrom(template, &clusterv1.Machine{})
+	Expect(inherit.Decision{Desired: desired, Dropped: dropped}.WhyNot(e)).To(Equal(inherit.DropInvalid))
+	desired, dropped = inherit.Policy{ClusterAPITaints: inherit.PropagationEnabled}.MachineFrom(template, m)
+	Expect(inherit.Decision{Desired: desired, Dropped: dropped}.WhyNot(e)).To(BeEmpty())
+}
