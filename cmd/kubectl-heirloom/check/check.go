@@ -34,10 +34,10 @@ type Checker struct {
 	Namespace, Plugin string
 
 	// What several checks look at, and why it could not be read. The first of the Deployments is judged.
-	deployments                           []appsv1.Deployment
-	hooks                                 []hook
-	clusters                              []cluster
-	deploymentsErr, hooksErr, clustersErr error
+	deployments                        []appsv1.Deployment
+	hooks                              []hook
+	trees                              []*compare.Tree
+	deploymentsErr, hooksErr, treesErr error
 }
 
 // check is one question: its name, what to do if something is found, why it cannot be answered, and what answers it.
@@ -55,13 +55,13 @@ func (c *Checker) checks() []check {
 		{"versions", "Use releases that go together: docs/support.md", nil, c.versions},
 		{"registered", `Run "helm upgrade" with the same values; find out who changes the configurations otherwise.`, c.hooksErr, c.registered},
 		{"certificates", "See docs/runbooks/HeirloomCertificateExpiring.md.", c.hooksErr, c.certificates},
-		{"mutation", uncalled, c.clustersErr, c.mutation},
+		{"mutation", uncalled, c.treesErr, c.mutation},
 		{"validation", uncalled, nil, c.validation},
 		{"cluster-api", "Give both the same values, and set clusterAPITaintPropagation=auto: docs/configuration.md", nil, c.clusterAPI},
-		{"workload-clusters", `If Heirloom's log says "Connect failed": docs/runbooks/HeirloomWorkloadClusterDisconnected.md`, c.clustersErr, c.workloadClusters},
-		{"nodes", "See docs/runbooks/HeirloomNodesUnprotected.md and docs/workload-clusters.md#troubleshoot.", c.clustersErr, c.nodes},
-		{"machines", "If that is not meant: unpause, or remove the label heirloom.dev/ignore.", c.clustersErr, c.machines},
-		{"others", "See docs/runbooks/HeirloomDrift.md.", c.clustersErr, c.others},
+		{"workload-clusters", `If Heirloom's log says "Connect failed": docs/runbooks/HeirloomWorkloadClusterDisconnected.md`, c.treesErr, c.workloadClusters},
+		{"nodes", "See docs/runbooks/HeirloomNodesUnprotected.md and docs/workload-clusters.md#troubleshoot.", c.treesErr, c.nodes},
+		{"machines", "If that is not meant: unpause, or remove the label heirloom.dev/ignore.", c.treesErr, c.machines},
+		{"others", "See docs/runbooks/HeirloomDrift.md.", c.treesErr, c.others},
 	}
 }
 
@@ -71,7 +71,7 @@ func (c *Checker) Run(ctx context.Context) *Report {
 	defer cancel()
 	c.deployments, c.deploymentsErr = settings.Deployments(ctx, c.Client, c.Namespace)
 	c.hooks, c.hooksErr = c.readHooks(ctx)
-	c.clusters, c.clustersErr = c.readClusters(ctx)
+	c.trees, c.treesErr = c.readTrees(ctx)
 	report := &Report{TypeMeta: metav1.TypeMeta{APIVersion: "cli.heirloom.dev/v1alpha1", Kind: "CheckReport"}}
 	for _, check := range c.checks() {
 		found := result(Unknown, "This could not be found out: %v", check.unread)

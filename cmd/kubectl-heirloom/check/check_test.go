@@ -19,10 +19,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	paths "k8s.io/apimachinery/pkg/util/validation/field"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/compare"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
@@ -287,8 +289,8 @@ func TestTwoHeirlooms(t *testing.T) {
 
 // A Cluster that could not be evaluated was not reached, and nothing is known of its Nodes and Machines.
 func TestClustersThatCannotBeEvaluated(t *testing.T) {
-	bad := cluster{Cluster: &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "bad"}}, err: errors.New("no answer")}
-	for _, check := range (&Checker{clusters: []cluster{bad}}).checks()[7:] {
+	bad := &compare.Tree{Object: &compare.Object{Cluster: types.NamespacedName{Namespace: "fleet", Name: "bad"}, Err: errors.New("no answer")}}
+	for _, check := range (&Checker{trees: []*compare.Tree{bad}}).checks()[7:] {
 		got := check.run(t.Context())
 		NewWithT(t).Expect(got.Status).To(Equal(Unknown), check.name)
 		NewWithT(t).Expect(got.lines()).To(ConsistOf("Cluster fleet/bad could not be read: no answer"), check.name)

@@ -11,7 +11,9 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -71,7 +73,7 @@ func (w *World) Tree(ctx context.Context, key types.NamespacedName, visit func(*
 	} else if err != nil {
 		return nil, fmt.Errorf("getting Cluster %s: %w", key, err)
 	}
-	t := &tree{World: w, chain: w.Store.Chain(key), visit: visit, of: map[types.UID]*Object{}}
+	t := &tree{World: w, cluster: key, chain: w.Store.Chain(key), visit: visit, of: map[types.UID]*Object{}}
 	top := &Tree{Object: w.Of(ctx, inherit.Ref{Kind: "Cluster", Object: cluster}, cluster.GroupVersionKind()), Class: t.class(ctx, cluster)}
 	if err := t.grow(ctx, top); err != nil {
 		return nil, err
@@ -94,8 +96,14 @@ func (w *World) Tree(ctx context.Context, key types.NamespacedName, visit func(*
 	return top, ctx.Err()
 }
 
+// Clusters returns all Clusters of a namespace, or of all if it is "".
+func (w *World) Clusters(ctx context.Context, namespace string) ([]types.NamespacedName, error) {
+	_ = w.Store.Prefetch(ctx, namespace) // who may not list all namespaces may list some, and each Cluster has its error
+	return w.Store.Chain(types.NamespacedName{}).Keys(ctx, &clusterv1.ClusterList{}, client.InNamespace(namespace))
+}
+
 // atOnce bounds how many Clusters are read together. Most of it is waiting for those that do not answer.
-const atOnce = 10
+const atOnce = 100
 
 // Trees compares the objects of several Clusters. A Cluster that cannot be read is a tree that has only its name, and why.
 func (w *World) Trees(ctx context.Context, keys []types.NamespacedName) []*Tree {
@@ -105,6 +113,7 @@ func (w *World) Trees(ctx context.Context, keys []types.NamespacedName) []*Tree 
 		group.Go(func() (err error) {
 			if all[i], err = w.Tree(ctx, key, nil); err != nil {
 				all[i] = &Tree{Object: unknown(clusterv1.GroupVersion.WithKind("Cluster"), key, err)}
+				all[i].Cluster = key
 			}
 			return nil
 		})
@@ -116,8 +125,9 @@ func (w *World) Trees(ctx context.Context, keys []types.NamespacedName) []*Tree 
 // tree is a tree that grows.
 type tree struct {
 	*World
-	chain *owners.Chain
-	visit func(*Object) error
+	cluster types.NamespacedName
+	chain   *owners.Chain
+	visit   func(*Object) error
 	// of has the objects that own others, by their UID.
 	of map[types.UID]*Object
 }
@@ -134,14 +144,14 @@ func (t *tree) grow(ctx context.Context, top *Tree) error {
 		if _, err := t.chain.Members(ctx, client.ObjectKeyFromObject(cluster), list); err != nil {
 			return err
 		}
-		for _, object := range itemsOf(list) {
-			gvk := object.GetObjectKind().GroupVersionKind()
-			o := &Object{Ref: inherit.Ref{Kind: gvk.Kind, Object: object}, GVK: gvk, Cluster: top.Cluster}
+		_ = meta.EachListItem(list, func(item runtime.Object) error {
+			o := t.known(item.(client.Object)) //nolint:forcetypeassert // as all items of such lists
 			t.hang(top, o)
-			if m, isMachine := object.(*clusterv1.Machine); isMachine {
+			if m, isMachine := item.(*clusterv1.Machine); isMachine {
 				t.externals(ctx, o, m)
 			}
-		}
+			return nil
+		})
 	}
 	return nil
 }
@@ -161,28 +171,6 @@ func (o *Object) add(child *Object) {
 	o.Children, child.Parent = append(o.Children, child), o
 }
 
-func itemsOf(list client.ObjectList) (all []client.Object) {
-	switch l := list.(type) {
-	case *clusterv1.MachineDeploymentList:
-		for i := range l.Items {
-			all = append(all, &l.Items[i])
-		}
-	case *clusterv1.MachinePoolList:
-		for i := range l.Items {
-			all = append(all, &l.Items[i])
-		}
-	case *clusterv1.MachineSetList:
-		for i := range l.Items {
-			all = append(all, &l.Items[i])
-		}
-	case *clusterv1.MachineList:
-		for i := range l.Items {
-			all = append(all, &l.Items[i])
-		}
-	}
-	return all
-}
-
 // class is the ClusterClass of a Cluster's topology.
 func (t *tree) class(ctx context.Context, cluster *clusterv1.Cluster) *Object {
 	key, topology := owners.ClassOf(cluster)
@@ -199,20 +187,17 @@ func (t *tree) class(ctx context.Context, cluster *clusterv1.Cluster) *Object {
 	return t.Of(ctx, inherit.Ref{Kind: "ClusterClass", Object: class}, class.GroupVersionKind())
 }
 
+// controlPlane is the control plane that a Cluster names, if it does.
 func (t *tree) controlPlane(ctx context.Context, cluster *clusterv1.Cluster) []*Object {
 	ref := cluster.Spec.ControlPlaneRef
 	if ref.Name == "" {
 		return nil
 	}
-	gvk, served, err := t.chain.Served(ref.GroupKind().WithVersion(""))
-	if err == nil && !served {
-		err = errNotServed
-	}
+	gvk, err := t.served(ref)
 	var cp *inherit.ControlPlane
 	if err == nil {
-		_, cp, err = t.chain.ControlPlane(ctx, cluster.Namespace, &metav1.OwnerReference{
-			APIVersion: gvk.GroupVersion().String(), Kind: gvk.Kind, Name: ref.Name,
-		})
+		owner := &metav1.OwnerReference{APIVersion: gvk.GroupVersion().String(), Kind: gvk.Kind, Name: ref.Name}
+		_, cp, err = t.chain.ControlPlane(ctx, cluster.Namespace, owner)
 	}
 	if err == nil && cp == nil {
 		err = errGone
@@ -220,35 +205,44 @@ func (t *tree) controlPlane(ctx context.Context, cluster *clusterv1.Cluster) []*
 	if err != nil {
 		return []*Object{unknown(gvk, types.NamespacedName{Namespace: cluster.Namespace, Name: ref.Name}, err)}
 	}
-	gvk = cp.GroupVersionKind() // of a file, it may be another version
-	return []*Object{{Ref: inherit.Ref{Kind: gvk.Kind, Object: cp}, GVK: gvk, Cluster: client.ObjectKeyFromObject(cluster)}}
+	return []*Object{t.known(cp)}
 }
 
-// externals hangs the InfraMachine and the BootstrapConfig of a Machine below it. All of a kind and namespace are listed once.
+// externals hangs the InfraMachine and the BootstrapConfig of a Machine below it, if they are there. All of a kind and namespace are listed
+// once; one may be readable if the list is not.
 func (t *tree) externals(ctx context.Context, machine *Object, m *clusterv1.Machine) {
 	for _, ref := range owners.ExternalRefs(m) {
-		key := types.NamespacedName{Namespace: m.Namespace, Name: ref.Name}
-		gvk, served, err := t.chain.Served(ref.GroupKind().WithVersion(""))
-		object := &metav1.PartialObjectMetadata{}
-		if err == nil && served {
-			err = t.external(ctx, gvk, key, object)
+		key, object := types.NamespacedName{Namespace: m.Namespace, Name: ref.Name}, &metav1.PartialObjectMetadata{}
+		gvk, err := t.served(ref)
+		if err == nil {
+			list := &metav1.PartialObjectMetadataList{}
+			list.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
+			_ = t.Store.List(ctx, list, client.InNamespace(key.Namespace), client.Limit(1)) // it reads all
+			object.SetGroupVersionKind(gvk)
+			err = t.Store.Get(ctx, key, object)
 		}
 		switch {
-		case apierrors.IsNotFound(err), err == nil && !served:
-		case err != nil:
+		case err == nil:
+			machine.add(t.known(object))
+		case !apierrors.IsNotFound(err) && !errors.Is(err, errNotServed):
 			machine.add(unknown(gvk, key, err))
-		default:
-			machine.add(&Object{Ref: inherit.Ref{Kind: gvk.Kind, Object: object}, GVK: gvk, Cluster: machine.Cluster})
 		}
 	}
 }
 
-func (t *tree) external(ctx context.Context, gvk schema.GroupVersionKind, key types.NamespacedName, into *metav1.PartialObjectMetadata) error {
-	list := &metav1.PartialObjectMetadataList{}
-	list.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
-	_ = t.Store.List(ctx, list, client.InNamespace(key.Namespace), client.Limit(1)) // reads all; one object may be readable if the list is not
-	into.SetGroupVersionKind(gvk)
-	return t.Store.Get(ctx, key, into)
+// served is the kind of a reference, in the version that the API server prefers.
+func (t *tree) served(ref clusterv1.ContractVersionedObjectReference) (schema.GroupVersionKind, error) {
+	gvk, served, err := t.chain.Served(ref.GroupKind().WithVersion(""))
+	if err == nil && !served {
+		err = errNotServed
+	}
+	return gvk, err
+}
+
+// known is an object of the tree that has been read.
+func (t *tree) known(object client.Object) *Object {
+	gvk := object.GetObjectKind().GroupVersionKind()
+	return &Object{Ref: inherit.Ref{Kind: gvk.Kind, Object: object}, GVK: gvk, Cluster: t.cluster}
 }
 
 // unknown is an object of which no more is known than its name, and why.

@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -18,6 +19,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -51,11 +53,11 @@ type kind struct {
 	objects map[types.NamespacedName]*object
 	// listed has the namespaces whose objects have been listed, and why they could not; "" stands for all.
 	listed map[string]error
-	// typed and indexes are the objects as values of a Go type, in order and by the fields of indexes. They are made when needed.
-	typed   map[reflect.Type][]client.Object
-	indexes map[index]map[string][]client.Object
+	// made are the objects as values of a Go type, in the order of an API server, by the values of an index. They are made when needed.
+	made map[index]map[string][]client.Object
 }
 
+// index is one of a Go type's; without a field, all objects have the value "".
 type index struct {
 	as    reflect.Type
 	field string
@@ -162,7 +164,7 @@ func (s *Store) List(ctx context.Context, list client.ObjectList, options ...cli
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	all, err := s.of(gvk).by(itemOf(list), by)
+	all, err := s.of(gvk).by(itemOf(list), by.FieldSelector)
 	if err != nil {
 		return err
 	}
@@ -186,7 +188,7 @@ func itemOf(list client.ObjectList) reflect.Type {
 func (s *Store) of(gvk schema.GroupVersionKind) *kind {
 	known := s.kinds[gvk.GroupKind()]
 	if known == nil {
-		known = &kind{objects: map[types.NamespacedName]*object{}, listed: map[string]error{}}
+		known = &kind{objects: map[types.NamespacedName]*object{}, listed: map[string]error{}, made: map[index]map[string][]client.Object{}}
 		s.kinds[gvk.GroupKind()] = known
 	}
 	return known
@@ -276,65 +278,39 @@ func (k *kind) set(key types.NamespacedName, o *object) {
 	if before := k.objects[key]; before != nil && before.put && !o.put {
 		return
 	}
-	k.objects[key], k.typed, k.indexes = o, nil, nil
+	k.objects[key], k.made = o, map[index]map[string][]client.Object{}
 }
 
-// by returns the objects of a type that are in the indexes that are asked for.
-func (k *kind) by(as reflect.Type, options *client.ListOptions) ([]client.Object, error) {
-	found, err := k.all(as)
-	if err != nil || options.FieldSelector == nil {
-		return found, err
+// by returns the objects as values of a type that have the value of an index; all without a field selector.
+func (k *kind) by(as reflect.Type, selector fields.Selector) ([]client.Object, error) {
+	of, value := index{as: as}, ""
+	if selector != nil { // an owner chain asks by one index at a time
+		of.field, value = selector.Requirements()[0].Field, selector.Requirements()[0].Value
 	}
-	for i, by := range options.FieldSelector.Requirements() {
-		indexed := k.index(index{as, by.Field}, by.Value)
-		if i == 0 {
-			found = indexed
+	if made := k.made[of]; made != nil {
+		return made[value], nil
+	}
+	made := map[string][]client.Object{}
+	for _, key := range slices.SortedFunc(maps.Keys(k.objects), func(a, b types.NamespacedName) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	}) {
+		if k.objects[key].err != nil {
 			continue
 		}
-		found = slices.DeleteFunc(slices.Clone(found), func(o client.Object) bool { return !slices.Contains(indexed, o) })
-	}
-	return found, nil
-}
-
-// all returns the objects as values of a type, in the order of an API server.
-func (k *kind) all(as reflect.Type) ([]client.Object, error) {
-	if found, made := k.typed[as]; made {
-		return found, nil
-	}
-	var found []client.Object
-	for _, o := range k.objects {
-		if o.err != nil {
-			continue
-		}
-		typed, err := o.typed(as)
+		typed, err := k.objects[key].typed(as)
 		if err != nil {
 			return nil, err
 		}
-		found = append(found, typed)
-	}
-	slices.SortFunc(found, func(a, b client.Object) int {
-		return cmp.Or(cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetName(), b.GetName()))
-	})
-	if k.typed == nil {
-		k.typed, k.indexes = map[reflect.Type][]client.Object{}, map[index]map[string][]client.Object{}
-	}
-	k.typed[as] = found
-	return found, nil
-}
-
-// index returns the objects with a value of an index. All are known as values of its type.
-func (k *kind) index(of index, value string) []client.Object {
-	made := k.indexes[of]
-	if made == nil {
-		made = map[string][]client.Object{}
-		for _, o := range k.typed[of.as] {
-			for _, value := range slices.Compact(slices.Sorted(slices.Values(owners.IndexValues(o, of.field)))) {
-				made[value] = append(made[value], o)
-			}
+		values := []string{""}
+		if of.field != "" {
+			values = slices.Compact(slices.Sorted(slices.Values(owners.IndexValues(typed, of.field))))
 		}
-		k.indexes[of] = made
+		for _, value := range values {
+			made[value] = append(made[value], typed)
+		}
 	}
-	return made[value]
+	k.made[of] = made
+	return made[value], nil
 }
 
 // typed returns an object as a value of a type.
