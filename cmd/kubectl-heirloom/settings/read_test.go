@@ -178,16 +178,16 @@ func TestOffline(t *testing.T) {
 	}
 }
 
-func TestCompare(t *testing.T) {
-	for _, tc := range []struct{ plugin, server, want string }{
-		{"v0.3.0", "0.3.0", ""}, {"v0.2.9", "v0.3.0", "is older than"}, {"v0.10.0", "v0.9.0", "is newer than"},
+func TestApart(t *testing.T) {
+	for _, tc := range []struct {
+		plugin, server string
+		apart          bool
+	}{
+		{"v0.3.1", "0.3.0", false}, {"v0.2.9", "v0.3.0", true}, {"v0.10.0", "v0.9.0", true}, {"v1.3.0", "v0.3.0", true},
 		// Builds that are no release are not compared.
-		{"v0.3.0-4-gabc1234", "v0.4.0", ""}, {"(devel)", "v0.3.0", ""}, {"v0.0.0-20261122101010-abcdef123456", "v0.3.0", ""}, {"v0.3.0", "latest", ""}, {"v0.3.0", "", ""},
+		{"v0.3.0-4-gabc1234", "v0.4.0", false}, {"(devel)", "v0.3.0", false}, {"v0.0.0-20261122101010-abcdef123456", "v0.3.0", false}, {"v0.3.0", "latest", false}, {"v0.3.0", "", false},
 	} {
-		s := Settings{Version: tc.server}
-		s.compare(tc.plugin)
-		NewWithT(t).Expect(strings.Join(s.Notes, "")).To(ContainSubstring(tc.want))
-		NewWithT(t).Expect(s.Notes == nil).To(Equal(tc.want == ""), "%+v", tc)
+		NewWithT(t).Expect(Apart(tc.plugin, tc.server) != "").To(Equal(tc.apart), "%+v", tc)
 	}
 }
 

@@ -130,12 +130,9 @@ func (f *Flags) fromFlags() (Settings, error) {
 		origin = append(origin, "--server-flags")
 	}
 	s := Settings{Known: f.Given(), Origin: strings.Join(slices.Compact(origin), ", ")}
-	options, fs := flagsOfServer()
-	if err = fs.Parse(arguments); err == nil && fs.NArg() > 0 {
+	var fs *pflag.FlagSet
+	if s.Config, fs, err = flagsOfServer(arguments); err == nil && fs.NArg() > 0 {
 		err = fmt.Errorf("%q is no flag of the server", fs.Arg(0))
-	}
-	if err == nil {
-		s.Config, err = options.Complete()
 	}
 	if err != nil {
 		return Settings{}, fmt.Errorf("%s: %w", s.Origin, err)
