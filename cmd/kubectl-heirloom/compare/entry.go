@@ -92,8 +92,6 @@ type Entry struct {
 	// From is where it is declared, and Field the path in this object of its map or list, or of itself.
 	From  inherit.Source `json:"-"`
 	Field string         `json:"-"`
-	// Way are the objects that it reaches this object through, from the object that declares it.
-	Way []inherit.Ref `json:"-"`
 	// WholeList says that the managers own the list that the entry is in, and not the entry.
 	WholeList bool `json:"-"`
 }

@@ -117,9 +117,9 @@ func (n *Node) inherits() (content, map[inherit.Entry]bool) {
 		changed.Own = changed.What != string(Taint)
 		changes[changed] = true
 	}
-	for i, v := range contentOfNode(n.Next) {
-		if changes[place{}.named(i)] {
-			desired[i] = v
+	for of, v := range contentOfNode(n.Next) {
+		if changes[of] {
+			desired[of] = v
 		}
 	}
 	return desired, changes

@@ -169,15 +169,13 @@ func (w *World) decide(ctx context.Context, chain *owners.Chain, kind owners.Kin
 	return admitted, nil
 }
 
-// leavesOut says why the server never touches an object, if it does not.
+// leavesOut says why the server never touches an object, if it does not: those of other groups are InfraMachines and BootstrapConfigs.
 func (w *World) leavesOut(o *Object) (inherit.Reason, bool) {
-	if why, other := w.Settings.LeavesOut(o.Object.GetNamespace()); other {
-		return why, true
+	why, other := w.Settings.LeavesOut(o.Object.GetNamespace())
+	if _, external := o.Object.(*metav1.PartialObjectMetadata); external && !other && !slices.Contains(w.Settings.Config.ProviderGroups, o.GVK.Group) {
+		return "its API group is not among the server's --additional-provider-groups", true
 	}
-	if _, external := o.Object.(*metav1.PartialObjectMetadata); external {
-		return w.Settings.LeavesOutGroup(o.GVK.Group)
-	}
-	return "", false
+	return why, other
 }
 
 // declares lists what an object declares for others, section by section. listKey is the field that tells sections apart.
@@ -187,10 +185,10 @@ func (o *Object) declares(listKey string, sections []inherit.Declaration) error 
 		return err
 	}
 	for _, section := range sections {
-		p := place{listKey: listKey, paths: section.Paths, has: contentOf(section.Content, section.Paths)}
-		for i, v := range p.has {
-			e := p.entry(o, i, v, managers.of(p.fieldPath(i)))
-			e.From = inherit.Sources{All: []inherit.Declaration{section}}.Of(p.named(i))
+		p := place{listKey: listKey, paths: section.Paths, has: contentOf(section.Content, section.Paths, true)}
+		for of, v := range p.has {
+			e := p.entry(o, of, v, managers.of(p.fieldPath(of)))
+			e.From = inherit.Sources{All: []inherit.Declaration{section}}.Of(of)
 			e.Source = SourceOf(e.From)
 			o.Entries = append(o.Entries, e)
 		}

@@ -53,14 +53,6 @@ func (s Settings) LeavesOut(namespace string) (inherit.Reason, bool) {
 	return "", false
 }
 
-// LeavesOutGroup says why the server never touches InfraMachines and BootstrapConfigs of an API group, if it does not.
-func (s Settings) LeavesOutGroup(group string) (inherit.Reason, bool) {
-	if !slices.Contains(s.Config.ProviderGroups, group) {
-		return "its API group is not among the server's --additional-provider-groups", true
-	}
-	return "", false
-}
-
 func (s *Settings) note(format string, args ...any) {
 	s.Notes = append(s.Notes, fmt.Sprintf(format, args...))
 }
