@@ -7,6 +7,9 @@ import (
 	"slices"
 	"strings"
 
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/cli"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
@@ -98,6 +101,22 @@ type Entry struct {
 
 // Waits reports whether a taint evicts Pods, and is missing because the Node waits for its turn.
 func (e *Entry) Waits() bool { return e.Reason == string(inherit.DropWaiting) }
+
+// Text is an entry with this value as people write it, such as "taint gpu=true:NoSchedule (once)".
+func Text(kind Kind, key, value, propagation string) string {
+	effect := ""
+	if kind == Taint || kind == TemplateTaint {
+		key, effect, _ = strings.Cut(key, ":")
+		effect = ":" + effect
+	}
+	if value != "" {
+		key += "=" + cli.Shorten(value)
+	}
+	if propagation == string(clusterv1.MachineTaintPropagationOnInitialization) {
+		effect += " (once)"
+	}
+	return string(kind) + " " + key + effect
+}
 
 // Source is an object, and a field in it.
 type Source struct {

@@ -10,7 +10,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/cli"
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/compare"
@@ -167,22 +166,6 @@ type Declared struct {
 	Fields []string `json:"fields,omitempty"`
 	// For names the objects of a topology for which a Cluster or a ClusterClass declares it.
 	For []string `json:"for,omitempty"`
-}
-
-// written is an entry as people write it.
-func written(kind compare.Kind, key, value, propagation string) string {
-	effect := ""
-	if kind == compare.Taint || kind == compare.TemplateTaint {
-		key, effect, _ = strings.Cut(key, ":")
-		effect = ":" + effect
-	}
-	if value != "" {
-		key += "=" + cli.Shorten(value)
-	}
-	if propagation == string(clusterv1.MachineTaintPropagationOnInitialization) {
-		effect += " (once)"
-	}
-	return string(kind) + " " + key + effect
 }
 
 // heirs are the branches of a tree in which an entry is inherited, by the object, the field and the key that declare it.
