@@ -11,6 +11,7 @@ import (
 
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/cli"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/managedfields"
 )
 
 // Kind says what an entry is.
@@ -116,6 +117,13 @@ func Text(kind Kind, key, value, propagation string) string {
 		effect += " (once)"
 	}
 	return string(kind) + " " + key + effect
+}
+
+// Others are the field managers that own the entry and are neither Heirloom nor Cluster API.
+func (e *Entry) Others() []string {
+	return slices.DeleteFunc(slices.Clone(e.Managers), func(manager string) bool {
+		return manager == managedfields.Manager || manager == "manager" || strings.HasPrefix(manager, "capi-") || strings.HasPrefix(manager, "cluster-api-")
+	})
 }
 
 // Source is an object, and a field in it.

@@ -67,9 +67,9 @@ type Object struct {
 // Declares reports whether an object inherits nothing, and declares for others.
 func (o *Object) Declares() bool { return o.Kind == "Cluster" || o.Kind == "ClusterClass" }
 
-// Wrong reports whether the next write changes something: an entry is missing or differs.
-func (o *Object) Wrong() bool {
-	return slices.ContainsFunc(o.Entries, func(e Entry) bool { return e.Status.Wrong() })
+// Wrong returns what the next write changes: the entries that are missing or differ.
+func (o *Object) Wrong() []Entry {
+	return slices.DeleteFunc(slices.Clone(o.Entries), func(e Entry) bool { return !e.Status.Wrong() })
 }
 
 // Untouched says why Heirloom does not write the object for now, although it would inherit or should have an owner; empty if it does. That

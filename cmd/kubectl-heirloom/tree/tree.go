@@ -105,7 +105,7 @@ func (h heirs) item(o *compare.Object) *Item {
 	case Unknown:
 		i.Error = cli.OneLine(o.Err)
 	case OK, Drifted:
-		i.Entries = slices.DeleteFunc(slices.Clone(o.Entries), func(e compare.Entry) bool { return !e.Status.Wrong() })
+		i.Entries = o.Wrong()
 		for _, problem := range inherit.Problems(o.Sources.Located(o.Problems)) {
 			i.LeftOut = append(i.LeftOut, cli.OneLine(problem))
 		}
@@ -126,7 +126,7 @@ func stateOf(o *compare.Object) State {
 		return Stranger
 	case o.Untouched() != "":
 		return LeftAlone
-	case o.Wrong():
+	case len(o.Wrong()) > 0:
 		return Drifted
 	case o.Declares():
 		return Declares
