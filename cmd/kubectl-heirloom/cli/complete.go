@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/restmapper"
-	"k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -42,10 +41,7 @@ func (f *Factory) Complete(takes Takes) cobra.CompletionFunc {
 // CompleteFlag completes the value of a flag that kubectl has, too, or one that is the <namespace>/<name> of a Cluster.
 func (f *Factory) CompleteFlag(name string) cobra.CompletionFunc {
 	return func(_ *cobra.Command, _ []string, toComplete string) ([]string, cobra.ShellCompDirective) {
-		config, err := f.Config.ToRawKubeConfigLoader().RawConfig()
-		if err != nil {
-			config = api.Config{}
-		}
+		config, _ := f.Config.ToRawKubeConfigLoader().RawConfig() // empty if it cannot be read
 		switch name {
 		case "context":
 			return offer(toComplete, "", slices.Collect(maps.Keys(config.Contexts)))

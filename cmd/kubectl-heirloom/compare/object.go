@@ -87,7 +87,13 @@ func (o *Object) Untouched() inherit.Reason {
 // Of compares an object of Cluster API or a provider with what it should have. For a Node, see Node.
 func (w *World) Of(ctx context.Context, ref inherit.Ref, gvk schema.GroupVersionKind) *Object {
 	o := &Object{Ref: ref, GVK: gvk, Cluster: types.NamespacedName{Namespace: ref.Object.GetNamespace(), Name: owners.ClusterName(ref.Object)}}
-	switch object := ref.Object.(type) {
+	w.fill(ctx, o)
+	return o
+}
+
+// fill compares an object of which only the reference is known.
+func (w *World) fill(ctx context.Context, o *Object) {
+	switch object := o.Object.(type) {
 	case *clusterv1.Cluster:
 		o.Cluster.Name = object.Name
 		o.Err = o.declares("name", sectionsOfCluster(object))
@@ -101,7 +107,6 @@ func (w *World) Of(ctx context.Context, ref inherit.Ref, gvk schema.GroupVersion
 		o.Err = w.compare(ctx, o)
 	}
 	Sort(o.Entries)
-	return o
 }
 
 // compare compares an object of a kind that inherits. If its owners cannot be read, all that it has counts as set here.
