@@ -57,7 +57,7 @@ func runCheck(ctx context.Context, f *cli.Factory, print *cli.PrintFlags, wait t
 		_, _ = fmt.Fprintln(f.ErrOut, "Waiting for:", err)
 	})
 	done()
-	if err == nil && print.Format() == "" {
+	if err == nil && print.ForPeople() {
 		err = report.Write(f.Out, f.Painter(f.Out))
 	} else if err == nil {
 		err = print.Print(f.Out, f.Painter(f.Out), report)

@@ -67,7 +67,7 @@ func (o *releaseOptions) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	management, err := o.Management()
+	management, w, err := world(ctx, o.Factory)
 	if err != nil {
 		return err
 	}
@@ -75,10 +75,7 @@ func (o *releaseOptions) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	s, err := o.ReadSettings(ctx, management)
-	if err != nil {
-		return err
-	}
+	s := w.Settings
 	if err := ask.Check(ctx, management, &s, o.Settings.Namespace, o.what.DryRun, len(args) > 0); err != nil {
 		return err
 	}

@@ -178,15 +178,6 @@ func (r *Report) Names(status Status) (names []string) {
 // Answered reports whether at least one check found something out.
 func (r *Report) Answered() bool { return len(r.Names(Unknown))+len(r.Names(Skipped)) < len(r.Checks) }
 
-// Table implements cli.Result.
-func (r *Report) Table(bool) *metav1.Table {
-	t := &metav1.Table{ColumnDefinitions: []metav1.TableColumnDefinition{{Name: "Check"}, {Name: "Status"}, {Name: "Message"}}}
-	for _, one := range r.Checks {
-		t.Rows = append(t.Rows, metav1.TableRow{Cells: []any{one.Name, string(one.Status), one.Message}})
-	}
-	return t
-}
-
 // Write writes the report for people: a line for each check, below it what it found and what to do, and how many have each status.
 func (r *Report) Write(w io.Writer, p cli.Painter) error {
 	styles := map[Status]cli.Style{OK: cli.Good, Warning: cli.Warn, Failed: cli.Bad, Unknown: cli.Dim, Skipped: cli.Dim}

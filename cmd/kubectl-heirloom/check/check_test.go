@@ -161,7 +161,7 @@ func TestInstallation(t *testing.T) {
 		{"registered", "what an operator may choose", both(byURL, mutating(func(w *admissionv1.MutatingWebhook) { w.TimeoutSeconds = new(int32(10)) })), OK, nil},
 		{"registered", "no rights", denied("MutatingWebhookConfigurationList"), Unknown, []string{"listing MutatingWebhookConfigurations"}},
 		{"versions", "a build of no release", func(s *scenery) { s.plugin = "(devel)" }, OK, []string{"Plugin (devel), server v0.3.0"}},
-		{"versions", "another minor", func(s *scenery) { s.plugin = "v0.4.0" }, Warning, []string{"plugin of the server's version"}},
+		{"versions", "another minor", func(s *scenery) { s.plugin = "v0.4.0" }, Warning, []string{"plugin of the server's release"}},
 		{"versions", "an old Cluster API", func(s *scenery) { s.core.Spec.Template.Spec.Containers[0].Image = "x:v1.7.3" }, Failed, []string{"Cluster API is v1.7.3, and Heirloom needs v1.11.0 or later", "docs/support.md"}},
 		{"versions", "no answer", func(s *scenery) { s.kube = "" }, Unknown, []string{"the version of Kubernetes is not known"}},
 		{"versions", "no rights", denied("DeploymentList"), Unknown, []string{"the version of server is not known"}},

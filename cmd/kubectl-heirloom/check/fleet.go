@@ -81,7 +81,8 @@ func (c *Checker) nodes(context.Context) answer {
 		if o.Node == nil {
 			return
 		}
-		name, wrong := o.Object.GetName(), c.wrong(o)
+		name := o.Object.GetName()
+		wrong := slices.DeleteFunc(o.Wrong(), func(e compare.Entry) bool { return e.Waits() })
 		switch {
 		case o.Err != nil:
 			r.add(Unknown, name, "%s: %v", of.Cluster, o.Err)
@@ -106,14 +107,6 @@ func (c *Checker) nodes(context.Context) answer {
 	})
 	r.Message = fmt.Sprintf("%d of %d Nodes are as declared.", well, total)
 	return r
-}
-
-// wrong returns what is wrong with a Node, apart from taints that wait for their turn.
-func (c *Checker) wrong(o *compare.Object) []compare.Entry {
-	return slices.DeleteFunc(slices.Clone(o.Entries), func(e compare.Entry) bool {
-		waits := slices.ContainsFunc(o.Node.Waiting, func(id taint.ID) bool { return e.Kind == compare.Taint && id.String() == e.Key })
-		return waits || !e.Status.Wrong()
-	})
 }
 
 // machines finds those that inherit nothing. Machines that are being deleted are none of the operator's business.
@@ -147,13 +140,12 @@ func (c *Checker) others(context.Context) answer {
 		}
 	}
 	c.each(&r, func(of *compare.Tree, o *compare.Object) {
-		for _, e := range o.Entries {
-			differs := e.Status == compare.Differs && e.Declared != nil && !e.WholeList && o.LeftAlone == ""
-			for _, manager := range e.Managers {
-				ours := manager == managedfields.Manager || manager == "manager" || strings.HasPrefix(manager, "capi-")
-				if differs && !ours {
-					r.add(Warning, fmt.Sprintf("%s %s (%s %q)", o.Kind, o.Object.GetName(), e.Kind, e.Key), "%s: field manager %s owns what differs", of.Cluster, manager)
-				}
+		for _, e := range o.Wrong() {
+			if e.Declared == nil || e.WholeList || o.LeftAlone != "" {
+				continue
+			}
+			for _, manager := range e.Others() {
+				r.add(Warning, fmt.Sprintf("%s %s (%s %q)", o.Kind, o.Object.GetName(), e.Kind, e.Key), "%s: field manager %s owns what differs", of.Cluster, manager)
 			}
 		}
 	})

@@ -62,7 +62,7 @@ type Cell struct {
 // String returns the text alone, for other printers.
 func (c Cell) String() string { return c.Text }
 
-// Result is a command's answer.
+// Result is an answer that has a table.
 type Result interface {
 	// Table is the answer for people. A wide one has more columns. Cells are strings or Cells.
 	Table(wide bool) *metav1.Table
@@ -133,11 +133,12 @@ func (p *PrintFlags) Validate() error {
 	return nil
 }
 
-// Print prints a command's answer.
-func (p *PrintFlags) Print(w io.Writer, paint Painter, result Result) error {
-	named, hasNames := result.(Named)
+// Print prints a command's answer. If it is no Result, it is for programs.
+func (p *PrintFlags) Print(w io.Writer, paint Painter, answer any) error {
+	result, hasTable := answer.(Result)
+	named, hasNames := answer.(Named)
 	switch {
-	case p.ForPeople():
+	case p.ForPeople() && hasTable:
 		return printTable(w, paint, result.Table(p.Format() == "wide"))
 	case p.Format() == "name" && hasNames:
 		_, err := io.WriteString(w, strings.Join(append(named.Names(), ""), "\n"))
@@ -147,7 +148,7 @@ func (p *PrintFlags) Print(w io.Writer, paint Painter, result Result) error {
 	if err != nil {
 		return err
 	}
-	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(result)
+	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(answer)
 	if err != nil {
 		return fmt.Errorf("converting the answer: %w", err)
 	}

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
@@ -86,10 +85,12 @@ func (w *World) Tree(ctx context.Context, key types.NamespacedName, visit func(*
 	if w.Nodes == nil {
 		return top, ctx.Err()
 	}
-	nodes, err := t.nodes(ctx, key)
-	top.NodesErr = err
-	for _, node := range nodes {
-		if err := t.node(ctx, top, node); err != nil {
+	list, nodes := &corev1.NodeList{}, client.Reader(nil)
+	if nodes, top.NodesErr = w.Nodes(ctx, key); top.NodesErr == nil {
+		top.NodesErr = nodes.List(ctx, list)
+	}
+	for i := range list.Items {
+		if err := t.node(ctx, top, &list.Items[i]); err != nil {
 			return nil, err
 		}
 	}
@@ -255,9 +256,7 @@ func unknown(gvk schema.GroupVersionKind, key types.NamespacedName, why error) *
 // compare compares an object, and then those below it.
 func (t *tree) compare(ctx context.Context, o *Object) error {
 	if o.Err == nil {
-		parent, children := o.Parent, o.Children
-		*o = *t.Of(ctx, o.Ref, o.GVK)
-		o.Parent, o.Children = parent, children
+		t.fill(ctx, o)
 	}
 	if err := t.visit(o); err != nil {
 		return err
@@ -270,22 +269,9 @@ func (t *tree) compare(ctx context.Context, o *Object) error {
 	return nil
 }
 
-// nodes reads the Nodes of the workload cluster.
-func (t *tree) nodes(ctx context.Context, cluster types.NamespacedName) ([]corev1.Node, error) {
-	reader, err := t.Nodes(ctx, cluster)
-	if err != nil {
-		return nil, err
-	}
-	list := &corev1.NodeList{}
-	if err := reader.List(ctx, list); err != nil {
-		return nil, fmt.Errorf("listing the Nodes of Cluster %s: %w", cluster, err)
-	}
-	return slices.Clip(list.Items), nil
-}
-
 // node compares a Node and hangs it below its Machine or MachinePool.
-func (t *tree) node(ctx context.Context, top *Tree, node corev1.Node) error {
-	o := t.World.Node(ctx, top.Cluster, &node)
+func (t *tree) node(ctx context.Context, top *Tree, node *corev1.Node) error {
+	o := t.World.Node(ctx, top.Cluster, node)
 	owner, err := t.ownerOf(ctx, o.Node)
 	o.Err = errors.Join(o.Err, err)
 	if parent := t.of[owner]; parent != nil {

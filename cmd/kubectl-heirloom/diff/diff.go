@@ -181,7 +181,7 @@ func (e *evaluation) visit(ctx context.Context, o *compare.Object) error {
 		e.note(name, "It is not known what becomes of %s: "+cli.OneLine(o.Err))
 		return nil
 	case o.LeftAlone != "":
-		if o.Wrong() {
+		if len(o.Wrong()) > 0 {
 			e.note(name, "Heirloom leaves alone %s: "+string(o.LeftAlone))
 		}
 		return nil
@@ -198,7 +198,7 @@ func (e *evaluation) visit(ctx context.Context, o *compare.Object) error {
 		e.Objects = append(e.Objects, into)
 	}
 	into.After = shown(after)
-	into.Changes = slices.DeleteFunc(slices.Clone(o.Entries), func(entry compare.Entry) bool { return !entry.Status.Wrong() })
+	into.Changes = o.Wrong()
 	return nil
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package store is a management cluster as the plugin reads it: the objects of an API server, of files, or of files in front of an
-// API server. An owner chain reads it in place of caches.
+// Package store is a management cluster as the plugin reads it: the objects of an API server, and objects of files in front of them. An
+// owner chain reads it in place of caches.
 package store
 
 import (
@@ -41,8 +41,7 @@ type Store struct {
 	// Layout returns where a kind of control plane has what it can inherit.
 	Layout func(context.Context, schema.GroupVersionKind) (inherit.Layout, error)
 
-	live   client.Client // nil if there are only files
-	scheme *runtime.Scheme
+	live client.Client
 
 	mu    sync.Mutex
 	kinds map[schema.GroupKind]*kind
@@ -74,20 +73,12 @@ type object struct {
 
 // New returns a store of the objects of an API server.
 func New(live client.Client, layout func(context.Context, schema.GroupVersionKind) (inherit.Layout, error)) *Store {
-	return &Store{Layout: layout, live: live, scheme: live.Scheme(), kinds: map[schema.GroupKind]*kind{}}
-}
-
-// NewOffline returns a store that has only what is put into it.
-func NewOffline(scheme *runtime.Scheme) *Store {
-	return &Store{scheme: scheme, kinds: map[schema.GroupKind]*kind{}}
+	return &Store{Layout: layout, live: live, kinds: map[schema.GroupKind]*kind{}}
 }
 
 // Chain returns an owner chain that reads from the store, for the Nodes of a Cluster; it lists only the namespace of the Cluster.
 func (s *Store) Chain(cluster types.NamespacedName) *owners.Chain {
-	chain := &owners.Chain{Cache: within{s, cluster.Namespace}, Layout: s.Layout}
-	if s.live != nil {
-		chain.Mapper = s.live.RESTMapper()
-	}
+	chain := &owners.Chain{Cache: within{s, cluster.Namespace}, Layout: s.Layout, Mapper: s.live.RESTMapper()}
 	return chain.Within(cluster)
 }
 
@@ -104,9 +95,6 @@ func (r within) List(ctx context.Context, list client.ObjectList, options ...cli
 	}
 	return r.Store.List(ctx, list, options...)
 }
-
-// Live returns the client behind the store; nil if there is none.
-func (s *Store) Live() client.Client { return s.live }
 
 // Put makes the store answer with this object instead of the stored one, or in addition to those.
 func (s *Store) Put(u *unstructured.Unstructured) {
@@ -130,7 +118,7 @@ func (s *Store) Prefetch(ctx context.Context, namespace string) error {
 
 // Get implements client.Reader.
 func (s *Store) Get(ctx context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
-	gvk, err := apiutil.GVKForObject(into, s.scheme)
+	gvk, err := apiutil.GVKForObject(into, s.live.Scheme())
 	if err != nil {
 		return fmt.Errorf("finding the kind of %T: %w", into, err)
 	}
@@ -154,7 +142,7 @@ func (s *Store) Get(ctx context.Context, key client.ObjectKey, into client.Objec
 // or those of all namespaces if none is given. A kind that is not served has no objects.
 func (s *Store) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
 	by := (&client.ListOptions{}).ApplyOptions(options)
-	gvk, err := apiutil.GVKForObject(list, s.scheme)
+	gvk, err := apiutil.GVKForObject(list, s.live.Scheme())
 	if err != nil {
 		return fmt.Errorf("finding the kind of %T: %w", list, err)
 	}
@@ -204,7 +192,7 @@ func (s *Store) known(gvk schema.GroupVersionKind, key client.ObjectKey) *object
 	}
 	err, listed := of.wasListed(key.Namespace)
 	switch {
-	case s.live != nil && (!listed || apierrors.IsForbidden(err) || meta.IsNoMatchError(err)):
+	case !listed, apierrors.IsForbidden(err), meta.IsNoMatchError(err):
 		return nil // one object may be readable if the list is not
 	case err == nil:
 		err = apierrors.NewNotFound(schema.GroupResource{Group: gvk.Group, Resource: gvk.Kind}, key.Name)
@@ -241,7 +229,7 @@ func (s *Store) list(ctx context.Context, gvk schema.GroupVersionKind, namespace
 	s.mu.Lock()
 	err, listed := s.of(gvk).wasListed(namespace)
 	s.mu.Unlock()
-	if listed || s.live == nil {
+	if listed {
 		return err
 	}
 	ctx, cancel := patiently(ctx)
