@@ -4,6 +4,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -87,7 +88,7 @@ func (o *fleetOptions) trees(
 	}
 	keys, err := clusters(ctx, o.Factory, &o.world, named.Objects, o.allNamespaces)
 	if err == nil && len(keys) == 0 {
-		err = fmt.Errorf("there are no Clusters%s", o.where())
+		err = errors.New("there are no Clusters: -n chooses another namespace, and -A all of them")
 	}
 	if err != nil {
 		return nil, nil, err
@@ -102,13 +103,6 @@ func (o *fleetOptions) trees(
 		failed = fmt.Errorf("%s could not be read", cli.Count(len(unread), "Cluster"))
 	}
 	return trees, failed, ctx.Err()
-}
-
-func (o *fleetOptions) where() string {
-	if namespace, err := o.Namespace(); err == nil && !o.allNamespaces {
-		return fmt.Sprintf(" in namespace %q (use -n or -A)", namespace)
-	}
-	return ""
 }
 
 // show prints an answer and, for people, sentences and notes about it.

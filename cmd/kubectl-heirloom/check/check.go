@@ -150,11 +150,8 @@ func (r *answer) raise(status Status) {
 // lines returns a line for each finding, with ten names at most.
 func (r *answer) lines() (lines []string) {
 	for _, what := range slices.Sorted(maps.Keys(r.named)) {
-		names, more := slices.Compact(slices.Sorted(slices.Values(r.named[what]))), ""
-		if len(names) > 10 {
-			names, more = names[:10], fmt.Sprintf(" and %d more", len(names)-10)
-		}
-		lines = append(lines, strings.TrimSuffix(what+": "+strings.Join(names, ", ")+more, ": "))
+		names := slices.Compact(slices.Sorted(slices.Values(r.named[what])))
+		lines = append(lines, strings.TrimSuffix(what+": "+cli.Some(names, 10), ": "))
 	}
 	return lines
 }

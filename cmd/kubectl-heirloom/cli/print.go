@@ -249,10 +249,21 @@ func Sentence(err error) string {
 
 // Count is a number with its noun.
 func Count(n int, noun string) string {
-	if n == 1 {
+	switch {
+	case n == 1:
 		return "1 " + noun
+	case strings.HasSuffix(noun, "s") || strings.HasSuffix(noun, "x"):
+		return fmt.Sprintf("%d %ses", n, noun)
 	}
 	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// Some names the first few, and how many more there are.
+func Some(names []string, first int) string {
+	if len(names) > first {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:first], ", "), len(names)-first)
+	}
+	return strings.Join(names, ", ")
 }
 
 // OneLine returns an error as a part of a sentence. Errors that are joined have a line each.

@@ -192,7 +192,7 @@ func (o *Object) declares(listKey string, sections []inherit.Declaration) error 
 	for _, section := range sections {
 		p := place{listKey: listKey, paths: section.Paths, has: contentOf(section.Content, section.Paths, true)}
 		for of, v := range p.has {
-			e := p.entry(o, of, v, managers.of(p.fieldPath(of)))
+			e := p.entry(o, of, v, managers(p.fieldPath(of)))
 			e.From = inherit.Sources{All: []inherit.Declaration{section}}.Of(of)
 			e.Source = SourceOf(e.From)
 			o.Entries = append(o.Entries, e)

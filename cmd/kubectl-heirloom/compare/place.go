@@ -62,10 +62,10 @@ func anywhere(e inherit.Entry) inherit.Entry {
 }
 
 // entries compares what is at the place with what should be there.
-func (p place) entries(o *Object, owners managers) []Entry {
+func (p place) entries(o *Object, managers func(fieldpath.Path) []string) []Entry {
 	var all []Entry
 	for of, v := range p.has {
-		all = append(all, p.entry(o, of, v, owners.of(p.fieldPath(of))))
+		all = append(all, p.entry(o, of, v, managers(p.fieldPath(of))))
 	}
 	for of, want := range p.desired {
 		if _, there := p.has[of]; !there && p.changes[anywhere(of)] {
@@ -208,16 +208,9 @@ func (p place) fieldPath(e inherit.Entry) fieldpath.Path {
 	return append(path, fieldpath.PathElement{FieldName: &e.Name})
 }
 
-// managers is metadata.managedFields.
-type managers []manager
-
-type manager struct {
-	name   string
-	fields *fieldpath.Set
-}
-
-func readManagers(entries []metav1.ManagedFieldsEntry) (managers, error) {
-	var all managers
+// readManagers reads metadata.managedFields. The result names the managers that own a field, sorted.
+func readManagers(entries []metav1.ManagedFieldsEntry) (of func(fieldpath.Path) []string, err error) {
+	owned := map[string]*fieldpath.Set{}
 	for _, entry := range entries {
 		if entry.FieldsV1 == nil || len(entry.FieldsV1.GetRawBytes()) == 0 {
 			continue
@@ -226,19 +219,17 @@ func readManagers(entries []metav1.ManagedFieldsEntry) (managers, error) {
 		if err := fields.FromJSON(entry.FieldsV1.GetRawReader()); err != nil {
 			return nil, fmt.Errorf("reading metadata.managedFields of manager %q: %w", entry.Manager, err)
 		}
-		all = append(all, manager{entry.Manager, fields})
-	}
-	return all, nil
-}
-
-// of returns the managers that own the field at path, sorted, each once.
-func (m managers) of(path fieldpath.Path) []string {
-	var names []string
-	for _, one := range m {
-		if one.fields.Has(path) {
-			names = append(names, one.name)
+		if others := owned[entry.Manager]; others != nil {
+			fields = fields.Union(others)
 		}
+		owned[entry.Manager] = fields
 	}
-	slices.Sort(names)
-	return slices.Compact(names)
+	return func(path fieldpath.Path) (names []string) {
+		for _, name := range slices.Sorted(maps.Keys(owned)) {
+			if owned[name].Has(path) {
+				names = append(names, name)
+			}
+		}
+		return names
+	}, nil
 }

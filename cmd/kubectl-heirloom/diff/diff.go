@@ -83,7 +83,7 @@ func Ask(ctx context.Context, question Question) (*Result, error) {
 	}
 	e.Objects = slices.DeleteFunc(e.Objects, func(o *Object) bool { return reflect.DeepEqual(o.Before, o.After) })
 	for _, text := range slices.Sorted(maps.Keys(e.said)) {
-		e.Notes = append(e.Notes, strings.Replace(text, "%s", some(e.said[text], 1), 1)+".")
+		e.Notes = append(e.Notes, strings.Replace(text, "%s", cli.Some(e.said[text], 1), 1)+".")
 	}
 	if len(e.waiting) > 0 {
 		e.Pace = paceOf(e.waiting, e.Settings.Config.NoExecuteRate)

@@ -237,7 +237,7 @@ func (g *group) file(number int) string {
 		name += ".of." + strings.ReplaceAll(g.Cluster, "/", ".")
 	}
 	if g.others > 0 {
-		name += ".and-" + strings.ReplaceAll(many(g.others, "other"), " ", "-") + "-like-it"
+		name += ".and-" + strings.ReplaceAll(cli.Count(g.others, "other"), " ", "-") + "-like-it"
 	}
 	return name
 }
@@ -267,23 +267,7 @@ func (r *Result) summary() string {
 		}
 	}
 	for _, kind := range kinds {
-		parts = append(parts, many(counts[kind], kind))
+		parts = append(parts, cli.Count(counts[kind], kind))
 	}
-	return cmp.Or(some(parts, len(parts)), "Nothing") + " would change."
-}
-
-// many is n of a kind, in English.
-func many(n int, kind string) string {
-	if n != 1 && (strings.HasSuffix(kind, "s") || strings.HasSuffix(kind, "x")) {
-		return fmt.Sprintf("%d %ses", n, kind)
-	}
-	return cli.Count(n, kind)
-}
-
-// some names the first few, and how many more there are.
-func some(names []string, first int) string {
-	if len(names) > first {
-		return fmt.Sprintf("%s and %d more", strings.Join(names[:first], ", "), len(names)-first)
-	}
-	return strings.Join(names, ", ")
+	return cmp.Or(cli.Some(parts, len(parts)), "Nothing") + " would change."
 }

@@ -138,7 +138,7 @@ func (l *line) title() string {
 	title := l.Kind + "/" + l.Name
 	switch {
 	case len(l.names) > 1:
-		title = fmt.Sprintf("%d %ss: %s", len(l.names), l.Kind, few(l.names))
+		title = cli.Count(len(l.names), l.Kind) + ": " + few(l.names)
 	case l.Kind == "Cluster" || l.Kind == "ClusterClass":
 		title = l.Kind + " " + l.Namespace + "/" + l.Name // its namespace is that of all below it
 	}
