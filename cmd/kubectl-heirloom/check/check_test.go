@@ -23,19 +23,19 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/fleet"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
-// UPDATE=1 writes the golden files.
 func TestReport(t *testing.T) {
 	for name, change := range map[string]func(*scenery){
-		"healthy.golden": func(s *scenery) { // another webhook, after which ours are called again
+		"healthy": func(s *scenery) { // another webhook, after which ours are called again
 			all := admissionv1.RuleWithOperations{Operations: []admissionv1.OperationType{"*"}, Rule: admissionv1.Rule{APIGroups: []string{"*"}, Resources: []string{"*"}}}
 			later := admissionv1.MutatingWebhook{Name: "w.example.com", Rules: []admissionv1.RuleWithOperations{all}}
 			s.more = []client.Object{&admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "kyverno"}, Webhooks: []admissionv1.MutatingWebhook{later}}}
 		},
-		"broken.golden": func(s *scenery) {
+		"broken": func(s *scenery) {
 			s.deployment.Status.AvailableReplicas = 1
 			s.mutating.Webhooks[0].MatchConditions, s.mutating.Webhooks[0].FailurePolicy = nil, new(admissionv1.Fail)
 			s.denied = []string{"Secret"}
@@ -54,13 +54,7 @@ func TestReport(t *testing.T) {
 			Expect(report.Write(&out, false)).To(Succeed())
 			_, err := runtime.DefaultUnstructuredConverter.ToUnstructured(report) // for --output=json
 			Expect(err).NotTo(HaveOccurred())
-			path := filepath.Join("testdata", name)
-			if os.Getenv("UPDATE") != "" {
-				Expect(os.WriteFile(path, []byte(out.String()), 0o600)).To(Succeed())
-			}
-			want, err := os.ReadFile(path)
-			Expect(err).NotTo(HaveOccurred())
-			Expect(out.String()).To(Equal(string(want)))
+			fleet.Golden(t, name, out.String())
 		})
 	}
 }
