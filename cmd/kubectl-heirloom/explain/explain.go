@@ -55,29 +55,15 @@ type Object struct {
 // IsNode reports whether a kind is that of Nodes.
 func IsNode(gvk schema.GroupVersionKind) bool { return gvk.Group == "" && gvk.Kind == "Node" }
 
-// many is from how many objects on it is faster to list all objects of Cluster API than to get each owner.
-const many = 5
-
 // All explains objects, as far as it can.
-func (x *Explainer) All(ctx context.Context, objects []Object) ([]*Explanation, error) {
-	if len(objects) >= many {
-		namespace := cmp.Or(objects[0].Key.Namespace, x.Cluster.Namespace, x.Namespace)
-		if objects[0].Key.Namespace != objects[len(objects)-1].Key.Namespace {
-			namespace = ""
-		}
-		_ = x.Store.Prefetch(ctx, namespace) // you may be allowed to get each object, but not to list them
-	}
-	var found []*Explanation
-	var errs []error
+func (x *Explainer) All(ctx context.Context, objects []Object) (found []*Explanation, err error) {
 	for _, object := range objects {
-		e, err := x.Explain(ctx, object)
-		if err != nil {
-			errs = append(errs, err)
-			continue
+		e, wrong := x.Explain(ctx, object)
+		if err = errors.Join(err, wrong); wrong == nil {
+			found = append(found, e)
 		}
-		found = append(found, e)
 	}
-	return found, errors.Join(errs...)
+	return found, err
 }
 
 // Explain explains an object.
@@ -147,6 +133,7 @@ func (x *Explainer) read(ctx context.Context, gvk schema.GroupVersionKind, key t
 // named, or of the management cluster if that is a Cluster itself.
 func (x *Explainer) Choose(ctx context.Context, gvk schema.GroupVersionKind, namespace string, selector labels.Selector) (all []Object, err error) {
 	var reader client.Reader = x.Store
+	owners := namespace
 	if IsNode(gvk) {
 		cluster := cmp.Or(x.Cluster, x.Settings.Config.ManagementClusterKey)
 		if cluster.Name == "" {
@@ -155,7 +142,7 @@ func (x *Explainer) Choose(ctx context.Context, gvk schema.GroupVersionKind, nam
 		if reader, err = x.nodes(ctx, cluster); err != nil {
 			return nil, err
 		}
-		namespace = ""
+		namespace, owners = "", cluster.Namespace
 	}
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
@@ -164,6 +151,9 @@ func (x *Explainer) Choose(ctx context.Context, gvk schema.GroupVersionKind, nam
 	}
 	for i := range list.Items {
 		all = append(all, Object{gvk, client.ObjectKeyFromObject(&list.Items[i])})
+	}
+	if len(all) > 4 { // faster than to get each owner; and you may be allowed to get each object, but not to list them
+		_ = x.Store.Prefetch(ctx, owners)
 	}
 	return all, nil
 }

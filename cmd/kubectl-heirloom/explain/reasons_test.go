@@ -233,9 +233,9 @@ func TestReasonsInOneWord(t *testing.T) {
 	w := newTopology(t)
 	x := w.world(t)
 	for reason, want := range map[inherit.Reason]inherit.Why{
-		inherit.IsPaused: paused, inherit.ClusterIsPaused: paused, inherit.IsIgnored: optedOut, inherit.ClusterIsReleased: optedOut,
-		inherit.IsDeleted: deleting, filtered: watchFilter, inherit.IsNoMachine: noMatch, inherit.NotOfManagementCluster: noMatch, inherit.NotOfMachine: noMatch,
-		inherit.OwnerIsNotFound: ownerNotFound, inherit.ClusterDoesNotExist: ownerNotFound, inherit.NothingDeclares: inherit.DropElsewhere,
+		inherit.IsPaused: "Paused", inherit.ClusterIsPaused: "Paused", inherit.IsIgnored: "OptedOut", inherit.ClusterIsReleased: "OptedOut",
+		inherit.IsDeleted: "Deleting", filtered: "WatchFilter", inherit.IsNoMachine: "NoMatch", inherit.NotOfManagementCluster: "NoMatch", inherit.NotOfMachine: "NoMatch",
+		inherit.OwnerIsNotFound: "OwnerNotFound", inherit.ClusterDoesNotExist: "OwnerNotFound", inherit.NothingDeclares: inherit.DropElsewhere,
 	} {
 		v := x.leftAlone(inherit.Ref{Kind: "Machine", Object: &w.m}, reason)
 		Expect(v.why).To(Equal(want), string(reason))
