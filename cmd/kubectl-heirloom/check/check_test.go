@@ -147,7 +147,6 @@ func TestInstallation(t *testing.T) {
 		{"registered", "failurePolicy", mutating(func(w *admissionv1.MutatingWebhook) { w.FailurePolicy = nil }), Failed, []string{"MutatingWebhookConfiguration heirloom: failurePolicy should be Ignore: machines.heirloom.dev", "helm upgrade"}},
 		{"registered", "timeout", mutating(func(w *admissionv1.MutatingWebhook) { w.TimeoutSeconds = new(int32(30)) }), Failed, []string{"timeoutSeconds should be 2: machines.heirloom.dev"}},
 		{"registered", "called once", mutating(func(w *admissionv1.MutatingWebhook) { w.ReinvocationPolicy = nil }), Failed, []string{"reinvocationPolicy should be IfNeeded"}},
-		{"registered", "a condition less", mutating(func(w *admissionv1.MutatingWebhook) { w.MatchConditions = nil }), Failed, []string{"match condition changed is missing: machines.heirloom.dev"}},
 		{"registered", "one is missing", func(s *scenery) { s.mutating.Webhooks = s.mutating.Webhooks[1:] }, Failed, []string{"not registered: machinedeployments.heirloom.dev"}},
 		{"registered", "none of a kind", gone("validating"), Failed, []string{"not registered: taints.heirloom.dev, topology.taints.heirloom.dev", "helm get manifest heirloom -n heirloom-system | kubectl diff -f -"}},
 		{"registered", "what an operator may choose", both(byURL, mutating(func(w *admissionv1.MutatingWebhook) { w.TimeoutSeconds = new(int32(10)) })), OK, nil},
@@ -190,12 +189,10 @@ func excluded(namespaces ...string) func(*scenery) {
 func TestProbes(t *testing.T) {
 	const called = "HeirloomWebhooksNotCalled"
 	refused := func(s *scenery) { s.refused = errors.New("no quota") }
-	mute := func(s *scenery) { s.mute = true }
 	nothing := func(s *scenery) {
 		s.md.Spec.Template, s.ms.Spec.Template = clusterv1.MachineTemplateSpec{}, clusterv1.MachineTemplateSpec{}
 	}
 	expect(t, []finding{
-		{"mutation", "it does not answer", mute, Failed, []string{"A Machine of MachineSet fleet/ms should inherit label", "and did not", called}},
 		{"mutation", "it cannot be called", down(giver), Failed, []string{"failed calling webhook", called}},
 		{"mutation", "another cannot be called", down("machines.example.com"), Unknown, []string{"failed calling webhook"}},
 		{"mutation", "nothing to inherit", nothing, Unknown, []string{"declare a label"}},
@@ -203,7 +200,6 @@ func TestProbes(t *testing.T) {
 		{"mutation", "refused by another", refused, Unknown, []string{"no quota"}},
 		{"mutation", "its namespace is excluded", excluded("fleet"), Unknown, []string{"declare a label"}},
 		{"mutation", "no rights", denied("MachineSetList"), Unknown, []string{"no right"}},
-		{"validation", "it does not answer", mute, Failed, []string{"was accepted", called}},
 		{"validation", "it cannot be called", down(refuser), Failed, []string{"failed calling webhook", called}},
 		{"validation", "it refuses dry runs", func(s *scenery) {
 			s.refused = apierrors.NewBadRequest(`admission webhook "taints.heirloom.dev" does not support dry run`)

@@ -69,7 +69,7 @@ func TestWhichNodeIsMeant(t *testing.T) {
 			x.Nodes = func(_ context.Context, cluster types.NamespacedName) (client.Reader, error) {
 				switch cluster.Name {
 				case "silent":
-					return silent{}, nil
+					return fleet.Server().WithInterceptorFuncs(fleet.Asks(func(string) error { return errors.New("i/o timeout") })).Build(), nil
 				case "empty":
 					return fleet.Server().Build(), nil
 				}
@@ -90,13 +90,6 @@ func TestWhichNodeIsMeant(t *testing.T) {
 			g.Expect(e.Cluster).To(Equal(tc.want))
 		})
 	}
-}
-
-// silent is a workload cluster that does not answer.
-type silent struct{ client.Reader }
-
-func (silent) Get(context.Context, client.ObjectKey, client.Object, ...client.GetOption) error {
-	return errors.New("i/o timeout")
 }
 
 // However many Nodes of a Cluster are explained, its kubeconfig is read once.

@@ -6,6 +6,7 @@ package fleet
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -23,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -88,9 +90,7 @@ func Server(objects ...client.Object) *fake.ClientBuilder {
 	scheme := runtime.NewScheme()
 	infrastructure, controlPlanes := schema.GroupVersion{Group: inherit.InfrastructureGroup, Version: "v1beta2"}, schema.GroupVersion{Group: inherit.ControlPlaneGroup, Version: "v1beta2"}
 	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{infrastructure, controlPlanes})
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), clusterv1.AddToScheme(scheme)); err != nil {
-		panic(err)
-	}
+	utilruntime.Must(errors.Join(clientgoscheme.AddToScheme(scheme), clusterv1.AddToScheme(scheme)))
 	for _, gvk := range []schema.GroupVersionKind{infrastructure.WithKind("AcmeMachine"), controlPlanes.WithKind("AcmeControlPlane")} {
 		mapper.Add(gvk, meta.RESTScopeNamespace)
 		scheme.AddKnownTypeWithName(gvk, &unstructured.Unstructured{})
@@ -104,17 +104,11 @@ func Asks(asked func(request string) error) interceptor.Funcs {
 	return interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
 			gvk, _ := c.GroupVersionKindFor(into)
-			if err := asked("get " + gvk.Kind + " " + key.String()); err != nil {
-				return err
-			}
-			return c.Get(ctx, key, into, options...)
+			return cmp.Or(asked("get "+gvk.Kind+" "+key.String()), c.Get(ctx, key, into, options...))
 		},
 		List: func(ctx context.Context, c client.WithWatch, into client.ObjectList, options ...client.ListOption) error {
 			gvk, _ := c.GroupVersionKindFor(into)
-			if err := asked("list " + gvk.Kind); err != nil {
-				return err
-			}
-			return c.List(ctx, into, options...)
+			return cmp.Or(asked("list "+gvk.Kind), c.List(ctx, into, options...))
 		},
 	}
 }

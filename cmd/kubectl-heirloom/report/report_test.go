@@ -18,7 +18,6 @@ import (
 	"k8s.io/cli-runtime/pkg/printers"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/fleet"
 	"github.com/heirloom-dev/heirloom/pkg/workload/policy"
@@ -118,10 +117,6 @@ func TestAdmission(t *testing.T) {
 		server := fake.NewClientBuilder().WithObjects(objects...).Build()
 		NewWithT(t).Expect(Admission(t.Context(), server, "heirloom")).To(Equal(want))
 	}
-	silent := interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
-		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
-			return context.DeadlineExceeded
-		},
-	})
+	silent := fleet.Server().WithInterceptorFuncs(fleet.Asks(func(string) error { return context.DeadlineExceeded })).Build()
 	NewWithT(t).Expect(Admission(t.Context(), silent, "heirloom")).To(Equal(Unknown))
 }

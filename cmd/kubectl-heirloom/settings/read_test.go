@@ -191,18 +191,6 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-func TestVersionOf(t *testing.T) {
-	for _, tc := range []struct{ image, label, want string }{
-		{"ghcr.io/x/heirloom:v0.3.0", "v0.2.0", "v0.3.0"},
-		{"localhost:5000/heirloom:v0.3.0@sha256:abc", "v0.2.0", "v0.3.0"},
-		{"localhost:5000/heirloom", "", ""},
-		{"heirloom:latest", "v0.2.0", "v0.2.0"},
-		{"heirloom:latest", "", "latest"},
-	} {
-		NewWithT(t).Expect(versionOf(tc.image, tc.label)).To(Equal(tc.want), tc.image)
-	}
-}
-
 // What the plugin takes for Cluster API's default is that of the release that the module requires.
 func TestClusterAPIsDefault(t *testing.T) {
 	NewWithT(t).Expect(feature.Gates.Enabled(featureGate)).To(BeFalse())
@@ -210,20 +198,4 @@ func TestClusterAPIsDefault(t *testing.T) {
 	NewWithT(t).Expect(newerThanKnown("v1.15.0")).To(BeTrue())
 	NewWithT(t).Expect(newerThanKnown("latest")).To(BeFalse())
 	NewWithT(t).Expect(PropagationOf(core("x/y r/c:v1.13.0 --feature-gates=AllAlpha=true")).String()).To(Equal("enabled"))
-}
-
-func TestSplit(t *testing.T) {
-	for line, want := range map[string][]string{
-		"":                  nil,
-		"  a  b\tc ":        {"a", "b", "c"},
-		`'a b' "c d" e' 'f`: {"a b", "c d", "e f"},
-		`''`:                {""},
-		`^x\.y\d+\\z$ '\'`:  {`^x\.y\d+\\z$`, `\`},
-		`"it's" '"'`:        {"it's", `"`},
-		`--x="^a\.b$" y\`:   {`--x=^a\.b$`, `y\`},
-	} {
-		got, err := split(line)
-		NewWithT(t).Expect(err).NotTo(HaveOccurred())
-		NewWithT(t).Expect(got).To(Equal(want), line)
-	}
 }
