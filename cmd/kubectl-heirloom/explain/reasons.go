@@ -81,11 +81,9 @@ func (f *finder) explainWrong(e *Entry) {
 	if e.Status == compare.SetHere && e.Declared != nil {
 		f.tell(e, verdict{ownValueWins, f.of.Ref, e.Value})
 	} else if e.Status == compare.Missing || e.Status == compare.Differs && e.Declared != nil {
-		of, why := e.Of, f.whyNot
-		if of.Own = !strings.HasPrefix(string(e.Kind), "template "); f.of.Node != nil {
-			why = f.whyNotOnNode
-		}
-		f.tell(e, why(f.of, of))
+		of := e.Of
+		of.Own = !strings.HasPrefix(string(e.Kind), "template ")
+		f.tell(e, f.whyNot(f.of, of))
 	}
 }
 
@@ -94,19 +92,11 @@ func (f *finder) lookAtReplaced(ctx context.Context) {
 	all := append(slices.Clone(f.of.Sources.All), inherit.Declaration{Ref: f.of.Ref})
 	cluster, topology := all[0].Object.(*clusterv1.Cluster)
 	if class, ok := all[min(1, len(all)-1)].Object.(*clusterv1.ClusterClass); ok && topology && len(all) > 2 {
-		if section := inherit.SectionOf(cluster, class, f.compared(ctx, all[2].Ref).Object); section != nil {
+		if section := inherit.SectionOf(cluster, class, all[2].Object); section != nil {
 			f.seen = map[inherit.Entry]bool{}
 			f.look(ctx, all[1], compare.Overridden(*section), Entry{replaced: true})
 		}
 	}
-}
-
-// compared compares an object above the explained one.
-func (f *finder) compared(ctx context.Context, ref inherit.Ref) *compare.Object {
-	if same(ref, f.of.Ref) {
-		return f.of
-	}
-	return f.Of(ctx, ref, ref.Object.GetObjectKind().GroupVersionKind())
 }
 
 // look adds what an object declares and did not arrive. Of several objects that declare an entry, the uppermost counts.
@@ -149,7 +139,7 @@ func (f *finder) add(e Entry, v verdict) {
 
 // has reports whether the object has what is declared, or will have it with the next write, or nobody expects it there.
 func (f *finder) has(e *Entry) bool {
-	o, itself, annotated := f.of, same(e.by.Ref, f.of.Ref), e.annotation() != ""
+	o, itself, annotated := f.of, same(e.by.Ref, f.of.Ref), e.by.TaintAnnotation(e.Of.Name) != ""
 	return slices.ContainsFunc(o.Entries, e.isThere) || itself && (!annotated || e.ofItself) ||
 		annotated && handsDown(o) || // in a template, a taint may be part of an annotation
 		e.ofItself && o.Node != nil && o.Node.WhyNot(e.Of) != inherit.DropElsewhere
@@ -157,7 +147,7 @@ func (f *finder) has(e *Entry) bool {
 
 // whyAbsent says why the object has not got what is declared.
 func (f *finder) whyAbsent(ctx context.Context, e *Entry) verdict {
-	o, itself, annotation := f.of, same(e.by.Ref, f.of.Ref), e.annotation()
+	o, itself, annotation := f.of, same(e.by.Ref, f.of.Ref), e.by.TaintAnnotation(e.Of.Name)
 	shadow := o.Sources.Of(inherit.Entry{What: string(compare.Annotation), Name: annotation}).Ref
 	switch {
 	case e.ofItself:
@@ -167,7 +157,7 @@ func (f *finder) whyAbsent(ctx context.Context, e *Entry) verdict {
 	case annotation != "" && !same(shadow, e.by.Ref):
 		return verdict{why: overriddenAbove, at: shadow}
 	case o.Node != nil && f.declaredForNode(e):
-		return f.whyNotOnNode(o, e.Of)
+		return f.whyNot(o, e.Of)
 	}
 	if v, above := f.stopped(ctx, e); above && !itself {
 		return v
@@ -188,14 +178,6 @@ func (f *finder) declaredForNode(e *Entry) bool {
 	return value == e.Value || f.of.Node.WhyNot(e.Of) == inherit.DropUnproven
 }
 
-// annotation is the annotation by which a taint is declared, or empty.
-func (e *Entry) annotation() string {
-	if e.Of.What != taint {
-		return ""
-	}
-	return e.by.TaintAnnotation(e.Of.Name)
-}
-
 // isThere reports whether an entry of the explained object is this one, or will be with the next write.
 func (e *Entry) isThere(has compare.Entry) bool {
 	keepsValue := e.Of.What == taint && e.Value == "" && has.Status == compare.AsDeclared
@@ -210,8 +192,8 @@ func (f *finder) stopped(ctx context.Context, e *Entry) (verdict, bool) {
 		if now, has := d.Value(e.Of); d.Kind == "ClusterClass" || d.Unread || same(d.Ref, f.of.Ref) || has && now == e.Value {
 			continue
 		}
-		h, of := f.compared(ctx, d.Ref), e.Of
-		if name := e.annotation(); name != "" { // templates hand it down as an annotation
+		h, of := f.Of(ctx, d.Ref, d.Object.GetObjectKind().GroupVersionKind()), e.Of
+		if name := e.by.TaintAnnotation(e.Of.Name); name != "" { // templates hand it down as an annotation
 			of.What, of.Name = annotation, name
 		}
 		of.Own = !handsDown(h)
@@ -228,16 +210,14 @@ func handsDown(o *compare.Object) bool { return o.Has.Layout.Template.Metadata !
 
 func same(a, b inherit.Ref) bool { return a.String() == b.String() }
 
-// whyNotOnNode says why a Node lacks an entry.
-func (f *finder) whyNotOnNode(o *compare.Object, e inherit.Entry) verdict {
-	if why := o.Node.WhyNot(e); why != "" && (why != inherit.DropWaiting || o.LeftAlone == "") {
-		return verdict{why, o.Ref, problemOf(o.Problems, e)}
-	}
-	return f.coming(o)
-}
-
-// whyNot says why another object lacks an entry at its top or in its template.
+// whyNot says why an object lacks an entry at its top or in its template.
 func (f *finder) whyNot(o *compare.Object, e inherit.Entry) verdict {
+	if o.Node != nil {
+		if why := o.Node.WhyNot(e); why != "" && (why != inherit.DropWaiting || o.LeftAlone == "") {
+			return verdict{why, o.Ref, problemOf(o.Problems, e)}
+		}
+		return f.coming(o)
+	}
 	at := pathsOf(o, e.Own)
 	noField := map[string]bool{
 		label: at.Metadata == nil, annotation: at.Metadata == nil, taint: at.Taints == nil, field: at.Fields[inherit.FieldOf(e.Name)] == nil,
@@ -352,9 +332,9 @@ func (f *finder) tell(e *Entry, v verdict) {
 	case v.why != inherit.DropTaints:
 	case v.at.Kind == "MachinePool":
 		accepts = "Cluster API accepts no typed taints in a MachinePool"
-	case e.annotation() != "" && f.Settings.Propagation == inherit.PropagationUnknown:
+	case e.by.TaintAnnotation(e.Of.Name) != "" && f.Settings.Propagation == inherit.PropagationUnknown:
 		accepts = "It is not known whether Cluster API accepts typed taints"
-	case e.annotation() != "":
+	case e.by.TaintAnnotation(e.Of.Name) != "":
 		accepts = "Cluster API's feature gate MachineTaintPropagation is off"
 	}
 	if accepts != "" {
