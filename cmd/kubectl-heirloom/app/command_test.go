@@ -70,6 +70,21 @@ func TestWrongCommandLines(t *testing.T) {
 		"release machine b c":                   `"machine b c": release takes one object at a time`,
 		"release machine":                       `"machine": release takes one object at a time`,
 		"release machine/":                      `"machine/" is not an object`,
+		"check --wait=-1s":                      "--wait=-1s: must not be negative",
+		"check --output=name":                   `--output="name": must be one of table, wide, json`, // checks have no objects
+		"check":                                 "The connection to the server 127.0.0.1:1 was refused",
+		"tree -o svg":                           `--output="svg": must be one of table, wide, `,
+		"tree prod -A":                          `"prod" names an object, but flags choose`,
+		"report --require cost-center":          `--require="cost-center": must be label=KEY, annotation=KEY or taint=KEY`,
+		"report -o name":                        `--output="name": must be one of table, wide, `,
+		"diff":                                  "choose one: files (-f, -k or -), names of Clusters, or --all",
+		"diff -f x prod":                        "choose one: files (-f, -k or -), names of Clusters, or --all",
+		"diff - --all":                          "choose one: files (-f, -k or -), names of Clusters, or --all",
+		"diff prod --all":                       "choose one: files (-f, -k or -), names of Clusters, or --all",
+		"diff prod -A":                          "choose one: files (-f, -k or -), names of Clusters, or --all",
+		"diff -f nowhere":                       `the path "nowhere" does not exist`,
+		"diff - --force-conflicts":              "--force-conflicts needs --server-side",
+		"diff - -o name":                        `--output="name": must be one of`,
 		"diff cluster.cluster.x-k8s.io/prod":    "The connection to the server 127.0.0.1:1 was refused", // nothing is wrong with it
 	} {
 		_, err := ran(t, append(strings.Fields(line), "--server=https://127.0.0.1:1")...)

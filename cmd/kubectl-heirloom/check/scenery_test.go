@@ -3,7 +3,6 @@
 package check
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"os"
@@ -20,21 +19,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/version"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/yaml"
 
-	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/compare"
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/fleet"
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/settings"
-	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/store"
 	"github.com/heirloom-dev/heirloom/pkg/managedfields"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
@@ -121,9 +114,6 @@ func (s *scenery) signed(ca, host string, from, to int) {
 }
 
 func (s *scenery) checker() *Checker {
-	scheme := runtime.NewScheme()
-	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
-	utilruntime.Must(clusterv1.AddToScheme(scheme))
 	objects, nodes := slices.Clone(s.more), slices.Clone(s.nodes)
 	for name, object := range map[string]client.Object{
 		"mutating": &s.mutating, "validating": &s.validating, "deployment": &s.deployment, "lease": &s.lease, "secret": &s.secret,
@@ -136,20 +126,18 @@ func (s *scenery) checker() *Checker {
 	if !slices.Contains(s.gone, "node") {
 		nodes = append(nodes, &s.node)
 	}
-	fakes := func(objects []client.Object) *fake.ClientBuilder {
-		return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithReturnManagedFields()
-	}
-	management := fakes(objects).WithInterceptorFuncs(interceptor.Funcs{List: s.list, Get: s.get, Create: s.create}).Build()
+	answers := fleet.Asks(s.denies)
+	answers.Create = s.create
+	management := fleet.Server(objects...).WithInterceptorFuncs(answers).Build()
 	read, err := (&settings.Flags{}).Read(s.t.Context(), management)
 	NewWithT(s.t).Expect(err).NotTo(HaveOccurred())
+	w := fleet.World(s.t, management)
+	w.Settings, w.Now = read, now()
+	w.Nodes = func(context.Context, types.NamespacedName) (client.Reader, error) {
+		return fleet.Server(nodes...).Build(), s.workload
+	}
 	return &Checker{
-		World: compare.World{
-			Store: store.New(management, nil), Settings: read, Now: now(),
-			Nodes: func(context.Context, types.NamespacedName) (client.Reader, error) {
-				return fakes(nodes).Build(), s.workload
-			},
-		},
-		Client: management, Plugin: s.plugin,
+		World: w, Client: management, Plugin: s.plugin,
 		Kubernetes: func() (*version.Info, error) { return &version.Info{GitVersion: s.kube}, nil },
 	}
 }
@@ -165,19 +153,11 @@ func (s *scenery) check(name string) Result {
 	return Result{}
 }
 
-func (s *scenery) denies(c client.Client, object runtime.Object) error {
-	if gvk, _ := c.GroupVersionKindFor(object); slices.Contains(s.denied, gvk.Kind) {
-		return apierrors.NewForbidden(schema.GroupResource{Resource: gvk.Kind}, "", errors.New("no right"))
+func (s *scenery) denies(request string) error {
+	if kind := strings.Fields(request)[1]; slices.Contains(s.denied, kind) {
+		return apierrors.NewForbidden(schema.GroupResource{Resource: kind}, "", errors.New("no right"))
 	}
 	return nil
-}
-
-func (s *scenery) list(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
-	return cmp.Or(s.denies(c, list), c.List(ctx, list, options...))
-}
-
-func (s *scenery) get(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
-	return cmp.Or(s.denies(c, object), c.Get(ctx, key, object, options...))
 }
 
 // create answers a dry run as an API server that calls the webhooks.

@@ -6,10 +6,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -22,10 +19,9 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/fleet"
 	"github.com/heirloom-dev/heirloom/pkg/pace"
 )
-
-var update = flag.Bool("update", false, "write the golden files")
 
 const (
 	machineDeployment = `
@@ -93,22 +89,12 @@ func shownBy(g Gomega, result *Result, all bool) string {
 	return regexp.MustCompile(`(?m)^((---|\+\+\+) \S+)\t.*$`).ReplaceAllString(text, "$1")
 }
 
-func expectGolden(g Gomega, name, text string) {
-	file := filepath.Join("testdata", name+".golden")
-	if *update {
-		g.Expect(os.WriteFile(file, []byte(text), 0o600)).To(Succeed())
-	}
-	want, err := os.ReadFile(file)
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(text).To(Equal(string(want)), "go test -update writes it anew")
-}
-
 // A ClusterClass reaches all its Clusters, down to the Nodes. What a topology declares in another file of the same change counts already.
 func TestWhatFilesWrite(t *testing.T) {
 	g := NewWithT(t)
 	result := small().answer(t, clusterClass, cluster)
 	changed := regexp.MustCompile(`(?m)^([^d+-]|---|\+\+\+).*\n`).ReplaceAllString(shownBy(g, result, false), "")
-	expectGolden(g, "class", changed+table(result, false)+strings.Join(result.Lines(), "\n")+"\n")
+	fleet.Golden(t, "class", changed+table(result, false)+strings.Join(result.Lines(), "\n")+"\n")
 	g.Expect(strings.Count(shownBy(g, result, true), "diff -u -N")).To(Equal(1+1+1+1+3+3+3), "every object")
 	g.Expect(table(result, true)).To(ContainSubstring("default   Node/m-2   + label node.cluster.x-k8s.io/team=ml   " +
 		"Cluster default/c (spec.topology.workers.machineDeployments[a].metadata.labels)\n"))
@@ -172,7 +158,7 @@ func TestNotes(t *testing.T) {
 			want:   "The Nodes of Cluster default/c are not shown, because its API server does not answer: connection refused.",
 		},
 		"a namespace that the server does not watch": {
-			change: func(w *world) { w.flags.ServerFlags = []string{"--namespace=other"} },
+			change: func(w *world) { w.flags = []string{"--namespace=other"} },
 			want:   "Heirloom leaves alone MachineSet default/ms and 3 more: the server only watches namespace other.",
 		},
 		"paused": {
@@ -255,9 +241,9 @@ func TestTaints(t *testing.T) {
 	}{
 		"evicts": {want: append(evicts,
 			"3 Nodes would get taints that evict Pods one after the other: the last after 2m (--no-execute-rate=1).")},
-		"slowly": {change: func(w *world) { w.flags.ServerFlags = []string{"--no-execute-rate=0.5"} }, want: append(evicts,
+		"slowly": {change: func(w *world) { w.flags = []string{"--no-execute-rate=0.5"} }, want: append(evicts,
 			"3 Nodes would get taints that evict Pods one after the other: the last after 4m (--no-execute-rate=0.5).")},
-		"at once": {change: func(w *world) { w.flags.ServerFlags = []string{"--no-execute-rate=0"} }, want: append(evicts,
+		"at once": {change: func(w *world) { w.flags = []string{"--no-execute-rate=0"} }, want: append(evicts,
 			"3 Nodes would get taints that evict Pods all at once, because --no-execute-rate is 0.")},
 		"keeps away": {taint: "gpu=yes:NoSchedule", want: []string{
 			"Taint gpu=yes:NoSchedule is new on 3 Nodes of Cluster default/c: m-0, m-1, m-2",
@@ -310,5 +296,5 @@ func TestTheAnswerForPrograms(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	text, err := json.Marshal(content)
 	g.Expect(err).NotTo(HaveOccurred())
-	expectGolden(g, "json", regexp.MustCompile(`("[^"]*":[[{]|},)`).ReplaceAllString(string(text), "$1\n")+"\n")
+	fleet.Golden(t, "json", regexp.MustCompile(`("[^"]*":[[{]|},)`).ReplaceAllString(string(text), "$1\n")+"\n")
 }

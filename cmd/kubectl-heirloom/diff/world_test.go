@@ -7,16 +7,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -24,12 +23,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/yaml"
 
-	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/compare"
-	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/settings"
-	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/store"
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/fleet"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
@@ -38,7 +34,7 @@ type world struct {
 	objects     map[string]client.Object // by name
 	workload    []client.Object
 	unreachable error
-	flags       settings.Flags
+	flags       []string
 }
 
 // small is Cluster c with a topology of a class: MachineDeployment md, MachineSet ms and its Machines m-0, m-1 and m-2 with Nodes of
@@ -49,16 +45,16 @@ func small() *world {
 		ClassRef: clusterv1.ClusterClassRef{Name: "class"},
 		Workers:  clusterv1.WorkersTopology{MachineDeployments: []clusterv1.MachineDeploymentTopology{{Name: "a", Class: "a"}}},
 	}}
-	md := named("md", "")
+	md := fleet.Named("md", "")
 	md.Labels = map[string]string{
 		clusterv1.ClusterNameLabel: "c", clusterv1.ClusterTopologyOwnedLabel: "", clusterv1.ClusterTopologyMachineDeploymentNameLabel: "a",
 	}
-	w.add(&clusterv1.ClusterClass{ObjectMeta: named("class", "")}, &clusterv1.Cluster{ObjectMeta: named("c", ""), Spec: cluster},
+	w.add(&clusterv1.ClusterClass{ObjectMeta: fleet.Named("class", "")}, &clusterv1.Cluster{ObjectMeta: fleet.Named("c", ""), Spec: cluster},
 		&clusterv1.MachineDeployment{ObjectMeta: md, Spec: clusterv1.MachineDeploymentSpec{ClusterName: "c"}},
-		&clusterv1.MachineSet{ObjectMeta: named("ms", "MachineDeployment/md"), Spec: clusterv1.MachineSetSpec{ClusterName: "c"}})
+		&clusterv1.MachineSet{ObjectMeta: fleet.Named("ms", "MachineDeployment/md"), Spec: clusterv1.MachineSetSpec{ClusterName: "c"}})
 	for i := range 3 {
 		name := fmt.Sprintf("m-%d", i)
-		m := &clusterv1.Machine{ObjectMeta: named(name, "MachineSet/ms")}
+		m := &clusterv1.Machine{ObjectMeta: fleet.Named(name, "MachineSet/ms")}
 		m.Spec = clusterv1.MachineSpec{ClusterName: "c", ProviderID: "acme://" + name}
 		m.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: inherit.InfrastructureGroup, Kind: "AcmeMachine", Name: "infra-" + name}
 		m.Status.NodeRef.Name = name
@@ -67,7 +63,7 @@ func small() *world {
 		infra.SetNamespace("default")
 		infra.SetName("infra-" + name)
 		infra.SetLabels(map[string]string{clusterv1.ClusterNameLabel: "c"})
-		infra.SetOwnerReferences(named("", "Machine/"+name).OwnerReferences)
+		infra.SetOwnerReferences(fleet.Named("", "Machine/"+name).OwnerReferences)
 		w.add(m, infra)
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{ProviderID: "acme://" + name}} // in use
 		node.Annotations = map[string]string{clusterv1.TaintsFromMachineAnnotation: ""}
@@ -88,38 +84,15 @@ func (w *world) add(objects ...client.Object) {
 
 func (w *world) node(i int) *corev1.Node { return w.workload[i].(*corev1.Node) }
 
-// named returns the metadata of an object in namespace default; controller is "<kind>/<name>".
-func named(name, controller string) metav1.ObjectMeta {
-	object := metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name)}
-	if kind, owner, ok := strings.Cut(controller, "/"); ok {
-		object.OwnerReferences = []metav1.OwnerReference{{
-			APIVersion: clusterv1.GroupVersion.String(), Kind: kind, Name: owner, UID: types.UID(owner), Controller: new(true),
-		}}
-	}
-	return object
-}
-
 // ask asks what files would write; without files, what is pending in Cluster c.
 func (w *world) ask(t *testing.T, files ...string) (*Result, error) {
 	t.Helper()
 	g := NewWithT(t)
-	scheme := runtime.NewScheme()
-	g.Expect(errors.Join(corev1.AddToScheme(scheme), policyv1.AddToScheme(scheme), clusterv1.AddToScheme(scheme))).To(Succeed())
-	scheme.AddKnownTypeWithName(acme, &unstructured.Unstructured{})
-	scheme.AddKnownTypeWithName(acme.GroupVersion().WithKind("AcmeMachineList"), &unstructured.UnstructuredList{})
-	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{acme.GroupVersion()})
-	mapper.Add(acme, meta.RESTScopeNamespace)
-	management := fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(mapper).WithReturnManagedFields()
-	for _, o := range w.objects {
-		management.WithObjects(o)
+	live := fleet.Server(slices.Collect(maps.Values(w.objects))...).Build()
+	q := Question{World: fleet.World(t, live, w.flags...)}
+	q.Nodes = func(context.Context, types.NamespacedName) (client.Reader, error) {
+		return fleet.Server(w.workload...).Build(), w.unreachable
 	}
-	live, workload := management.Build(), fake.NewClientBuilder().WithScheme(scheme).WithObjects(w.workload...).Build()
-	q := Question{World: compare.World{Store: store.New(live, nil), Now: time.Now()}}
-	q.Nodes = func(context.Context, types.NamespacedName) (client.Reader, error) { return workload, w.unreachable }
-	var err error
-	q.Settings, err = w.flags.Offline()
-	g.Expect(err).NotTo(HaveOccurred())
-	q.Settings.Propagation = inherit.PropagationEnabled
 	if len(files) == 0 {
 		q.Clusters = []types.NamespacedName{{Namespace: "default", Name: "c"}}
 	}

@@ -11,10 +11,12 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -36,12 +38,12 @@ type Explainer struct {
 	// Key is the only key of interest, if the user has named one.
 	Key string
 
-	workloads map[types.NamespacedName]workload
+	workloads map[types.NamespacedName]func() (client.Reader, error)
 }
 
 // New returns an Explainer of a world, which must have Nodes.
 func New(world compare.World) *Explainer {
-	return &Explainer{World: world, workloads: map[types.NamespacedName]workload{}}
+	return &Explainer{World: world, workloads: map[types.NamespacedName]func() (client.Reader, error){}}
 }
 
 // Object is one to explain.
@@ -53,29 +55,15 @@ type Object struct {
 // IsNode reports whether a kind is that of Nodes.
 func IsNode(gvk schema.GroupVersionKind) bool { return gvk.Group == "" && gvk.Kind == "Node" }
 
-// many is from how many objects on it is faster to list all objects of Cluster API than to get each owner.
-const many = 5
-
 // All explains objects, as far as it can.
-func (x *Explainer) All(ctx context.Context, objects []Object) ([]*Explanation, error) {
-	if len(objects) >= many {
-		namespace := cmp.Or(objects[0].Key.Namespace, x.Cluster.Namespace, x.Namespace)
-		if objects[0].Key.Namespace != objects[len(objects)-1].Key.Namespace {
-			namespace = ""
-		}
-		_ = x.Store.Prefetch(ctx, namespace) // you may be allowed to get each object, but not to list them
-	}
-	var found []*Explanation
-	var errs []error
+func (x *Explainer) All(ctx context.Context, objects []Object) (found []*Explanation, err error) {
 	for _, object := range objects {
-		e, err := x.Explain(ctx, object)
-		if err != nil {
-			errs = append(errs, err)
-			continue
+		e, wrong := x.Explain(ctx, object)
+		if err = errors.Join(err, wrong); wrong == nil {
+			found = append(found, e)
 		}
-		found = append(found, e)
 	}
-	return found, errors.Join(errs...)
+	return found, err
 }
 
 // Explain explains an object.
@@ -111,38 +99,29 @@ func (x *Explainer) Explain(ctx context.Context, object Object) (*Explanation, e
 
 // read reads an object and compares it.
 func (x *Explainer) read(ctx context.Context, gvk schema.GroupVersionKind, key types.NamespacedName) (*compare.Object, error) {
-	var object inherit.Owner
+	object := map[string]client.Object{
+		"Cluster": &clusterv1.Cluster{}, "ClusterClass": &clusterv1.ClusterClass{}, "MachineDeployment": &clusterv1.MachineDeployment{},
+		"MachinePool": &clusterv1.MachinePool{}, "MachineSet": &clusterv1.MachineSet{}, "Machine": &clusterv1.Machine{},
+	}[gvk.Kind]
 	switch {
 	case IsNode(gvk):
 		return x.node(ctx, key.Name)
 	case inherit.IsTemplate(gvk.Kind):
+		object = nil
 	case gvk.Group == inherit.ControlPlaneGroup:
-		ref := &metav1.OwnerReference{APIVersion: gvk.GroupVersion().String(), Kind: gvk.Kind, Name: key.Name}
-		_, cp, err := x.Store.Chain(types.NamespacedName{}).ControlPlane(ctx, key.Namespace, ref)
-		if err == nil && cp == nil {
-			err = cli.NotFound(gvk.Kind, key)
-		}
-		if err != nil {
-			return nil, err
-		}
-		return x.Of(ctx, inherit.Ref{Kind: gvk.Kind, Object: cp}, gvk), nil
-	case gvk.Group == clusterv1.GroupVersion.Group:
-		object = map[string]inherit.Owner{
-			"Cluster": &clusterv1.Cluster{}, "ClusterClass": &clusterv1.ClusterClass{}, "MachineDeployment": &clusterv1.MachineDeployment{},
-			"MachinePool": &clusterv1.MachinePool{}, "MachineSet": &clusterv1.MachineSet{}, "Machine": &clusterv1.Machine{},
-		}[gvk.Kind]
+		object = &unstructured.Unstructured{}
 	case slices.Contains(x.Settings.Config.ProviderGroups, gvk.Group):
-		external := &metav1.PartialObjectMetadata{}
-		external.SetGroupVersionKind(gvk)
-		object = external
+		object = &metav1.PartialObjectMetadata{}
+	case gvk.Group != clusterv1.GroupVersion.Group:
+		object = nil
 	}
-	into, known := object.(client.Object)
-	if !known {
+	if object == nil {
 		return nil, fmt.Errorf("cannot explain a %s: choose a cluster, clusterclass, control plane, machinedeployment, machinepool, machineset, machine or "+
 			"node, or the infrastructure or bootstrap of a machine in an API group that the server knows (--additional-provider-groups); "+
 			"if another API group has the same name, write it like machines.%s", gvk.GroupKind(), clusterv1.GroupVersion.Group)
 	}
-	if err := x.Store.Get(ctx, key, into); apierrors.IsNotFound(err) {
+	object.GetObjectKind().SetGroupVersionKind(gvk)
+	if err := x.Store.Get(ctx, key, object); apierrors.IsNotFound(err) {
 		return nil, cli.NotFound(gvk.Kind, key)
 	} else if err != nil {
 		return nil, fmt.Errorf("getting %s %s: %w", gvk.Kind, key, err)
@@ -154,6 +133,7 @@ func (x *Explainer) read(ctx context.Context, gvk schema.GroupVersionKind, key t
 // named, or of the management cluster if that is a Cluster itself.
 func (x *Explainer) Choose(ctx context.Context, gvk schema.GroupVersionKind, namespace string, selector labels.Selector) (all []Object, err error) {
 	var reader client.Reader = x.Store
+	owners := namespace
 	if IsNode(gvk) {
 		cluster := cmp.Or(x.Cluster, x.Settings.Config.ManagementClusterKey)
 		if cluster.Name == "" {
@@ -162,7 +142,7 @@ func (x *Explainer) Choose(ctx context.Context, gvk schema.GroupVersionKind, nam
 		if reader, err = x.nodes(ctx, cluster); err != nil {
 			return nil, err
 		}
-		namespace = ""
+		namespace, owners = "", cluster.Namespace
 	}
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
@@ -172,10 +152,13 @@ func (x *Explainer) Choose(ctx context.Context, gvk schema.GroupVersionKind, nam
 	for i := range list.Items {
 		all = append(all, Object{gvk, client.ObjectKeyFromObject(&list.Items[i])})
 	}
+	if len(all) > 4 { // faster than to get each owner; and you may be allowed to get each object, but not to list them
+		_ = x.Store.Prefetch(ctx, owners)
+	}
 	return all, nil
 }
 
-// notes are sentences about the whole object.
+// notes says what there is to say about the whole object, unless the trace of a key says it.
 func (x *Explainer) notes(o *compare.Object) (notes []string) {
 	say := func(format string, args ...any) { notes = append(notes, fmt.Sprintf(format, args...)) }
 	ref := metav1.GetControllerOfNoCopy(o.Object)
@@ -187,10 +170,13 @@ func (x *Explainer) notes(o *compare.Object) (notes []string) {
 	case o.Err != nil:
 		say("What %s inherits is not known, because not all of its owners can be read: %s. What came from there is shown as set on %s.",
 			o.Ref, cli.OneLine(o.Err), o.Ref)
-	case o.Node != nil && o.LeftAlone != "" && o.Node.Would.Inherits():
-		say("Heirloom leaves the object alone for now, because of %s: %s.", o.Node.Would.Source.Ref, o.LeftAlone)
+	case o.LeftAlone != "" && x.Key != "":
 	case o.LeftAlone != "":
-		say("Heirloom leaves the object alone for now, because %s.", o.LeftAlone)
+		because := ""
+		if o.Node != nil && o.Node.Would.Inherits() {
+			because = " of " + o.Node.Would.Source.Ref.String() + ":"
+		}
+		say("Heirloom leaves the object alone for now, because%s %s.", because, o.LeftAlone)
 	case o.Node == nil && o.Would.Outcome == inherit.OwnerNotFound && ref != nil:
 		say("%s is controlled by %s %s, which does not exist any more, belongs to another Cluster or is no owner of such an object: "+
 			"what came from there is shown as set on %s.", o.Ref, ref.Kind, ref.Name, o.Ref)
@@ -199,30 +185,27 @@ func (x *Explainer) notes(o *compare.Object) (notes []string) {
 	if x.Settings.Propagation == inherit.PropagationUnknown && slices.ContainsFunc(o.Entries, isTaint) {
 		say("It is not known whether Cluster API propagates taints (its feature gate MachineTaintPropagation): taints are shown as if it did.")
 	}
-	return append(notes, notesOn(o)...)
+	return append(notes, x.notesOn(o)...)
 }
 
 // notesOn are sentences about the objects that declare for another.
-func notesOn(o *compare.Object) (notes []string) {
+func (x *Explainer) notesOn(o *compare.Object) (notes []string) {
 	say := func(format string, args ...any) { notes = append(notes, fmt.Sprintf(format, args...)) }
-	all := o.Sources.All
-	for _, d := range all {
+	if o.Sources.Err != nil {
+		say("Not all owners can be read, so what they declare is shown as far as it is known: %s.", cli.OneLine(o.Sources.Err))
+	}
+	for _, d := range o.Sources.All {
 		if d.Unread && o.Sources.Err == nil {
 			say("What %s declares is not known: it does not exist any more, or does not name the objects below it.", d.Ref)
 		}
 	}
-	if o.Sources.Err != nil {
-		say("Not all owners can be read, so what they declare is shown as far as it is known: %s.", cli.OneLine(o.Sources.Err))
-	}
 	if located := o.Sources.Located(o.Problems); located != nil {
 		say("Left out: %s.", cli.OneLine(located))
 	}
-	if len(all) > 0 && !same(all[0].Ref, o.Ref) {
-		top, field := all[0], all[0].Whole
-		if metadata := top.Paths.Metadata; field == "" && len(metadata) > 0 {
-			field = strings.Join(metadata[:len(metadata)-1], ".")
-		}
-		say("To change what is inherited, edit %s.", inherit.Source{Ref: top.Ref, Field: field})
+	if all := o.Sources.All; len(all) > 0 && x.Key == "" && !same(all[0].Ref, o.Ref) {
+		metadata := all[0].Paths.Metadata
+		field := cmp.Or(all[0].Whole, strings.Join(metadata[:max(0, len(metadata)-1)], "."))
+		say("To change what is inherited, edit %s.", inherit.Source{Ref: all[0].Ref, Field: field})
 	}
 	return notes
 }
@@ -271,18 +254,17 @@ func (x *Explainer) node(ctx context.Context, name string) (*compare.Object, err
 // naming returns the Clusters with a Machine that says that this is its Node, or else those with such a MachinePool.
 func (x *Explainer) naming(ctx context.Context, name string) (clusters []string, err error) {
 	machines, pools := &clusterv1.MachineList{}, &clusterv1.MachinePoolList{}
-	if err := x.Store.List(ctx, machines, client.InNamespace(x.Namespace)); err != nil {
-		return nil, fmt.Errorf("looking for the Machine of Node %s: %w", name, err)
-	}
+	err = x.Store.List(ctx, machines, client.InNamespace(x.Namespace))
 	for _, m := range machines.Items {
 		if m.Status.NodeRef.Name == name {
 			clusters = append(clusters, m.Namespace+"/"+m.Spec.ClusterName)
 		}
 	}
-	if len(clusters) == 0 {
-		if err := x.Store.List(ctx, pools, client.InNamespace(x.Namespace)); err != nil {
-			return nil, fmt.Errorf("looking for the MachinePool of Node %s: %w", name, err)
-		}
+	if err == nil && len(clusters) == 0 {
+		err = x.Store.List(ctx, pools, client.InNamespace(x.Namespace))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("looking for the Machine or MachinePool of Node %s: %w", name, err)
 	}
 	for _, mp := range pools.Items {
 		if slices.ContainsFunc(mp.Status.NodeRefs, func(ref corev1.ObjectReference) bool { return ref.Name == name }) {
@@ -312,26 +294,21 @@ func (x *Explainer) nodeOf(ctx context.Context, cluster types.NamespacedName, na
 	return o, o.Err
 }
 
-// workload is what is known of a workload cluster.
-type workload struct {
-	client.Reader
-	err error
-}
-
 // nodes returns a reader of the Nodes of a Cluster, to which it connects once.
 func (x *Explainer) nodes(ctx context.Context, cluster types.NamespacedName) (client.Reader, error) {
-	known, connected := x.workloads[cluster]
-	if !connected {
-		known.Reader, known.err = x.Nodes(ctx, cluster)
-		if live, ok := known.Reader.(client.Client); ok && known.err == nil {
-			known.Reader = store.New(live, nil)
-		}
-		x.workloads[cluster] = known
+	if x.workloads[cluster] == nil {
+		x.workloads[cluster] = sync.OnceValues(func() (client.Reader, error) {
+			nodes, err := x.Nodes(ctx, cluster)
+			if err != nil {
+				return nil, asked(cluster, err)
+			}
+			if live, ok := nodes.(client.Client); ok {
+				nodes = store.New(live, nil)
+			}
+			return nodes, nil
+		})
 	}
-	if known.err != nil {
-		return nil, asked(cluster, known.err)
-	}
-	return known.Reader, nil
+	return x.workloads[cluster]()
 }
 
 // asked says which workload cluster has not answered, or not what was asked for.

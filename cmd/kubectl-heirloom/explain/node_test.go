@@ -12,24 +12,20 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
-	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/compare"
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/fleet"
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/settings"
-	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/store"
 	"github.com/heirloom-dev/heirloom/pkg/workload/connect"
 )
 
 // machineOf is a Machine that says which Node it is, with its Cluster.
 func machineOf(namespace, cluster, name, node string) []client.Object {
-	m := &clusterv1.Machine{ObjectMeta: named(name, ""), Spec: clusterv1.MachineSpec{ClusterName: cluster}, Status: clusterv1.MachineStatus{NodeRef: clusterv1.MachineNodeReference{Name: node}}}
+	m := &clusterv1.Machine{ObjectMeta: fleet.Named(name, ""), Spec: clusterv1.MachineSpec{ClusterName: cluster}, Status: clusterv1.MachineStatus{NodeRef: clusterv1.MachineNodeReference{Name: node}}}
 	m.Namespace, m.UID = namespace, types.UID(namespace+name)
-	c := &clusterv1.Cluster{ObjectMeta: named(cluster, "")}
+	c := &clusterv1.Cluster{ObjectMeta: fleet.Named(cluster, "")}
 	c.Namespace = namespace
 	return []client.Object{m, c}
 }
@@ -41,7 +37,7 @@ func nodeOf(name, providerID string) *corev1.Node {
 // Which Node is meant, among those of the management cluster and of its workload clusters.
 func TestWhichNodeIsMeant(t *testing.T) {
 	one, two := machineOf("default", "one", "m1", "n"), machineOf("other", "two", "m2", "n")
-	ofPool := &clusterv1.MachinePool{ObjectMeta: named("mp", ""), Spec: clusterv1.MachinePoolSpec{ClusterName: "one", ProviderIDList: []string{"pooled"}}}
+	ofPool := &clusterv1.MachinePool{ObjectMeta: fleet.Named("mp", ""), Spec: clusterv1.MachinePoolSpec{ClusterName: "one", ProviderIDList: []string{"pooled"}}}
 	ofPool.Status.NodeRefs = []corev1.ObjectReference{{Name: "pooled"}}
 	cluster := func(namespace, name string) func(*Explainer) {
 		return func(x *Explainer) { x.Cluster = types.NamespacedName{Namespace: namespace, Name: name} }
@@ -55,39 +51,29 @@ func TestWhichNodeIsMeant(t *testing.T) {
 		// want is the Cluster of the Node.
 		want, wantErr string
 	}{
-		"by the Machine that names it":                          {objects: one, want: "default/one"},
-		"by the MachinePool that names it":                      {objects: append(one, ofPool), node: "pooled", want: "default/one"},
-		"not among several":                                     {objects: append(one, two...), wantErr: "default/one, other/two; name one with --workload-cluster"},
-		"among several by namespace":                            {objects: append(one, two...), change: other, want: "other/two"},
-		"among several by Cluster":                              {objects: append(one, two...), change: cluster("other", "two"), want: "other/two"},
-		"of the management cluster first":                       {objects: append(one, two...), management: "one", want: "default/one"},
-		"in a self-hosted management cluster that has it not":   {objects: append(one, two...), management: "empty", wantErr: "default/one, other/two"},
-		"nobody names it":                                       {objects: one, node: "none", wantErr: `Node "none" not found: no Machine names it`},
-		"nobody names it in the namespace":                      {objects: one, change: other, wantErr: `Node "n" not found`},
-		"the workload cluster does not know it":                 {objects: machineOf("default", "one", "m1", "gone"), node: "gone", wantErr: `the workload cluster of Cluster default/one (--workload-kubeconfig`},
-		"the workload cluster does not answer":                  {objects: machineOf("default", "silent", "m", "n"), wantErr: "names another kubeconfig): i/o timeout"},
-		"the workload cluster cannot be reached":                {objects: machineOf("default", "closed", "m", "n"), wantErr: "names another kubeconfig): no kubeconfig"},
-		"a Node of the workload cluster that belongs to nobody": {objects: one, node: "stranger", change: cluster("default", "one"), wantErr: "of Cluster default/one matches Node stranger"},
+		"by the MachinePool that names it":                    {objects: append(one, ofPool), node: "pooled", want: "default/one"},
+		"among several by namespace":                          {objects: append(one, two...), change: other, want: "other/two"},
+		"among several by Cluster":                            {objects: append(one, two...), change: cluster("other", "two"), want: "other/two"},
+		"of the management cluster first":                     {objects: append(one, two...), management: "one", want: "default/one"},
+		"in a self-hosted management cluster that has it not": {objects: append(one, two...), management: "empty", wantErr: "default/one, other/two"},
+		"nobody names it in the namespace":                    {objects: one, change: other, wantErr: `Node "n" not found`},
+		"the workload cluster does not know it":               {objects: machineOf("default", "one", "m1", "gone"), node: "gone", wantErr: `the workload cluster of Cluster default/one (--workload-kubeconfig`},
+		"the workload cluster does not answer":                {objects: machineOf("default", "silent", "m", "n"), wantErr: "names another kubeconfig): i/o timeout"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			as, err := (&settings.Flags{}).Offline()
-			g.Expect(err).NotTo(HaveOccurred())
+			x := New(fleet.World(t, fleet.Server(tc.objects...).Build()))
 			if tc.management != "" {
-				as.Config.ManagementClusterKey = types.NamespacedName{Namespace: "default", Name: tc.management}
+				x.Settings.Config.ManagementClusterKey = types.NamespacedName{Namespace: "default", Name: tc.management}
 			}
-			x := New(compare.World{Store: store.New(fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(tc.objects...).Build(), nil), Settings: as})
 			x.Nodes = func(_ context.Context, cluster types.NamespacedName) (client.Reader, error) {
-				workload := fake.NewClientBuilder().WithScheme(scheme(t))
 				switch cluster.Name {
-				case "closed":
-					return nil, errors.New("no kubeconfig")
 				case "silent":
-					return silent{}, nil
+					return fleet.Server().WithInterceptorFuncs(fleet.Asks(func(string) error { return errors.New("i/o timeout") })).Build(), nil
 				case "empty":
-					return workload.Build(), nil
+					return fleet.Server().Build(), nil
 				}
-				return workload.WithObjects(nodeOf("n", ""), nodeOf("pooled", "pooled"), nodeOf("stranger", "")).Build(), nil
+				return fleet.Server(nodeOf("n", ""), nodeOf("pooled", "pooled")).Build(), nil
 			}
 			if tc.change != nil {
 				tc.change(x)
@@ -106,29 +92,10 @@ func TestWhichNodeIsMeant(t *testing.T) {
 	}
 }
 
-// silent is a workload cluster that does not answer.
-type silent struct{ client.Reader }
-
-func (silent) Get(context.Context, client.ObjectKey, client.Object, ...client.GetOption) error {
-	return errors.New("i/o timeout")
-}
-
-func TestObjectsByTheirLabels(t *testing.T) {
-	g := NewWithT(t)
-	x, node := newTopology().world(t), corev1.SchemeGroupVersion.WithKind("Node")
-	g.Expect(x.Choose(t.Context(), node, "default", labels.Everything())).To(HaveLen(1))
-	g.Expect(x.Choose(t.Context(), node, "", labels.SelectorFromSet(labels.Set{"a": "b"}))).To(BeEmpty())
-	g.Expect(x.Choose(t.Context(), kindOf("Machine"), "", labels.SelectorFromSet(labels.Set{clusterv1.ClusterNameLabel: "c"}))).To(HaveLen(2))
-	g.Expect(x.Choose(t.Context(), kindOf("Machine"), "elsewhere", labels.Everything())).To(BeEmpty())
-	x.Settings.Config.ManagementClusterKey = types.NamespacedName{}
-	_, err := x.Choose(t.Context(), node, "", labels.Everything())
-	g.Expect(err).To(MatchError(ContainSubstring("--workload-cluster")))
-}
-
 // However many Nodes of a Cluster are explained, its kubeconfig is read once.
 func TestNodesShareAConnection(t *testing.T) {
 	g := NewWithT(t)
-	x, asked := newTopology().world(t), 0
+	x, asked := newTopology(t).world(t), 0
 	x.Nodes = func(context.Context, types.NamespacedName) (client.Reader, error) {
 		asked++
 		return nil, errors.New("prod-kubeconfig")
@@ -142,37 +109,31 @@ func TestNodesShareAConnection(t *testing.T) {
 // Machines there are.
 func TestRequestsForAKeyOfANode(t *testing.T) {
 	g := NewWithT(t)
-	w := newTopology()
+	w := newTopology(t)
 	w.throughout(pool, "node")
 	w.m.Status.NodeRef.Name = w.node.Name
 	kubeconfig := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "c-kubeconfig"}, Data: map[string][]byte{"value": []byte(
 		`{"clusters": [{"name": "c", "cluster": {"server": "https://c.example.com"}}], "contexts": [{"name": "c", "context": {"cluster": "c"}}], "current-context": "c"}`)}}
-	objects := []client.Object{w.class, w.cluster, w.md, w.ms, w.m, kubeconfig}
+	objects := []client.Object{&w.class, &w.cluster, &w.md, &w.ms, &w.m, kubeconfig}
 	for i := range 499 {
 		m := w.m.DeepCopy()
 		m.Name, m.UID, m.Spec.ProviderID, m.Status.NodeRef.Name = fmt.Sprint("m", i), types.UID(fmt.Sprint("m", i)), fmt.Sprint("id", i), fmt.Sprint("n", i)
 		objects = append(objects, m)
 	}
 	var requests []string
-	live := fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
-		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
-			requests = append(requests, fmt.Sprintf("get %T %s", into, key))
-			return c.Get(ctx, key, into, options...)
-		},
-		List: func(ctx context.Context, c client.WithWatch, into client.ObjectList, options ...client.ListOption) error {
-			requests = append(requests, fmt.Sprintf("list %T", into))
-			return c.List(ctx, into, options...)
-		},
-	}).Build()
+	live := fleet.Server(objects...).WithInterceptorFuncs(fleet.Asks(func(request string) error {
+		requests = append(requests, request)
+		return nil
+	})).Build()
 	as, err := (&settings.Flags{}).Read(t.Context(), live)
 	g.Expect(err).NotTo(HaveOccurred())
-	x := New(compare.World{Store: store.New(live, nil), Settings: as, Now: w.now})
-	x.Key = pool
+	x := New(fleet.World(t, live))
+	x.Settings, x.Now, x.Key = as, w.now, pool
 	x.Nodes = func(ctx context.Context, cluster types.NamespacedName) (client.Reader, error) {
 		if _, err := connect.RESTConfig(ctx, live, cluster); err != nil {
 			return nil, err
 		}
-		return fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(w.node).Build(), nil
+		return fleet.Server(&w.node).Build(), nil
 	}
 	e, err := x.Explain(t.Context(), Object{corev1.SchemeGroupVersion.WithKind("Node"), types.NamespacedName{Name: w.node.Name}})
 	g.Expect(err).NotTo(HaveOccurred())

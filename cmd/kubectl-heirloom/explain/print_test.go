@@ -4,10 +4,7 @@ package explain
 
 import (
 	"bytes"
-	"flag"
 	"maps"
-	"os"
-	"path/filepath"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -17,9 +14,8 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/cli"
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/fleet"
 )
-
-var update = flag.Bool("update", false, "write the golden files")
 
 const pool, tier = "node.cluster.x-k8s.io/pool", "node.cluster.x-k8s.io/tier"
 
@@ -57,13 +53,7 @@ func TestOutput(t *testing.T) {
 			list := lived(t).list(t, tc.objects, tc.key)
 			list.All, list.Notes = tc.all, []string{"The server's settings are not known."}
 			g.Expect(list.Print(&out, flags, cli.Painter(tc.colour))).To(Succeed())
-			path := filepath.Join("testdata", tc.golden+".golden")
-			if *update {
-				g.Expect(os.WriteFile(path, out.Bytes(), 0o600)).To(Succeed())
-			}
-			want, err := os.ReadFile(path)
-			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(out.String()).To(Equal(string(want)))
+			fleet.Golden(t, tc.golden, out.String())
 		})
 	}
 }
@@ -72,12 +62,12 @@ func TestOutput(t *testing.T) {
 // somebody has changed, a label that nothing declares any more, and one that Nodes do not get.
 func lived(t *testing.T) *topologyOf {
 	t.Helper()
-	w := newTopology()
+	w := newTopology(t)
 	w.throughout(pool, "")
 	w.throughout("cost-center", "node")
 	w.inClass.Metadata.Labels = map[string]string{tier: "standard", pool: "general"}
 	w.inClass.Deletion.NodeDrainTimeoutSeconds = ptr.To(int32(30))
-	w.inTopo.Taints = taintsIn(t, "taint gpu=yes:NoSchedule")
+	w.inTopo.Taints = always("gpu=yes:NoSchedule")
 	maps.Copy(w.md.Labels, w.inClass.Metadata.Labels)
 	maps.Copy(w.md.Labels, w.inTopo.Metadata.Labels)
 	for _, template := range []*clusterv1.MachineTemplateSpec{&w.md.Spec.Template, &w.ms.Spec.Template} {

@@ -20,27 +20,10 @@ import (
 )
 
 // Reasons that only a comparison with what is stored can find, beside those of the rules.
-const (
-	noSuchField     inherit.Why = "NoSuchField"
-	ownValueWins    inherit.Why = "OwnValueWins"
-	overriddenAbove inherit.Why = "OverriddenAbove"
-	notYet          inherit.Why = "NotYet"
-	otherNamespace  inherit.Why = "OtherNamespace"
-	paused          inherit.Why = "Paused"
-	optedOut        inherit.Why = "OptedOut"
-	deleting        inherit.Why = "Deleting"
-	watchFilter     inherit.Why = "WatchFilter"
-	ownerNotFound   inherit.Why = "OwnerNotFound"
-	noMatch         inherit.Why = "NoMatch"
-)
+const ownValueWins, overriddenAbove, ownerNotFound, notYet inherit.Why = "OwnValueWins", "OverriddenAbove", "OwnerNotFound", "NotYet"
 
 // The sorts of entries.
-const (
-	label      = string(compare.Label)
-	annotation = string(compare.Annotation)
-	taint      = string(compare.Taint)
-	field      = string(compare.Field)
-)
+const label, annotation, taint, field = string(compare.Label), string(compare.Annotation), string(compare.Taint), string(compare.Field)
 
 // verdict says why an entry is missing, and at which object of the chain it stopped.
 type verdict struct {
@@ -60,12 +43,17 @@ type finder struct {
 // addReasons adds to an explanation what is declared and not there, and says why.
 func (x *Explainer) addReasons(ctx context.Context, e *Explanation) {
 	f, o, all := &finder{x, e, map[inherit.Entry]bool{}}, e.of, e.of.Sources.All
+	unknown := func(v verdict) { // the answer about the key of interest if it is not known what is declared
+		if x.Key != "" {
+			f.add(Entry{Entry: compare.Entry{Key: x.Key, Status: compare.Absent}}, v)
+		}
+	}
 	switch {
 	case o.Node != nil && !o.Node.Would.Inherits():
-		f.unknown(f.leftAlone(o.Ref, o.Node.Would.Reason))
+		unknown(f.leftAlone(o.Ref, o.Node.Would.Reason))
 		return
-	case o.Node == nil && o.Would.Outcome == inherit.OwnerNotFound:
-		f.unknown(f.leftAlone(o.Ref, inherit.OwnerIsNotFound))
+	case o.Would.Outcome == inherit.OwnerNotFound:
+		unknown(f.leftAlone(o.Ref, inherit.OwnerIsNotFound))
 		return
 	}
 	for i := range e.Entries {
@@ -82,18 +70,9 @@ func (x *Explainer) addReasons(ctx context.Context, e *Explanation) {
 	f.lookAtReplaced(ctx)
 	for i, d := range all[:max(0, len(all)-1)] {
 		if d.Unread && d.Kind != "Cluster" && len(e.Entries) == 0 {
-			because := cmp.Or(o.Sources.Err, errNoOwner)
-			f.unknown(verdict{ownerNotFound, all[i+1].Ref, cli.OneLine(because)})
+			because := cmp.Or(o.Sources.Err, errors.New(string(inherit.OwnerIsNotFound)))
+			unknown(verdict{ownerNotFound, all[i+1].Ref, cli.OneLine(because)})
 		}
-	}
-}
-
-var errNoOwner = errors.New(string(inherit.OwnerIsNotFound))
-
-// unknown is the answer about the key of interest if it is not known what is declared.
-func (f *finder) unknown(v verdict) {
-	if f.Key != "" {
-		f.add(Entry{Entry: compare.Entry{Key: f.Key, Status: compare.Absent}}, v)
 	}
 }
 
@@ -102,11 +81,9 @@ func (f *finder) explainWrong(e *Entry) {
 	if e.Status == compare.SetHere && e.Declared != nil {
 		f.tell(e, verdict{ownValueWins, f.of.Ref, e.Value})
 	} else if e.Status == compare.Missing || e.Status == compare.Differs && e.Declared != nil {
-		of, why := e.Of, f.whyNot
-		if of.Own = !strings.HasPrefix(string(e.Kind), "template "); f.of.Node != nil {
-			why = f.whyNotOnNode
-		}
-		f.tell(e, why(f.of, of))
+		of := e.Of
+		of.Own = !strings.HasPrefix(string(e.Kind), "template ")
+		f.tell(e, f.whyNot(f.of, of))
 	}
 }
 
@@ -115,19 +92,11 @@ func (f *finder) lookAtReplaced(ctx context.Context) {
 	all := append(slices.Clone(f.of.Sources.All), inherit.Declaration{Ref: f.of.Ref})
 	cluster, topology := all[0].Object.(*clusterv1.Cluster)
 	if class, ok := all[min(1, len(all)-1)].Object.(*clusterv1.ClusterClass); ok && topology && len(all) > 2 {
-		if section := inherit.SectionOf(cluster, class, f.compared(ctx, all[2].Ref).Object); section != nil {
+		if section := inherit.SectionOf(cluster, class, all[2].Object); section != nil {
 			f.seen = map[inherit.Entry]bool{}
 			f.look(ctx, all[1], compare.Overridden(*section), Entry{replaced: true})
 		}
 	}
-}
-
-// compared compares an object above the explained one.
-func (f *finder) compared(ctx context.Context, ref inherit.Ref) *compare.Object {
-	if same(ref, f.of.Ref) {
-		return f.of
-	}
-	return f.Of(ctx, ref, ref.Object.GetObjectKind().GroupVersionKind())
 }
 
 // look adds what an object declares and did not arrive. Of several objects that declare an entry, the uppermost counts.
@@ -170,19 +139,15 @@ func (f *finder) add(e Entry, v verdict) {
 
 // has reports whether the object has what is declared, or will have it with the next write, or nobody expects it there.
 func (f *finder) has(e *Entry) bool {
-	o, itself := f.of, same(e.by.Ref, f.of.Ref)
-	switch {
-	case slices.ContainsFunc(o.Entries, e.isThere), itself && e.annotation() == "", itself && e.ofItself:
-		return true
-	case e.annotation() != "" && handsDown(o): // in a template, a taint may be part of an annotation
-		return true
-	}
-	return e.ofItself && o.Node != nil && o.Node.WhyNot(e.Of) != inherit.DropElsewhere
+	o, itself, annotated := f.of, same(e.by.Ref, f.of.Ref), e.by.TaintAnnotation(e.Of.Name) != ""
+	return slices.ContainsFunc(o.Entries, e.isThere) || itself && (!annotated || e.ofItself) ||
+		annotated && handsDown(o) || // in a template, a taint may be part of an annotation
+		e.ofItself && o.Node != nil && o.Node.WhyNot(e.Of) != inherit.DropElsewhere
 }
 
 // whyAbsent says why the object has not got what is declared.
 func (f *finder) whyAbsent(ctx context.Context, e *Entry) verdict {
-	o, itself, annotation := f.of, same(e.by.Ref, f.of.Ref), e.annotation()
+	o, itself, annotation := f.of, same(e.by.Ref, f.of.Ref), e.by.TaintAnnotation(e.Of.Name)
 	shadow := o.Sources.Of(inherit.Entry{What: string(compare.Annotation), Name: annotation}).Ref
 	switch {
 	case e.ofItself:
@@ -192,7 +157,7 @@ func (f *finder) whyAbsent(ctx context.Context, e *Entry) verdict {
 	case annotation != "" && !same(shadow, e.by.Ref):
 		return verdict{why: overriddenAbove, at: shadow}
 	case o.Node != nil && f.declaredForNode(e):
-		return f.whyNotOnNode(o, e.Of)
+		return f.whyNot(o, e.Of)
 	}
 	if v, above := f.stopped(ctx, e); above && !itself {
 		return v
@@ -213,14 +178,6 @@ func (f *finder) declaredForNode(e *Entry) bool {
 	return value == e.Value || f.of.Node.WhyNot(e.Of) == inherit.DropUnproven
 }
 
-// annotation is the annotation by which a taint is declared, or empty.
-func (e *Entry) annotation() string {
-	if e.Of.What != taint {
-		return ""
-	}
-	return e.by.TaintAnnotation(e.Of.Name)
-}
-
 // isThere reports whether an entry of the explained object is this one, or will be with the next write.
 func (e *Entry) isThere(has compare.Entry) bool {
 	keepsValue := e.Of.What == taint && e.Value == "" && has.Status == compare.AsDeclared
@@ -235,8 +192,8 @@ func (f *finder) stopped(ctx context.Context, e *Entry) (verdict, bool) {
 		if now, has := d.Value(e.Of); d.Kind == "ClusterClass" || d.Unread || same(d.Ref, f.of.Ref) || has && now == e.Value {
 			continue
 		}
-		h, of := f.compared(ctx, d.Ref), e.Of
-		if name := e.annotation(); name != "" { // templates hand it down as an annotation
+		h, of := f.Of(ctx, d.Ref, d.Object.GetObjectKind().GroupVersionKind()), e.Of
+		if name := e.by.TaintAnnotation(e.Of.Name); name != "" { // templates hand it down as an annotation
 			of.What, of.Name = annotation, name
 		}
 		of.Own = !handsDown(h)
@@ -253,16 +210,14 @@ func handsDown(o *compare.Object) bool { return o.Has.Layout.Template.Metadata !
 
 func same(a, b inherit.Ref) bool { return a.String() == b.String() }
 
-// whyNotOnNode says why a Node lacks an entry.
-func (f *finder) whyNotOnNode(o *compare.Object, e inherit.Entry) verdict {
-	if why := o.Node.WhyNot(e); why != "" && (why != inherit.DropWaiting || o.LeftAlone == "") {
-		return verdict{why, o.Ref, problemOf(o.Problems, e)}
-	}
-	return f.coming(o)
-}
-
-// whyNot says why another object lacks an entry at its top or in its template.
+// whyNot says why an object lacks an entry at its top or in its template.
 func (f *finder) whyNot(o *compare.Object, e inherit.Entry) verdict {
+	if o.Node != nil {
+		if why := o.Node.WhyNot(e); why != "" && (why != inherit.DropWaiting || o.LeftAlone == "") {
+			return verdict{why, o.Ref, problemOf(o.Problems, e)}
+		}
+		return f.coming(o)
+	}
 	at := pathsOf(o, e.Own)
 	noField := map[string]bool{
 		label: at.Metadata == nil, annotation: at.Metadata == nil, taint: at.Taints == nil, field: at.Fields[inherit.FieldOf(e.Name)] == nil,
@@ -276,7 +231,7 @@ func (f *finder) whyNot(o *compare.Object, e inherit.Entry) verdict {
 	case why != "":
 		return verdict{why, o.Ref, problemOf(o.Problems, e)}
 	case noField:
-		return verdict{why: noSuchField, at: o.Ref}
+		return verdict{why: "NoSuchField", at: o.Ref}
 	case o.LeftAlone != "":
 		return f.leftAlone(o.Ref, o.LeftAlone)
 	case o.Plan != nil && problemOf(o.Plan.LeftOut(), e) != "":
@@ -323,16 +278,16 @@ func problemOf(problems error, e inherit.Entry) string {
 // leftAlone is about an object that keeps what it has for now.
 func (x *Explainer) leftAlone(at inherit.Ref, reason inherit.Reason) verdict {
 	why := map[inherit.Reason]inherit.Why{
-		inherit.IsPaused: paused, inherit.ClusterIsPaused: paused, inherit.IsDeleted: deleting, inherit.OwnerIsNotFound: ownerNotFound,
-		inherit.ClusterDoesNotExist: ownerNotFound, inherit.IsNoMachine: noMatch, inherit.NotOfManagementCluster: noMatch, inherit.NotOfMachine: noMatch,
+		inherit.IsPaused: "Paused", inherit.ClusterIsPaused: "Paused", inherit.IsDeleted: "Deleting", inherit.OwnerIsNotFound: ownerNotFound,
+		inherit.ClusterDoesNotExist: ownerNotFound, inherit.IsNoMachine: "NoMatch", inherit.NotOfManagementCluster: "NoMatch", inherit.NotOfMachine: "NoMatch",
 	}[reason]
 	switch only, _ := x.Settings.LeavesOut(at.Object.GetNamespace()); {
 	case reason == only:
-		why = otherNamespace
+		why = "OtherNamespace"
 	case reason.OptedOut():
-		why = optedOut
+		why = "OptedOut"
 	case strings.HasPrefix(string(reason), inherit.NotFiltered):
-		why = watchFilter
+		why = "WatchFilter"
 	}
 	return verdict{cmp.Or(why, inherit.DropElsewhere), at, string(reason)}
 }
@@ -355,17 +310,17 @@ var texts = map[inherit.Why][2]string{ //nolint:gochecknoglobals // a table that
 	inherit.DropWaiting:     {"A taint with effect NoExecute evicts Pods, so Nodes in use get it one after the other: at most {rate} a minute in a Cluster (--no-execute-rate). {at} waits for its turn.", ""},
 	inherit.DropTaints:      {"Cluster API's feature gate MachineTaintPropagation is off, and it would refuse typed taints in {at}.", "Declare the taint by the annotation taints.heirloom.dev/always, or switch the gate on."},
 	"Annotated":             {"{accepts}, so the taint stays an annotation of {at}, from which Nodes get it.", ""},
-	noSuchField:             {"{at} has no field for it: the CRD of its kind lacks the field, or its section is not set.", "Upgrade the provider or Cluster API, or declare it where the field exists."},
+	"NoSuchField":           {"{at} has no field for it: the CRD of its kind lacks the field, or its section is not set.", "Upgrade the provider or Cluster API, or declare it where the field exists."},
 	ownValueWins:            {"{at} has its own value {value}, which wins.", "Remove it there to inherit."},
 	overriddenAbove:         {"{at} declares something else, which counts instead of what {by} declares.", "Edit it there, or remove it there."},
 	notYet:                  {"Nothing keeps {at} from inheriting it. It has not been written yet, for example because the webhook was not reachable. The loop writes it within {period}.", "If it is still missing then, look at the Events of {at} and at the log of Heirloom."},
-	paused:                  {"Heirloom leaves {at} alone, because {of}.", "It inherits when it is no longer paused."},
-	optedOut:                {"Heirloom leaves {at} alone, because {of}.", "Remove the label, and it inherits again."},
-	deleting:                {"Heirloom leaves {at} alone, because {of}. It stays as it is until it is gone.", ""},
-	watchFilter:             {"Heirloom leaves {at} alone, because {of}.", "Add the label, or ask the instance of Heirloom that is responsible for it."},
-	otherNamespace:          {"Heirloom leaves {at} alone, because {of}.", "Choose the instance of Heirloom that watches its namespace with --heirloom-namespace, if there is one."},
+	"Paused":                {"Heirloom leaves {at} alone, because {of}.", "It inherits when it is no longer paused."},
+	"OptedOut":              {"Heirloom leaves {at} alone, because {of}.", "Remove the label, and it inherits again."},
+	"Deleting":              {"Heirloom leaves {at} alone, because {of}. It stays as it is until it is gone.", ""},
+	"WatchFilter":           {"Heirloom leaves {at} alone, because {of}.", "Add the label, or ask the instance of Heirloom that is responsible for it."},
+	"OtherNamespace":        {"Heirloom leaves {at} alone, because {of}.", "Choose the instance of Heirloom that watches its namespace with --heirloom-namespace, if there is one."},
 	ownerNotFound:           {"What {at} should have is not known, because {of}. It keeps what it has until then.", ""},
-	noMatch:                 {"{at} inherits nothing, because {of}.", "Compare status.nodeRef, spec.providerID and the addresses of your Machines with the Node."},
+	"NoMatch":               {"{at} inherits nothing, because {of}.", "Compare status.nodeRef, spec.providerID and the addresses of your Machines with the Node."},
 }
 
 // tell writes into an entry why it is missing and what to do about it.
@@ -376,35 +331,31 @@ func (f *finder) tell(e *Entry, v verdict) {
 		text = texts["OfItself"]
 	case v.why != inherit.DropTaints:
 	case v.at.Kind == "MachinePool":
-		text, accepts = texts["Annotated"], "Cluster API accepts no typed taints in a MachinePool"
-	case e.annotation() != "" && f.Settings.Propagation == inherit.PropagationUnknown:
-		text, accepts = texts["Annotated"], "It is not known whether Cluster API accepts typed taints"
-	case e.annotation() != "":
-		text, accepts = texts["Annotated"], "Cluster API's feature gate MachineTaintPropagation is off"
+		accepts = "Cluster API accepts no typed taints in a MachinePool"
+	case e.by.TaintAnnotation(e.Of.Name) != "" && f.Settings.Propagation == inherit.PropagationUnknown:
+		accepts = "It is not known whether Cluster API accepts typed taints"
+	case e.by.TaintAnnotation(e.Of.Name) != "":
+		accepts = "Cluster API's feature gate MachineTaintPropagation is off"
 	}
-	flag, value := "--additional-sync-machine-labels", "additionalSyncMachineLabels"
+	if accepts != "" {
+		text = texts["Annotated"]
+	}
+	exact, lists, guess, by := "^"+regexp.QuoteMeta(e.Of.Name)+"$", "Labels", "", ""
 	if e.Of.What == annotation {
-		flag, value = "--additional-sync-machine-annotations", "additionalSyncMachineAnnotations"
+		lists = "Annotations"
 	}
-	exact, guess := "^"+regexp.QuoteMeta(e.Of.Name)+"$", ""
 	if !f.Settings.Known {
 		guess = " The settings of the server are not known here: if it has such a regex already, the Node gets the key from the loop."
 	}
-	e.at, e.why, e.words = v.at, text, []string{
-		"{what}", e.Of.What, "{key}", e.Of.Name, "{guess}", guess, "{flag}", fmt.Sprintf("%s='%s', or add %q to the chart's value %s", flag, exact, exact, value),
-		"{of}", v.of, "{value}", fmt.Sprintf("%q", v.of), "{accepts}", accepts, "{rate}", fmt.Sprintf("%g", f.Settings.Config.NoExecuteRate),
-		"{period}", f.Settings.Config.SyncPeriod.String(), "{from}", describe(e.From),
-	}
 	if e.by.Object != nil {
-		e.words = append(e.words, "{by}", name(e.by.Ref))
+		by = name(e.by.Ref)
 	}
-	because, fix := e.sentences(name(v.at))
-	e.Reason, e.Message = string(v.why), strings.TrimSpace(because+" "+fix)
-}
-
-// sentences say why an entry has stopped at an object that has this name, and what to do.
-func (e *Entry) sentences(at string) (because, fix string) {
-	fill := strings.NewReplacer(append([]string{"{at}", at}, e.words...)...).Replace
-	because, fix = fill(e.why[0]), fill(e.why[1])
-	return strings.ToUpper(because[:1]) + because[1:], fix
+	fill := strings.NewReplacer(
+		"{what}", e.Of.What, "{key}", e.Of.Name, "{guess}", guess, "{from}", e.From.String(), "{by}", by, "{of}", v.of, "{value}", fmt.Sprintf("%q", v.of),
+		"{accepts}", accepts, "{rate}", fmt.Sprintf("%g", f.Settings.Config.NoExecuteRate), "{period}", f.Settings.Config.SyncPeriod.String(), "{flag}",
+		fmt.Sprintf("--additional-sync-machine-%s='%s', or add %q to the chart's value additionalSyncMachine%s", strings.ToLower(lists), exact, exact, lists),
+	)
+	e.at, e.because, e.fix = v.at, fill.Replace(text[0]), fill.Replace(text[1])
+	e.Reason, e.Message = string(v.why), strings.TrimSpace(e.because+" "+e.fix)
+	e.Message = strings.ReplaceAll(e.Message, "{at}", name(v.at))
 }

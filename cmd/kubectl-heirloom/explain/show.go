@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -37,10 +38,9 @@ type Explanation struct {
 type Entry struct {
 	compare.Entry `json:",inline"`
 
-	// at is the object at which the entry has stopped. What says why and what to do has holes, which words fill.
-	at    inherit.Ref `json:"-"`
-	why   [2]string   `json:"-"`
-	words []string    `json:"-"`
+	// at is the object at which the entry has stopped; because says why, and fix what to do, about "{at}".
+	at           inherit.Ref `json:"-"`
+	because, fix string      `json:"-"`
 	// by declares the entry. ofItself says that it has it only in its own metadata, replaced that a topology has something else.
 	by                 inherit.Declaration `json:"-"`
 	ofItself, replaced bool                `json:"-"`
@@ -148,11 +148,8 @@ func (l *List) text(flags *cli.PrintFlags, paint cli.Painter, count int, of ...*
 
 // trace follows an entry from the object that declares it to the explained one, or to several that share the answer.
 func (e *Explanation) trace(entry *Entry, count int, title string, say func(style cli.Style, first, rest string)) {
-	is := " is "
-	if entry.Status == compare.Differs {
-		is = " "
-	}
-	say(cli.Bold, title+": "+entry.what()+is+entry.Status.String(), "")
+	is := map[bool]string{true: ": %s %s", false: ": %s is %s"}[entry.Status == compare.Differs]
+	say(cli.Bold, title+fmt.Sprintf(is, entry.what(), entry.Status), "")
 	each := func(ref inherit.Ref) string {
 		if count == 1 || ref.Kind != "Machine" && !same(ref, e.of.Ref) { // each of several Nodes has a Machine
 			return name(ref)
@@ -160,21 +157,21 @@ func (e *Explanation) trace(entry *Entry, count int, title string, say func(styl
 		return "each of these " + ref.Kind + "s"
 	}
 	for _, s := range e.steps(entry) {
-		mark, style := "✓ ", cli.Good
-		if !s.fine {
-			mark, style = "✗ ", cli.Bad
+		if s.fine {
+			say(cli.Good, "✓ ", each(s.Ref)+s.has)
+		} else {
+			say(cli.Bad, "✗ ", each(s.Ref)+s.has)
 		}
-		say(style, mark, each(s.Ref)+s.has)
 	}
 	if entry.Status == compare.Differs && entry.Declared == nil {
 		say("", "No owner declares it any more: the next write of Heirloom removes it.", "")
 	}
 	if entry.Reason != "" {
-		because, fix := entry.sentences(each(entry.at))
-		say("", entry.Reason+": "+because, "")
-		if fix != "" {
-			say("", "Fix: "+fix, "")
-		}
+		because := strings.ReplaceAll(entry.because, "{at}", each(entry.at))
+		say("", entry.Reason+": "+strings.ToUpper(because[:1])+because[1:], "")
+	}
+	if entry.fix != "" {
+		say("", "Fix: "+strings.ReplaceAll(entry.fix, "{at}", each(entry.at)), "")
 	}
 	say("", "", "")
 }
@@ -200,21 +197,19 @@ type step struct {
 
 // stepAt is about a field of an object.
 func (e *Entry) stepAt(ref inherit.Ref, field, value string, there, fine bool) step {
-	now := *e
-	now.Kind, now.Value, now.Propagation = "", value, ""
+	now := Entry{Entry: compare.Entry{Key: e.Key, Value: value}}
+	has := ": " + field + " = " + cmp.Or(cli.Shorten(value), `""`)
 	switch {
 	case e.Of.What == "":
-		return step{ref, " has no " + e.Key, fine}
+		has = " has no " + e.Key
 	case !there && e.Of.What == "field" && e.Of.Name == e.Key:
-		return step{ref, ": " + field + " is not set", fine}
+		has = ": " + field + " is not set"
 	case !there:
-		return step{ref, ": " + field + " has no " + e.Key, fine}
+		has = ": " + field + " has no " + e.Key
 	case e.Of.What == taint:
-		return step{ref, ": " + field + " has " + now.what(), fine}
-	case value == "":
-		return step{ref, ": " + field + ` = ""`, fine}
+		has = ": " + field + " has " + now.what()
 	}
-	return step{ref, ": " + field + " = " + cli.Shorten(value), fine}
+	return step{ref, has, fine}
 }
 
 // steps are the way of an entry from the object that declares it to the explained one.
@@ -275,14 +270,6 @@ func setBy(e *compare.Entry) string {
 	}
 }
 
-// describe returns "<kind> <namespace>/<name> <field>".
-func describe(s inherit.Source) string {
-	if s.Object == nil {
-		return s.String()
-	}
-	return strings.TrimSpace(s.Ref.String() + " " + s.Field)
-}
-
 // name is what people call an object: Nodes have no namespace.
 func name(of inherit.Ref) string { return strings.Replace(of.String(), " /", " ", 1) }
 
@@ -307,19 +294,21 @@ func (e *Explanation) table(w *strings.Builder, flags *cli.PrintFlags, paint cli
 
 // Table implements cli.Result. Unless it is wide, a row has at most 100 columns.
 func (e *Explanation) Table(wide bool) *metav1.Table {
-	var rows [][]string
+	names, rows := []string{"Kind", "Key", "Value", "Status", "From", "Rule", "Managers", "Steps"}, [][]string{}
 	for i := range e.Entries {
-		entry, text := &e.Entries[i], ""
-		switch {
-		case entry.Declared != nil:
-			text = fmt.Sprintf(" (declared: %s%s)", cli.Shorten(*entry.Declared), propagated(entry.DeclaredPropagation))
-		case entry.Status == compare.Differs:
-			text = " (no longer declared)"
+		entry := &e.Entries[i]
+		text := cli.Shorten(entry.Value) + propagated(entry.Propagation)
+		if entry.Declared != nil {
+			text += fmt.Sprintf(" (declared: %s%s)", cli.Shorten(*entry.Declared), propagated(entry.DeclaredPropagation))
+		} else if entry.Status == compare.Differs {
+			text += " (no longer declared)"
 		}
-		text = strings.TrimSpace(cli.Shorten(entry.Value) + propagated(entry.Propagation) + text)
-		rows = append(rows, []string{string(entry.Kind), entry.Key, text, entry.Status.String(), e.from(entry, wide)})
+		managers, steps := strings.Join(append(entry.Managers, entry.Records...), ", "), strings.Join(entry.Steps, " → ")
+		rows = append(rows, []string{
+			string(entry.Kind), entry.Key, strings.TrimSpace(text), entry.Status.String(), e.from(entry, wide),
+			cmp.Or(entry.Rule, "<none>"), cmp.Or(managers, "<none>"), cmp.Or(steps, "<none>"),
+		})
 	}
-	names := []string{"Kind", "Key", "Value", "Status", "From", "Rule", "Managers", "Steps"}
 	if !wide {
 		names = names[:5]
 		fit(rows)
@@ -328,13 +317,9 @@ func (e *Explanation) Table(wide bool) *metav1.Table {
 	for _, name := range names {
 		t.ColumnDefinitions = append(t.ColumnDefinitions, metav1.TableColumnDefinition{Name: name, Type: "string"})
 	}
+	styles := map[compare.Status]cli.Style{compare.Missing: cli.Bad, compare.Differs: cli.Bad, compare.Absent: cli.Warn}
 	for i, row := range rows {
-		entry := &e.Entries[i]
-		status := cli.Cell{Text: row[3], Style: map[compare.Status]cli.Style{
-			compare.Missing: cli.Bad, compare.Differs: cli.Bad, compare.Absent: cli.Warn,
-		}[entry.Status]}
-		managers, steps := strings.Join(append(entry.Managers, entry.Records...), ", "), strings.Join(entry.Steps, " → ")
-		cells := []any{row[0], row[1], row[2], status, row[4], cmp.Or(entry.Rule, "<none>"), cmp.Or(managers, "<none>"), cmp.Or(steps, "<none>")}
+		cells := []any{row[0], row[1], row[2], cli.Cell{Text: row[3], Style: styles[e.Entries[i].Status]}, row[4], row[5], row[6], row[7]}
 		t.Rows = append(t.Rows, metav1.TableRow{Cells: cells[:len(names)]})
 	}
 	return t
@@ -357,23 +342,26 @@ func (e *Explanation) from(entry *Entry, wide bool) string {
 	case entry.Source == nil:
 		return strings.TrimPrefix(setBy(&entry.Entry), "set ")
 	case wide:
-		return describe(entry.From)
+		return entry.From.String()
 	}
 	return entry.Source.Kind + "/" + entry.Source.Name
 }
 
-// fit shortens values, sources and keys, in this order, until rows have at most 100 columns.
+// fit shortens values, sources and keys, in this order, until the first columns of rows have at most 100 characters.
 func fit(rows [][]string) {
 	for _, c := range []struct{ column, least int }{{2, 12}, {4, 26}, {1, 30}, {4, 10}} {
-		var widths [5]int
-		for _, row := range rows {
-			for i, cell := range row {
-				widths[i] = max(widths[i], len([]rune(cell)), len("STATUS"))
+		over, widest := 4*len("   ")-100, 0
+		for column := range 5 {
+			width := len("STATUS")
+			for _, row := range rows {
+				width = max(width, utf8.RuneCountInString(row[column]))
+			}
+			if over += width; column == c.column {
+				widest = width
 			}
 		}
-		over := widths[0] + widths[1] + widths[2] + widths[3] + widths[4] + 4*len("   ") - 100
 		for _, row := range rows {
-			if text, room := []rune(row[c.column]), max(c.least, widths[c.column]-over); over > 0 && len(text) > room {
+			if text, room := []rune(row[c.column]), max(c.least, widest-over); over > 0 && len(text) > room {
 				row[c.column] = string(text[:room-1]) + "…"
 			}
 		}

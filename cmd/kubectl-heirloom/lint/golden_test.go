@@ -4,7 +4,6 @@ package lint
 
 import (
 	"bytes"
-	"flag"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,12 +12,11 @@ import (
 
 	. "github.com/onsi/gomega"
 
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/fleet"
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/manifest"
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/settings"
 	"github.com/heirloom-dev/heirloom/pkg/version"
 )
-
-var update = flag.Bool("update", false, "write the golden files instead of comparing with them")
 
 // lintFile judges a file, by the settings that its line "# server-flags: …" gives.
 func lintFile(g *WithT, name string) *Report {
@@ -55,7 +53,7 @@ func TestRules(t *testing.T) {
 					g.Expect(Rules()).To(ContainElement(And(HaveField("ID", f.Rule), HaveField("Severity", f.Severity))))
 					g.Expect(f.Line).To(BeNumerically(">", 0))
 				}
-				golden(g, filepath.Join("testdata", name+".golden"), report.Text(false))
+				fleet.Golden(t, name, report.Text(false))
 			})
 		}
 	}
@@ -67,16 +65,6 @@ func TestRules(t *testing.T) {
 	NewWithT(t).Expect(slices.IsSortedFunc(Rules(), func(a, b Rule) int { return strings.Compare(a.ID, b.ID) })).To(BeTrue())
 }
 
-func golden(g *WithT, name, got string) {
-	g.THelper()
-	if *update {
-		g.Expect(os.WriteFile(name, []byte(got), 0o644)).To(Succeed())
-	}
-	want, err := os.ReadFile(name)
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(got).To(Equal(string(want)), "if this is right: go test ./cmd/kubectl-heirloom/lint -update")
-}
-
 // TestSARIF has what code scanning reads: URIs, lines from 1 on, and fingerprints that stay the same if lines above are added.
 func TestSARIF(t *testing.T) {
 	g := NewWithT(t)
@@ -85,7 +73,7 @@ func TestSARIF(t *testing.T) {
 	moved.Line = 7
 	var out, none bytes.Buffer
 	g.Expect((&Report{Findings: []Finding{one, moved, template}}).SARIF(&out)).To(Succeed())
-	golden(g, filepath.Join("testdata", "sarif.golden"), strings.Replace(out.String(), version.String(), "VERSION", 1))
+	fleet.Golden(t, "sarif", strings.Replace(out.String(), version.String(), "VERSION", 1))
 	g.Expect((&Report{}).SARIF(&none)).To(Succeed())
 	g.Expect(none.String()).To(ContainSubstring(`"results": []`)) // null is no valid list of results
 }

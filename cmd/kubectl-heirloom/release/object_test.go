@@ -4,7 +4,6 @@ package release
 
 import (
 	"bytes"
-	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,28 +11,24 @@ import (
 	. "github.com/onsi/gomega"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/fleet"
 	"github.com/heirloom-dev/heirloom/pkg/release"
 )
 
-// fleet is an API server with Heirloom's Lease, Cluster x, and its Machine m and MachineSet ms, which have inherited the label team.
-type fleet struct {
+// world is an API server with Heirloom's Lease, Cluster x, and its Machine m and MachineSet ms, which have inherited the label team.
+type world struct {
 	client.Client
 	out bytes.Buffer
 }
 
-func newFleet(t *testing.T, leader string) *fleet {
+func newWorld(t *testing.T, leader string) *world {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	NewWithT(t).Expect(errors.Join(clientgoscheme.AddToScheme(scheme), clusterv1.AddToScheme(scheme))).To(Succeed())
 	inherited := func(name, cluster string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{
 			Namespace: "fleet", Name: name, Labels: map[string]string{"team": "ml", clusterv1.ClusterNameLabel: cluster},
@@ -46,14 +41,14 @@ func newFleet(t *testing.T, leader string) *fleet {
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "hs", Name: "lease"}, Spec: coordinationv1.LeaseSpec{
 		HolderIdentity: &leader, LeaseDurationSeconds: ptr.To(int32(3600)), RenewTime: ptr.To(metav1.NewMicroTime(time.Now())),
 	}}
-	return &fleet{Client: fake.NewClientBuilder().WithScheme(scheme).WithReturnManagedFields().WithObjects(lease,
+	return &world{Client: fleet.Server(lease,
 		&clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "x"}},
 		&clusterv1.Machine{ObjectMeta: inherited("m", "x")}, &clusterv1.Machine{ObjectMeta: inherited("other", "y")},
 		&clusterv1.MachineSet{ObjectMeta: inherited("ms", "x")}).Build()}
 }
 
 // of is an object of the fleet that is to be released.
-func (f *fleet) of(kind, name string) *Object {
+func (f *world) of(kind, name string) *Object {
 	return &Object{
 		GroupVersionKind: clusterv1.GroupVersion.WithKind(kind), NamespacedName: types.NamespacedName{Namespace: "fleet", Name: name},
 		Client: f, Kinds: []schema.GroupVersionKind{clusterv1.GroupVersion.WithKind("MachineSet"), clusterv1.GroupVersion.WithKind("Machine")},
@@ -62,14 +57,14 @@ func (f *fleet) of(kind, name string) *Object {
 }
 
 // stored reads an object.
-func (f *fleet) stored(t *testing.T, object client.Object, name string) client.Object {
+func (f *world) stored(t *testing.T, object client.Object, name string) client.Object {
 	t.Helper()
 	NewWithT(t).Expect(f.Get(t.Context(), types.NamespacedName{Namespace: "fleet", Name: name}, object)).To(Succeed())
 	return object
 }
 
 // givesUp does what the loop would.
-func (f *fleet) givesUp(t *testing.T, kind, name string) {
+func (f *world) givesUp(t *testing.T, kind, name string) {
 	t.Helper()
 	changed, _, err := release.Object(t.Context(), f, f, clusterv1.GroupVersion.WithKind(kind), types.NamespacedName{Namespace: "fleet", Name: name}, release.Mode{})
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
@@ -96,7 +91,7 @@ func TestRelease(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				Expect := NewWithT(t).Expect
-				f, begun := newFleet(t, tc.leader), time.Now()
+				f, begun := newWorld(t, tc.leader), time.Now()
 				if tc.loops {
 					time.AfterFunc(1500*time.Millisecond, func() { f.givesUp(t, "Machine", "m") })
 					time.AfterFunc(5500*time.Millisecond, func() { f.givesUp(t, "MachineSet", "ms") })
@@ -120,7 +115,7 @@ func TestRelease(t *testing.T) {
 
 func TestPreview(t *testing.T) {
 	Expect := NewWithT(t).Expect
-	f := newFleet(t, "")
+	f := newWorld(t, "")
 	before := f.stored(t, &clusterv1.Machine{}, "m")
 	Expect(f.of("Cluster", "x").Preview(t.Context())).To(Succeed())
 	Expect(f.out.String()).To(Equal(`cluster.cluster.x-k8s.io/x labeled in namespace fleet (dry run)

@@ -8,71 +8,26 @@ import (
 	"encoding/csv"
 	"encoding/json"
 	"errors"
-	"flag"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	. "github.com/onsi/gomega"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/printers"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
-	"sigs.k8s.io/yaml"
 
-	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/compare"
-	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/settings"
-	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/store"
-	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/fleet"
 	"github.com/heirloom-dev/heirloom/pkg/workload/policy"
 )
-
-// update writes what is printed now into the golden files.
-var update = flag.Bool("update", false, "write the golden files")
 
 // reportOn reports on the Clusters of the tree's tests. dev's Nodes cannot be read, and "gone" does not exist.
 func reportOn(t *testing.T, required ...Required) *Report {
 	t.Helper()
-	g := NewWithT(t)
-	scheme := runtime.NewScheme()
-	g.Expect(corev1.AddToScheme(scheme)).To(Succeed())
-	g.Expect(clusterv1.AddToScheme(scheme)).To(Succeed())
-	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{
-		{Group: inherit.InfrastructureGroup, Version: "v1beta2"}, {Group: inherit.ControlPlaneGroup, Version: "v1beta2"},
-	})
-	for _, kind := range []schema.GroupVersionKind{
-		{Group: inherit.InfrastructureGroup, Version: "v1beta2", Kind: "AcmeMachine"}, {Group: inherit.ControlPlaneGroup, Version: "v1beta2", Kind: "AcmeControlPlane"},
-	} {
-		mapper.Add(kind, meta.RESTScopeNamespace)
-		scheme.AddKnownTypeWithName(kind, &unstructured.Unstructured{})
-		scheme.AddKnownTypeWithName(kind.GroupVersion().WithKind(kind.Kind+"List"), &unstructured.UnstructuredList{})
-	}
-	raw, err := os.ReadFile("../tree/testdata/fleet.yaml")
-	g.Expect(err).NotTo(HaveOccurred())
-	var objects []map[string]any
-	g.Expect(yaml.Unmarshal(raw, &objects)).To(Succeed())
-	served := fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(mapper).WithReturnManagedFields()
-	for _, object := range objects {
-		served.WithObjects(&unstructured.Unstructured{Object: object})
-	}
-	live := served.Build()
-	known, err := (&settings.Flags{ServerFlags: []string{"--cluster-api-taint-propagation=enabled"}}).Offline()
-	g.Expect(err).NotTo(HaveOccurred())
-	w := &compare.World{Settings: known, Now: time.Now()}
-	w.Store = store.New(live, func(context.Context, schema.GroupVersionKind) (inherit.Layout, error) {
-		return inherit.ControlPlaneLayout("v1beta2", func(...string) bool { return true }), nil
-	})
+	live := fleet.Server(fleet.Objects(t, "../tree/testdata/fleet.yaml")...).Build()
+	w := fleet.World(t, live)
 	w.Nodes = func(_ context.Context, cluster types.NamespacedName) (client.Reader, error) {
 		if cluster.Name != "prod" {
 			return nil, errors.New("no route to host")
@@ -82,18 +37,6 @@ func reportOn(t *testing.T, required ...Required) *Report {
 	prod := types.NamespacedName{Namespace: "fleet", Name: "prod"}
 	trees := w.Trees(t.Context(), []types.NamespacedName{{Namespace: "fleet", Name: "dev"}, {Namespace: "fleet", Name: "gone"}, prod})
 	return New(trees, map[types.NamespacedName]string{prod: "policy"}, required)
-}
-
-func golden(t *testing.T, name, text string) {
-	t.Helper()
-	g := NewWithT(t)
-	file := filepath.Join("testdata", name+".golden")
-	if *update {
-		g.Expect(os.WriteFile(file, []byte(text), 0o600)).To(Succeed())
-	}
-	want, err := os.ReadFile(file)
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(text).To(Equal(string(want)))
 }
 
 // text is the report as people see it.
@@ -111,14 +54,14 @@ func text(t *testing.T, r *Report, wide bool) string {
 func TestReport(t *testing.T) {
 	g := NewWithT(t)
 	r := reportOn(t)
-	golden(t, "narrow", text(t, r, false))
+	fleet.Golden(t, "narrow", text(t, r, false))
 	for line := range strings.Lines(text(t, r, false)) {
 		g.Expect(len([]rune(line))).To(BeNumerically("<=", 101), line)
 	}
-	golden(t, "wide", text(t, r, true))
+	fleet.Golden(t, "wide", text(t, r, true))
 	var out bytes.Buffer
 	g.Expect(r.CSV(&out)).To(Succeed())
-	golden(t, "csv", out.String())
+	fleet.Golden(t, "csv", out.String())
 	g.Expect(r.Unread()).To(BeTrue())
 }
 
@@ -140,7 +83,7 @@ func TestRequire(t *testing.T) {
 	required, err := ParseRequired([]string{"label=node.cluster.x-k8s.io/pool", "taint=gpu"})
 	g.Expect(err).NotTo(HaveOccurred())
 	r := reportOn(t, required...)
-	golden(t, "lacking", text(t, r, false))
+	fleet.Golden(t, "lacking", text(t, r, false))
 	var out bytes.Buffer
 	g.Expect(r.CSV(&out)).To(Succeed())
 	lines, err := csv.NewReader(&out).ReadAll()
@@ -174,10 +117,6 @@ func TestAdmission(t *testing.T) {
 		server := fake.NewClientBuilder().WithObjects(objects...).Build()
 		NewWithT(t).Expect(Admission(t.Context(), server, "heirloom")).To(Equal(want))
 	}
-	silent := interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
-		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
-			return context.DeadlineExceeded
-		},
-	})
+	silent := fleet.Server().WithInterceptorFuncs(fleet.Asks(func(string) error { return context.DeadlineExceeded })).Build()
 	NewWithT(t).Expect(Admission(t.Context(), silent, "heirloom")).To(Equal(Unknown))
 }

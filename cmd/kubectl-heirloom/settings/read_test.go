@@ -191,18 +191,6 @@ func TestApart(t *testing.T) {
 	}
 }
 
-func TestVersionOf(t *testing.T) {
-	for _, tc := range []struct{ image, label, want string }{
-		{"ghcr.io/x/heirloom:v0.3.0", "v0.2.0", "v0.3.0"},
-		{"localhost:5000/heirloom:v0.3.0@sha256:abc", "v0.2.0", "v0.3.0"},
-		{"localhost:5000/heirloom", "", ""},
-		{"heirloom:latest", "v0.2.0", "v0.2.0"},
-		{"heirloom:latest", "", "latest"},
-	} {
-		NewWithT(t).Expect(versionOf(tc.image, tc.label)).To(Equal(tc.want), tc.image)
-	}
-}
-
 // What the plugin takes for Cluster API's default is that of the release that the module requires.
 func TestClusterAPIsDefault(t *testing.T) {
 	NewWithT(t).Expect(feature.Gates.Enabled(featureGate)).To(BeFalse())
