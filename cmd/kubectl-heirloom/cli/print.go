@@ -160,7 +160,7 @@ func printTable(w io.Writer, paint Painter, table *metav1.Table) error {
 	if len(table.Rows) == 0 {
 		return nil // as kubectl does
 	}
-	lines := make([]strings.Builder, len(table.Rows)+1)
+	lines := make([]string, len(table.Rows)+1)
 	for j, column := range table.ColumnDefinitions {
 		cells, width := []Cell{{Text: strings.ToUpper(column.Name)}}, 3 // as kubectl's table printer has it
 		for _, row := range table.Rows {
@@ -173,14 +173,14 @@ func printTable(w io.Writer, paint Painter, table *metav1.Table) error {
 		}
 		width = max(width, len(column.Name)) + 3
 		for i, cell := range cells {
-			lines[i].WriteString(paint.Paint(cell.Style, cell.Text))
+			lines[i] += paint.Paint(cell.Style, cell.Text)
 			if j < len(table.ColumnDefinitions)-1 {
-				lines[i].WriteString(strings.Repeat(" ", width-utf8.RuneCountInString(cell.Text)))
+				lines[i] += strings.Repeat(" ", width-utf8.RuneCountInString(cell.Text))
 			}
 		}
 	}
-	for i := range lines {
-		if _, err := fmt.Fprintln(w, lines[i].String()); err != nil {
+	for _, line := range lines {
+		if _, err := fmt.Fprintln(w, line); err != nil {
 			return err //nolint:wrapcheck // the reader is gone
 		}
 	}

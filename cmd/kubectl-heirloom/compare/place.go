@@ -166,7 +166,7 @@ func wayOf(sources inherit.Sources, e inherit.Entry, object inherit.Ref) []inher
 	var way []inherit.Ref
 	for _, d := range sources.All {
 		switch {
-		case d.Ref.String() == object.String():
+		case d.String() == object.String():
 			return way
 		case d.Ref == declarer, len(way) > 0 && d.Kind != "ClusterClass":
 			way = append(way, d.Ref)

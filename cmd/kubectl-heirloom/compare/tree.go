@@ -159,11 +159,11 @@ func (t *tree) grow(ctx context.Context, top *Tree) error {
 
 func (t *tree) hang(top *Tree, o *Object) {
 	parent := top.Object
-	if ref := metav1.GetControllerOfNoCopy(o.Ref.Object); ref != nil && t.of[ref.UID] != nil && ref.UID != o.Ref.Object.GetUID() {
+	if ref := metav1.GetControllerOfNoCopy(o.Object); ref != nil && t.of[ref.UID] != nil && ref.UID != o.Object.GetUID() {
 		parent = t.of[ref.UID]
 	}
 	parent.add(o)
-	if uid := o.Ref.Object.GetUID(); uid != "" {
+	if uid := o.Object.GetUID(); uid != "" {
 		t.of[uid] = o
 	}
 }
@@ -271,7 +271,7 @@ func (t *tree) compare(ctx context.Context, o *Object) error {
 
 // node compares a Node and hangs it below its Machine or MachinePool.
 func (t *tree) node(ctx context.Context, top *Tree, node *corev1.Node) error {
-	o := t.World.Node(ctx, top.Cluster, node)
+	o := t.Node(ctx, top.Cluster, node)
 	owner, err := t.ownerOf(ctx, o.Node)
 	o.Err = errors.Join(o.Err, err)
 	if parent := t.of[owner]; parent != nil {

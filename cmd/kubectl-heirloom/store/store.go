@@ -201,7 +201,7 @@ func (s *Store) known(gvk schema.GroupVersionKind, key client.ObjectKey) *object
 }
 
 // wasListed reports whether a namespace was listed, or all were. Those who may not list all namespaces may still list one.
-func (k *kind) wasListed(namespace string) (err error, listed bool) { //nolint:revive // the error is the answer
+func (k *kind) wasListed(namespace string) (err error, listed bool) {
 	if err, listed := k.listed[""]; listed && (namespace == "" || !apierrors.IsForbidden(err)) {
 		return err, true
 	}
