@@ -251,7 +251,7 @@ func TestFleet(t *testing.T) {
 		}, Warning, []string{"1 of 13 Nodes", "fleet/c: without a Machine (spec.providerID of both should be the same): x00, x01, x02, x03, x04, x05, x06, x07, x08, x09 and 2 more", "spec.providerID"}},
 		{"nodes", "its Machine is opted out", both(ignored, untainted), Skipped, nil},
 		{"nodes", "unreachable", cutOff, Unknown, []string{"not reached: fleet/c"}},
-		{"nodes", "not there yet", both(cutOff, unprovisioned), Unknown, nil},
+		{"nodes", "not there yet", both(cutOff, unprovisioned), Skipped, nil},
 		{"machines", "opted out", ignored, Warning, []string{"0 of 1 Machines inherit", "fleet/c: " + string(inherit.IsIgnored) + ": m", inherit.IgnoreLabel}},
 		{"machines", "without its owner", gone("ms"), Warning, []string{"its owner does not exist"}},
 		{"machines", "none", gone("machine"), Skipped, nil},

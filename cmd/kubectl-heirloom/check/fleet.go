@@ -13,7 +13,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -53,23 +52,17 @@ func (c *Checker) workloadClusters(context.Context) answer {
 	c.each(&r, func(of *compare.Tree, o *compare.Object) {
 		switch {
 		case o.Kind != "Cluster":
+		case of.NoNodesYet:
+			r.add(OK, of.Cluster.String(), "no API server yet")
 		case of.NodesErr == nil:
 			reached++
 			r.raise(OK)
-		case !provisioned(of):
-			r.add(OK, of.Cluster.String(), "no API server yet")
 		default:
 			r.add(Warning, "", "%s: %v", of.Cluster, of.NodesErr)
 		}
 	})
 	r.Message = fmt.Sprintf("%d of %d could be reached from here.", reached, len(c.trees))
 	return r
-}
-
-// provisioned reports whether a Cluster has an API server that could answer.
-func provisioned(t *compare.Tree) bool {
-	cluster, ok := t.Ref.Object.(*clusterv1.Cluster)
-	return ok && ptr.Deref(cluster.Status.Initialization.InfrastructureProvisioned, false)
 }
 
 func (c *Checker) nodes(context.Context) answer {

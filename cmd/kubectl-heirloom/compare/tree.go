@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -39,6 +40,8 @@ type Tree struct {
 	Strangers []*Object
 	// NodesErr says why the Nodes could not be read. Then there are none in the tree.
 	NodesErr error
+	// NoNodesYet says that the Cluster is being provisioned and no API server has answered.
+	NoNodesYet bool
 }
 
 // Each calls a function for every object of the tree, from the top, without the ClusterClass.
@@ -88,6 +91,9 @@ func (w *World) Tree(ctx context.Context, key types.NamespacedName, visit func(*
 	list, nodes := &corev1.NodeList{}, client.Reader(nil)
 	if nodes, top.NodesErr = w.Nodes(ctx, key); top.NodesErr == nil {
 		top.NodesErr = nodes.List(ctx, list)
+	}
+	if top.NodesErr != nil && !ptr.Deref(cluster.Status.Initialization.InfrastructureProvisioned, false) {
+		top.NodesErr, top.NoNodesYet = nil, true
 	}
 	for i := range list.Items {
 		if err := t.node(ctx, top, &list.Items[i]); err != nil {

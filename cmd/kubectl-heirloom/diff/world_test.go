@@ -49,7 +49,8 @@ func small() *world {
 	md.Labels = map[string]string{
 		clusterv1.ClusterNameLabel: "c", clusterv1.ClusterTopologyOwnedLabel: "", clusterv1.ClusterTopologyMachineDeploymentNameLabel: "a",
 	}
-	w.add(&clusterv1.ClusterClass{ObjectMeta: fleet.Named("class", "")}, &clusterv1.Cluster{ObjectMeta: fleet.Named("c", ""), Spec: cluster},
+	provisioned := clusterv1.ClusterStatus{Initialization: clusterv1.ClusterInitializationStatus{InfrastructureProvisioned: new(true)}}
+	w.add(&clusterv1.ClusterClass{ObjectMeta: fleet.Named("class", "")}, &clusterv1.Cluster{ObjectMeta: fleet.Named("c", ""), Spec: cluster, Status: provisioned},
 		&clusterv1.MachineDeployment{ObjectMeta: md, Spec: clusterv1.MachineDeploymentSpec{ClusterName: "c"}},
 		&clusterv1.MachineSet{ObjectMeta: fleet.Named("ms", "MachineDeployment/md"), Spec: clusterv1.MachineSetSpec{ClusterName: "c"}})
 	for i := range 3 {
