@@ -210,13 +210,17 @@ func handsDown(o *compare.Object) bool { return o.Has.Layout.Template.Metadata !
 
 func same(a, b inherit.Ref) bool { return a.String() == b.String() }
 
+func (f *finder) whyNotOnNode(o *compare.Object, e inherit.Entry) verdict {
+	if why := o.Node.WhyNot(e); why != "" && (why != inherit.DropWaiting || o.LeftAlone == "") {
+		return verdict{why, o.Ref, problemOf(o.Problems, e)}
+	}
+	return f.coming(o)
+}
+
 // whyNot says why an object lacks an entry at its top or in its template.
 func (f *finder) whyNot(o *compare.Object, e inherit.Entry) verdict {
 	if o.Node != nil {
-		if why := o.Node.WhyNot(e); why != "" && (why != inherit.DropWaiting || o.LeftAlone == "") {
-			return verdict{why, o.Ref, problemOf(o.Problems, e)}
-		}
-		return f.coming(o)
+		return f.whyNotOnNode(o, e)
 	}
 	at := pathsOf(o, e.Own)
 	noField := map[string]bool{
