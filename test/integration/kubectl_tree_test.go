@@ -149,7 +149,7 @@ func (w *kubectlWorld) report(t *testing.T) {
 	w.Expect(lines).To(ContainElement(HaveExactElements("fleet", "prod", "MachineDeployment", "prod-gpu", "3", "3", "0", "label cost-center missing on 3 objects", "0", "0", "0",
 		BeElementOf("policy", "loop"), "")))
 
-	out, stderr, code = w.kubectl(t, "report", "--require", "label=team", synced)
+	out, stderr, code = w.kubectl(t, "report", "prod", "--require", "label=team", synced)
 	w.Expect(code).To(Equal(1), stderr)
 	t.Log(out)
 	w.Expect(stderr).To(BeEmpty())

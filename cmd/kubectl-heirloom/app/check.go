@@ -12,13 +12,9 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/check"
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/cli"
-	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/compare"
-	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/store"
 	"github.com/heirloom-dev/heirloom/pkg/version"
 )
 
@@ -61,7 +57,7 @@ func runCheck(ctx context.Context, f *cli.Factory, print *cli.PrintFlags, wait t
 		_, _ = fmt.Fprintln(f.ErrOut, "Waiting for:", err)
 	})
 	done()
-	if err == nil && print.Format() == "" {
+	if err == nil && print.ForPeople() {
 		err = report.Write(f.Out, f.Painter(f.Out))
 	} else if err == nil {
 		err = print.Print(f.Out, f.Painter(f.Out), report)
@@ -84,11 +80,7 @@ func checkOnce(ctx context.Context, f *cli.Factory) (*check.Report, error) {
 	}
 	quiet := *f
 	quiet.ErrOut = io.Discard // dry runs provoke warnings, which are no news
-	management, err := quiet.Management()
-	if err != nil {
-		return nil, err
-	}
-	known, err := quiet.ReadSettings(ctx, management)
+	management, world, err := world(ctx, &quiet)
 	if err != nil {
 		return nil, err
 	}
@@ -96,11 +88,7 @@ func checkOnce(ctx context.Context, f *cli.Factory) (*check.Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	nodes := func(ctx context.Context, cluster types.NamespacedName) (client.Reader, error) {
-		return quiet.Workload(ctx, management, cluster)
-	}
 	return (&check.Checker{
-		World:  compare.World{Store: store.New(management, management.Schemas.ControlPlane), Settings: known, Nodes: nodes, Now: time.Now()},
-		Client: management, Kubernetes: discovery.ServerVersion, Namespace: f.Settings.Namespace, Plugin: version.String(),
+		World: world, Client: management, Kubernetes: discovery.ServerVersion, Namespace: f.Settings.Namespace, Plugin: version.String(),
 	}).Run(ctx), nil
 }

@@ -9,10 +9,19 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/kubectl/pkg/util/templates"
 
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/cli"
 	"github.com/heirloom-dev/heirloom/pkg/version"
 )
+
+const long = `Look at what Cluster API objects and their Nodes inherit: why a label, annotation, taint or field is there, why it is
+not there, what a change would touch, and what is wrong.
+
+Exit codes (tree ends with 0 even if something has drifted):
+  0  the question is answered, and all is as it should be
+  1  the question is answered, and something is not as it should be: a difference, a finding, a failed check
+  2  the question could not be answered; standard error says why`
 
 // NewCommand returns the plugin's root command. kubectl runs it as "kubectl heirloom".
 func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
@@ -22,13 +31,9 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 		Short:             "Look at what Cluster API objects and their Nodes inherit",
 		Long:              long,
 		Version:           version.String(),
-		SilenceUsage:      true,
 		SilenceErrors:     true, // main prints them
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 	}
-	command.SetFlagErrorFunc(func(command *cobra.Command, err error) error {
-		return fmt.Errorf("%w: see \"%s --help\"", err, command.CommandPath())
-	})
 	command.SetIn(streams.In)
 	command.SetOut(streams.Out)
 	command.SetErr(streams.ErrOut)
@@ -43,13 +48,33 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 		"Kubeconfig for the workload cluster, instead of the one that Cluster API keeps for the Cluster.")
 	fs.StringVar(&f.Color, "color", "auto", "When to use colours: auto, always or never. auto means on a terminal, unless NO_COLOR is set.")
 	fs.IntVarP(&f.Verbosity, "v", "v", 0, "Log to standard error what the plugin does, up to this level. 6 shows each request.")
-	addCommands(command, "Look:", newExplainCommand(f), newTreeCommand(f), newReportCommand(f), newCheckCommand(f))
-	addCommands(command, "Before you change something:", newLintCommand(f), newDiffCommand(f))
-	addCommands(command, "Before you uninstall:", newReleaseCommand(f))
-	addCommands(command, "Other:", newOptionsCommand(f), newVersionCommand(f))
+	groups := templates.CommandGroups{
+		{Message: "Look:", Commands: []*cobra.Command{newExplainCommand(f), newTreeCommand(f), newReportCommand(f), newCheckCommand(f)}},
+		{Message: "Before you change something:", Commands: []*cobra.Command{newLintCommand(f), newDiffCommand(f)}},
+		{Message: "Before you uninstall:", Commands: []*cobra.Command{newReleaseCommand(f)}},
+	}
+	groups.Add(command)
+	command.AddCommand(newOptionsCommand(f), newVersionCommand(f))
+	for _, one := range command.Commands() {
+		one.DisableFlagsInUseLine = true // the help says [options]
+	}
 	complete(command, f)
-	command.SetUsageTemplate(usage) // it fits on a screen
-	command.SetHelpCommandGroupID("Other:")
+	templates.ActsAsRootCommand(command, nil, groups...) // kubectl's help
+	command.SetFlagErrorFunc(func(command *cobra.Command, err error) error {
+		return fmt.Errorf("%w: see \"%s --help\"", err, command.CommandPath())
+	})
+	return command
+}
+
+func newOptionsCommand(f *cli.Factory) *cobra.Command {
+	command := &cobra.Command{
+		Use:   "options",
+		Short: "List the flags that all commands have",
+		Args:  cli.NoArguments,
+		RunE:  func(command *cobra.Command, _ []string) error { return command.Usage() },
+	}
+	templates.UseOptionsTemplates(command)
+	command.SetOut(f.Out)
 	return command
 }
 

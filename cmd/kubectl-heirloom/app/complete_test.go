@@ -75,11 +75,11 @@ func discovers(t *testing.T, resources ...string) string {
 
 // Kinds of Cluster API and its providers are offered: those of the category that clusterctl requires of them. After an object come its keys.
 func TestArgumentsAreCompleted(t *testing.T) {
-	url, cache := discovers(t, "apps/v1/Deployment", "cluster.x-k8s.io/v1beta2/Cluster|Machine", "infrastructure.cluster.x-k8s.io/v1/AcmeMachine"), t.TempDir()
+	url, cache := discovers(t, "apps/v1/Deployment", "cluster.x-k8s.io/v1beta2/Cluster|ClusterClass|Machine|MachineDeployment|MachinePool|MachineSet", "infrastructure.cluster.x-k8s.io/v1/AcmeMachine"), t.TempDir()
 	for line, want := range map[string]string{
-		"explain |": "acmemachine/\ncluster/\nmachine/\nnode/\n:6\n", "explain machine/": "machine/empty\nmachine/m\n:4\n", "explain machines e": "empty\n:4\n",
+		"explain |": "acmemachine/\ncluster/\nclusterclass/\nmachine/\nmachinedeployment/\nmachinepool/\nmachineset/\nnode/\n:6\n", "explain machine/": "machine/empty\nmachine/m\n:4\n", "explain machines e": "empty\n:4\n",
 		"explain node/": "node/n\n:4\n", "explain machine/m |": "gpu:NoSchedule\nteam\n:4\n", "explain node n t": "team\n:4\n",
-		"release mach": "machine/\n:6\n", "tree machine/": ":4\n", "release machine/m |": ":4\n",
+		"release mach": "machine/\nmachinedeployment/\nmachinepool/\nmachineset/\n:6\n", "tree machine/": ":4\n", "release machine/m |": ":4\n",
 	} {
 		out, err := ran(t, append([]string{"__complete", "--server", url, "--cache-dir", cache}, strings.Split(strings.TrimSuffix(line, "|"), " ")...)...)
 		NewWithT(t).Expect(err).NotTo(HaveOccurred())

@@ -3,29 +3,22 @@
 package app
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/resource"
 	"k8s.io/kubectl/pkg/cmd/apply"
 	kubectl "k8s.io/kubectl/pkg/cmd/diff"
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/cli"
-	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/compare"
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/diff"
-	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/store"
 )
 
 type diffOptions struct {
@@ -41,14 +34,13 @@ func newDiffCommand(f *cli.Factory) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "diff (-f FILE | -k DIRECTORY | - | CLUSTER... | --all)",
 		Short: "Show what a change would write, down to the Nodes, without writing it",
-		Long: `Show what a change would write, object by object, down to the Nodes, without writing anything.
+		Long: `Show what a change would write, object by object, down to the Nodes, and which Pods its taints would evict. Nothing is written.
 
 Your files are sent to the API server as a dry run. Then every object of their Clusters is computed from the top down, by the server's
-rules. With Clusters instead of files, you see what the server has yet to write. For taints you also see which Pods they would evict.
+rules. With Clusters instead of files, you see what the server has yet to write. What others do is not shown: Cluster API replaces
+Machines if you change a version or a template. KUBECTL_EXTERNAL_DIFF shows the differences, as with kubectl diff.
 
-The differences are shown as kubectl diff shows them (KUBECTL_EXTERNAL_DIFF); Machines and Nodes that change alike are shown once. The
-exit code is 0 if nothing would change, 1 if something would, and 2 if that is not known. What others do is not shown: Cluster API
-replaces Machines if you change a version or a template, and other controllers write what they manage.`,
+The exit code is 0 if nothing would change, 1 if something would, and 2 if that is not known.`,
 		Example: `  # What this file would write, down to the Nodes
   kubectl heirloom diff -f md-0.yaml
 
@@ -112,30 +104,14 @@ func (o *diffOptions) run(command *cobra.Command, args []string) error {
 	if o.fromFiles && read.Err() != nil { // there is no such file
 		return read.Err()
 	}
-	management, err := o.Management()
-	if err != nil {
+	q := diff.Question{}
+	if _, q.World, err = world(ctx, o.Factory); err != nil {
 		return err
 	}
-	q := diff.Question{World: compare.World{Store: store.New(management, management.Schemas.ControlPlane), Now: time.Now()}}
-	if q.Settings, err = o.ReadSettings(ctx, management); err != nil {
-		return err
-	}
-	q.Nodes = func(ctx context.Context, cluster types.NamespacedName) (client.Reader, error) {
-		return o.Workload(ctx, management, cluster)
-	}
-	for _, cluster := range named {
-		q.Clusters = append(q.Clusters, types.NamespacedName{Namespace: namespace, Name: cluster.Name})
-	}
-	if o.allNamespaces {
-		namespace = ""
-	}
-	switch {
-	case o.fromFiles:
+	if o.fromFiles {
 		q.Files, err = o.dryRuns(read)
-	case o.all:
-		if err = q.Store.Prefetch(ctx, namespace); err == nil {
-			q.Clusters, err = q.Store.Chain(types.NamespacedName{}).Keys(ctx, &clusterv1.ClusterList{}, client.InNamespace(namespace))
-		}
+	} else {
+		q.Clusters, err = clusters(ctx, o.Factory, &q.World, named, o.allNamespaces)
 	}
 	if err != nil {
 		return err

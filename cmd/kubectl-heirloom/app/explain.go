@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -16,9 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/cli"
-	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/compare"
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/explain"
-	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/store"
 )
 
 type explainOptions struct {
@@ -88,7 +85,7 @@ func (o *explainOptions) run(ctx context.Context, args []string) error {
 }
 
 func (o *explainOptions) explain(ctx context.Context, arguments cli.Arguments, selector labels.Selector, cluster types.NamespacedName) error {
-	management, err := o.Management()
+	management, w, err := world(ctx, o.Factory)
 	if err != nil {
 		return err
 	}
@@ -96,15 +93,11 @@ func (o *explainOptions) explain(ctx context.Context, arguments cli.Arguments, s
 	if err != nil {
 		return err
 	}
-	server, err := o.ReadSettings(ctx, management)
-	if err != nil {
-		return err
-	}
-	explainer := explain.New(compare.World{Store: store.New(management, management.Schemas.ControlPlane), Settings: server, Now: time.Now()})
+	explainer := explain.New(w)
 	explainer.Key, explainer.Cluster = cmp.Or(o.key, request.Key), cluster
 	explainer.Nodes = func(ctx context.Context, cluster types.NamespacedName) (client.Reader, error) {
 		defer o.Progress("Connecting to the workload cluster of Cluster %s", cluster)()
-		return o.Workload(ctx, management, cluster)
+		return w.Nodes(ctx, cluster)
 	}
 	if given := o.Config.Namespace; given != nil {
 		explainer.Namespace = *given
@@ -116,7 +109,7 @@ func (o *explainOptions) explain(ctx context.Context, arguments cli.Arguments, s
 	done := o.Progress("Reading owners")
 	found, err := explainer.All(ctx, objects)
 	done()
-	list := &explain.List{Items: found, Notes: server.Notes, Key: explainer.Key, Single: request.All == nil && len(objects) == 1, All: o.all}
+	list := &explain.List{Items: found, Notes: w.Settings.Notes, Key: explainer.Key, Single: request.All == nil && len(objects) == 1, All: o.all}
 	if len(found) > 0 || !list.Single {
 		err = errors.Join(err, list.Print(o.Out, o.print, o.Painter(o.Out)))
 	}

@@ -31,15 +31,12 @@ func newReleaseCommand(f *cli.Factory) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "release [KIND/NAME | KIND NAME]",
 		Short: "Give up what Heirloom owns: everything, or that of one Cluster or object",
-		Long: `Give up what Heirloom owns: in objects of Cluster API and of its providers, on Nodes, and in workload clusters.
-It takes the settings from the running server. It says what it is about to do and asks, unless you give --yes.
+		Long: `Give up what Heirloom owns in objects of Cluster API and its providers, on Nodes and in workload clusters. It says what it is about to
+do and asks, unless you give --yes.
 
-Without an argument it gives up everything, so that nothing is left when you uninstall Heirloom. Heirloom must not run meanwhile:
-stop it yourself, or give --stop.
-
-With an argument it sets the label heirloom.dev/ignore=release, so that the object no longer inherits and the running Heirloom gives up
-what it owns: with a Cluster, in all objects of that Cluster and on its Nodes; with a Machine, in the Machine and on its Node; with any
-other object, in the object alone. It waits until that is done. When you remove the label, the object inherits again.
+Without an argument it gives up everything, before you uninstall Heirloom, which must not run meanwhile: stop it, or give --stop. With
+an argument it sets the label heirloom.dev/ignore=release and waits until the running Heirloom has given up what it owns there: with a
+Cluster, in all its objects and on its Nodes; with a Machine, there and on its Node. Without the label, the object inherits again.
 
 A second run changes nothing. If something cannot be released, the command does the rest and ends with an error.`,
 		Example: `  # What would be given up?
@@ -70,7 +67,7 @@ func (o *releaseOptions) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	management, err := o.Management()
+	management, w, err := world(ctx, o.Factory)
 	if err != nil {
 		return err
 	}
@@ -78,10 +75,7 @@ func (o *releaseOptions) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	s, err := o.ReadSettings(ctx, management)
-	if err != nil {
-		return err
-	}
+	s := w.Settings
 	if err := ask.Check(ctx, management, &s, o.Settings.Namespace, o.what.DryRun, len(args) > 0); err != nil {
 		return err
 	}

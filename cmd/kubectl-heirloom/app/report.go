@@ -23,26 +23,17 @@ func newReportCommand(f *cli.Factory) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "report [cluster/NAME... | NAME...]",
 		Short: "Count for each pool what is not as it should be, and find Nodes without a key",
-		Long: `Count for each pool of a Cluster, such as a control plane or a MachineDeployment, how many Nodes it has and what is not as it should be:
+		Long: `Count for each pool of a Cluster, such as a control plane or a MachineDeployment, its Nodes and what is not as it should be:
 entries that are missing or differ, and who has set them; objects that are paused or opted out; Nodes that wait for a taint's turn;
 Nodes that lack an Always taint of their Machine. ADMISSION says how new Nodes get what they inherit: by policy, by webhook, or only
-by the loop, a moment after they have registered.
-
-CSV has the columns
-  namespace, cluster, kind, pool, nodes, missing, differs, keys, left-alone, waiting, unprotected, admission, error
-and with --require
-  namespace, cluster, kind, pool, node, lacks
+by the loop, a moment after they have registered. CSV has all columns of the wide table.
 
 The exit code is 2 if something could not be read; with --require, it is 1 if a Node lacks a key.`,
 		Example: `  # All Clusters, for a spreadsheet
   kubectl heirloom report -A -o csv > report.csv
 
   # Which Nodes cannot be charged to anyone?
-  kubectl heirloom report -A --require label=cost-center
-
-  # In a pipeline
-  kubectl heirloom report prod --require label=team --require taint=dedicated -o json`,
-		ValidArgsFunction: f.Complete(cli.Takes{Clusters: true}),
+  kubectl heirloom report -A --require label=cost-center`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			required, err := report.ParseRequired(require)
 			if err != nil {
@@ -60,26 +51,25 @@ The exit code is 2 if something could not be read; with --require, it is 1 if a 
 func (o *fleetOptions) report(ctx context.Context, args []string, required []report.Required) error {
 	var mu sync.Mutex
 	admission := map[types.NamespacedName]string{}
-	o.look = func(ctx context.Context, cluster types.NamespacedName, server client.Client) {
-		installed := webhook.ObjectName
-		if cluster == o.management.Cluster {
-			installed = o.read.Config.WebhookConfiguration
+	trees, failed, err := o.trees(ctx, args, func(ctx context.Context, cluster types.NamespacedName, server client.Reader) {
+		installed, config := webhook.ObjectName, o.world.Settings.Config
+		if cluster == config.ManagementClusterKey {
+			installed = config.WebhookConfiguration
 		}
 		way := report.Admission(ctx, server, installed)
 		mu.Lock()
 		defer mu.Unlock()
 		admission[cluster] = way
-	}
-	trees, failed, err := o.trees(ctx, args)
+	})
 	if err != nil {
 		return err
 	}
 	answer := report.New(trees, admission, required)
-	answer.Notes = o.read.Notes
+	answer.Notes = o.world.Settings.Notes
 	if o.print.Format() == "csv" {
 		err = answer.CSV(o.Out)
 	} else {
-		err = o.show(answer, answer.Sentences(o.print.Format() == "wide"))
+		err = o.show(answer, answer.Sentences(o.print.Format() == "wide")...)
 	}
 	switch {
 	case err != nil || failed != nil:

@@ -17,34 +17,27 @@ func newTreeCommand(f *cli.Factory) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "tree [cluster/NAME... | NAME...]",
 		Short: "Show a Cluster's chain of owners, what each object declares, and what is missing",
-		Long: `Show a Cluster's chain of owners from its ClusterClass down to its Nodes. Below each object is what it declares ("+"): the labels,
-annotations, taints and fields that objects below it inherit from it and from nothing above it. "!" marks what an object should have
-and what is missing there or differs, "~" a taint that waits for its turn. An object that is paused or opted out has the reason.
+		Long: `Show a Cluster's chain of owners from its ClusterClass down to its Nodes. Below each object, "+" is what it declares for others,
+"!" what should be there and is missing or differs, "~" a taint that waits for its turn, and why the object is left alone.
 
 Equal Machines of one owner share a line, and their infrastructure and bootstrap objects appear only if something is wrong with
-them. --show-all shows each object. JSON and YAML always have all of them.
-
-Without a name, you get all Clusters of the namespace. If a workload cluster does not answer, its tree ends at the Machines.`,
+them. Without a name, you get all Clusters of the namespace. If a workload cluster does not answer, its tree ends at the Machines.`,
 		Example: `  # The Cluster prod in the namespace of the current context
   kubectl heirloom tree prod
 
   # All Clusters, each object on a line of its own
   kubectl heirloom tree -A --show-all
 
-  # Where each entry is declared, and who has set what differs
-  kubectl heirloom tree cluster/prod -n fleet -o wide
-
   # In a pipeline: has everything arrived?
   kubectl heirloom tree prod --exit-code`,
-		ValidArgsFunction: f.Complete(cli.Takes{Clusters: true}),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			trees, failed, err := o.trees(cmd.Context(), args)
+			trees, failed, err := o.trees(cmd.Context(), args, nil)
 			if err != nil {
 				return err
 			}
 			forest := tree.New(trees)
-			forest.Notes, forest.ShowAll = o.read.Notes, showAll
-			if err := o.show(forest, nil); err != nil {
+			forest.Notes, forest.ShowAll = o.world.Settings.Notes, showAll
+			if err := o.show(forest); err != nil {
 				return err
 			}
 			switch {

@@ -34,10 +34,10 @@ type Checker struct {
 	Namespace, Plugin string
 
 	// What several checks look at, and why it could not be read. The first of the Deployments is judged.
-	deployments                           []appsv1.Deployment
-	hooks                                 []hook
-	clusters                              []cluster
-	deploymentsErr, hooksErr, clustersErr error
+	deployments                        []appsv1.Deployment
+	hooks                              []hook
+	trees                              []*compare.Tree
+	deploymentsErr, hooksErr, treesErr error
 }
 
 // check is one question: its name, what to do if something is found, why it cannot be answered, and what answers it.
@@ -55,13 +55,13 @@ func (c *Checker) checks() []check {
 		{"versions", "Use releases that go together: docs/support.md", nil, c.versions},
 		{"registered", `Run "helm upgrade" with the same values; find out who changes the configurations otherwise.`, c.hooksErr, c.registered},
 		{"certificates", "See docs/runbooks/HeirloomCertificateExpiring.md.", c.hooksErr, c.certificates},
-		{"mutation", uncalled, c.clustersErr, c.mutation},
+		{"mutation", uncalled, c.treesErr, c.mutation},
 		{"validation", uncalled, nil, c.validation},
 		{"cluster-api", "Give both the same values, and set clusterAPITaintPropagation=auto: docs/configuration.md", nil, c.clusterAPI},
-		{"workload-clusters", `If Heirloom's log says "Connect failed": docs/runbooks/HeirloomWorkloadClusterDisconnected.md`, c.clustersErr, c.workloadClusters},
-		{"nodes", "See docs/runbooks/HeirloomNodesUnprotected.md and docs/workload-clusters.md#troubleshoot.", c.clustersErr, c.nodes},
-		{"machines", "If that is not meant: unpause, or remove the label heirloom.dev/ignore.", c.clustersErr, c.machines},
-		{"others", "See docs/runbooks/HeirloomDrift.md.", c.clustersErr, c.others},
+		{"workload-clusters", `If Heirloom's log says "Connect failed": docs/runbooks/HeirloomWorkloadClusterDisconnected.md`, c.treesErr, c.workloadClusters},
+		{"nodes", "See docs/runbooks/HeirloomNodesUnprotected.md and docs/workload-clusters.md#troubleshoot.", c.treesErr, c.nodes},
+		{"machines", "If that is not meant: unpause, or remove the label heirloom.dev/ignore.", c.treesErr, c.machines},
+		{"others", "See docs/runbooks/HeirloomDrift.md.", c.treesErr, c.others},
 	}
 }
 
@@ -71,7 +71,7 @@ func (c *Checker) Run(ctx context.Context) *Report {
 	defer cancel()
 	c.deployments, c.deploymentsErr = settings.Deployments(ctx, c.Client, c.Namespace)
 	c.hooks, c.hooksErr = c.readHooks(ctx)
-	c.clusters, c.clustersErr = c.readClusters(ctx)
+	c.trees, c.treesErr = c.readTrees(ctx)
 	report := &Report{TypeMeta: metav1.TypeMeta{APIVersion: "cli.heirloom.dev/v1alpha1", Kind: "CheckReport"}}
 	for _, check := range c.checks() {
 		found := result(Unknown, "This could not be found out: %v", check.unread)
@@ -150,11 +150,8 @@ func (r *answer) raise(status Status) {
 // lines returns a line for each finding, with ten names at most.
 func (r *answer) lines() (lines []string) {
 	for _, what := range slices.Sorted(maps.Keys(r.named)) {
-		names, more := slices.Compact(slices.Sorted(slices.Values(r.named[what]))), ""
-		if len(names) > 10 {
-			names, more = names[:10], fmt.Sprintf(" and %d more", len(names)-10)
-		}
-		lines = append(lines, strings.TrimSuffix(what+": "+strings.Join(names, ", ")+more, ": "))
+		names := slices.Compact(slices.Sorted(slices.Values(r.named[what])))
+		lines = append(lines, strings.TrimSuffix(what+": "+cli.Some(names, 10), ": "))
 	}
 	return lines
 }
@@ -177,15 +174,6 @@ func (r *Report) Names(status Status) (names []string) {
 
 // Answered reports whether at least one check found something out.
 func (r *Report) Answered() bool { return len(r.Names(Unknown))+len(r.Names(Skipped)) < len(r.Checks) }
-
-// Table implements cli.Result.
-func (r *Report) Table(bool) *metav1.Table {
-	t := &metav1.Table{ColumnDefinitions: []metav1.TableColumnDefinition{{Name: "Check"}, {Name: "Status"}, {Name: "Message"}}}
-	for _, one := range r.Checks {
-		t.Rows = append(t.Rows, metav1.TableRow{Cells: []any{one.Name, string(one.Status), one.Message}})
-	}
-	return t
-}
 
 // Write writes the report for people: a line for each check, below it what it found and what to do, and how many have each status.
 func (r *Report) Write(w io.Writer, p cli.Painter) error {

@@ -19,10 +19,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	paths "k8s.io/apimachinery/pkg/util/validation/field"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/compare"
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/fleet"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
@@ -152,7 +154,7 @@ func TestInstallation(t *testing.T) {
 		{"registered", "what an operator may choose", both(byURL, mutating(func(w *admissionv1.MutatingWebhook) { w.TimeoutSeconds = new(int32(10)) })), OK, nil},
 		{"registered", "no rights", denied("MutatingWebhookConfigurationList"), Unknown, []string{"listing MutatingWebhookConfigurations"}},
 		{"versions", "a build of no release", func(s *scenery) { s.plugin = "(devel)" }, OK, []string{"Plugin (devel), server v0.3.0"}},
-		{"versions", "another minor", func(s *scenery) { s.plugin = "v0.4.0" }, Warning, []string{"plugin of the server's version"}},
+		{"versions", "another minor", func(s *scenery) { s.plugin = "v0.4.0" }, Warning, []string{"plugin of the server's release"}},
 		{"versions", "an old Cluster API", func(s *scenery) { s.core.Spec.Template.Spec.Containers[0].Image = "x:v1.7.3" }, Failed, []string{"Cluster API is v1.7.3, and Heirloom needs v1.11.0 or later", "docs/support.md"}},
 		{"versions", "no answer", func(s *scenery) { s.kube = "" }, Unknown, []string{"the version of Kubernetes is not known"}},
 		{"versions", "no rights", denied("DeploymentList"), Unknown, []string{"the version of server is not known"}},
@@ -277,8 +279,8 @@ func TestTwoHeirlooms(t *testing.T) {
 
 // A Cluster that could not be evaluated was not reached, and nothing is known of its Nodes and Machines.
 func TestClustersThatCannotBeEvaluated(t *testing.T) {
-	bad := cluster{Cluster: &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "bad"}}, err: errors.New("no answer")}
-	for _, check := range (&Checker{clusters: []cluster{bad}}).checks()[7:] {
+	bad := &compare.Tree{Object: &compare.Object{Cluster: types.NamespacedName{Namespace: "fleet", Name: "bad"}, Err: errors.New("no answer")}}
+	for _, check := range (&Checker{trees: []*compare.Tree{bad}}).checks()[7:] {
 		got := check.run(t.Context())
 		NewWithT(t).Expect(got.Status).To(Equal(Unknown), check.name)
 		NewWithT(t).Expect(got.lines()).To(ConsistOf("Cluster fleet/bad could not be read: no answer"), check.name)

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -33,93 +32,76 @@ const (
 	prober   = client.FieldOwner("kubectl-heirloom-check")
 )
 
-// cluster is a Cluster with everything below it. err says that it could not be evaluated; then there is no tree.
-type cluster struct {
-	*clusterv1.Cluster
-	tree *compare.Tree
-	err  error
-}
-
-func (c cluster) String() string { return c.Namespace + "/" + c.Name }
-
-func (c *Checker) readClusters(ctx context.Context) ([]cluster, error) {
-	in, list := c.Settings.Config.Namespace, &clusterv1.ClusterList{}
-	if err := c.Store.Prefetch(ctx, in); err != nil {
-		return nil, err
-	}
-	if err := c.Store.List(ctx, list, client.InNamespace(in)); err != nil {
-		return nil, err
-	}
-	all, group := make([]cluster, len(list.Items)), errgroup.Group{}
-	group.SetLimit(100) // most of it is waiting for those that do not answer
-	for i := range list.Items {
-		group.Go(func() error {
-			tree, err := c.Tree(ctx, client.ObjectKeyFromObject(&list.Items[i]), nil)
-			all[i] = cluster{&list.Items[i], tree, err}
-			return nil
-		})
-	}
-	return all, group.Wait()
+func (c *Checker) readTrees(ctx context.Context) ([]*compare.Tree, error) {
+	clusters, err := c.Clusters(ctx, c.Settings.Config.Namespace)
+	return c.Trees(ctx, clusters), err
 }
 
 // each calls a function for each object of the Clusters that could be read, and adds the others to the findings.
-func (c *Checker) each(r *answer, do func(cluster, *compare.Object)) {
-	for _, of := range c.clusters {
-		if of.err != nil {
-			r.add(Unknown, "", "Cluster %s could not be read: %v", of, of.err)
+func (c *Checker) each(r *answer, do func(*compare.Tree, *compare.Object)) {
+	for _, t := range c.trees {
+		if t.Err != nil {
+			r.add(Unknown, "", "Cluster %s could not be read: %v", t.Cluster, t.Err)
 			continue
 		}
-		of.tree.Each(func(o *compare.Object) { do(of, o) })
+		t.Each(func(o *compare.Object) { do(t, o) })
 	}
 }
 
 func (c *Checker) workloadClusters(context.Context) answer {
 	r, reached := result(Skipped, ""), 0
-	c.each(&r, func(of cluster, o *compare.Object) {
+	c.each(&r, func(of *compare.Tree, o *compare.Object) {
 		switch {
 		case o.Kind != "Cluster":
-		case of.tree.NodesErr == nil:
+		case of.NodesErr == nil:
 			reached++
 			r.raise(OK)
-		case !ptr.Deref(of.Status.Initialization.InfrastructureProvisioned, false):
-			r.add(OK, of.String(), "no API server yet")
+		case !provisioned(of):
+			r.add(OK, of.Cluster.String(), "no API server yet")
 		default:
-			r.add(Warning, "", "%s: %v", of, of.tree.NodesErr)
+			r.add(Warning, "", "%s: %v", of.Cluster, of.NodesErr)
 		}
 	})
-	r.Message = fmt.Sprintf("%d of %d could be reached from here.", reached, len(c.clusters))
+	r.Message = fmt.Sprintf("%d of %d could be reached from here.", reached, len(c.trees))
 	return r
+}
+
+// provisioned reports whether a Cluster has an API server that could answer.
+func provisioned(t *compare.Tree) bool {
+	cluster, ok := t.Ref.Object.(*clusterv1.Cluster)
+	return ok && ptr.Deref(cluster.Status.Initialization.InfrastructureProvisioned, false)
 }
 
 func (c *Checker) nodes(context.Context) answer {
 	r, total, well := result(Skipped, ""), 0, 0
-	c.each(&r, func(of cluster, o *compare.Object) {
-		if o.Kind == "Cluster" && of.tree.NodesErr != nil {
-			r.add(Unknown, of.String(), "not reached")
+	c.each(&r, func(of *compare.Tree, o *compare.Object) {
+		if o.Kind == "Cluster" && of.NodesErr != nil {
+			r.add(Unknown, of.Cluster.String(), "not reached")
 		}
 		if o.Node == nil {
 			return
 		}
-		name, wrong := o.Object.GetName(), c.wrong(o)
+		name := o.Object.GetName()
+		wrong := slices.DeleteFunc(o.Wrong(), func(e compare.Entry) bool { return e.Waits() })
 		switch {
 		case o.Err != nil:
-			r.add(Unknown, name, "%s: %v", of, o.Err)
-		case slices.Contains(of.tree.Strangers, o):
-			r.add(Warning, name, "%s: without a Machine (spec.providerID of both should be the same)", of)
+			r.add(Unknown, name, "%s: %v", of.Cluster, o.Err)
+		case slices.Contains(of.Strangers, o):
+			r.add(Warning, name, "%s: without a Machine (spec.providerID of both should be the same)", of.Cluster)
 		case !o.Node.Decided.Inherits():
 			return
 		case len(wrong) == 0:
 			well++
 			r.raise(OK)
 		case inherit.Registering(o.Node.Node, c.Now):
-			r.add(OK, name, "%s: still registering", of)
+			r.add(OK, name, "%s: still registering", of.Cluster)
 		default:
 			for _, e := range wrong {
-				r.add(Failed, name, "%s: %s %q %s", of, e.Kind, e.Key, e.Status)
+				r.add(Failed, name, "%s: %s %q %s", of.Cluster, e.Kind, e.Key, e.Status)
 			}
 		}
 		if len(o.Node.Waiting) > 0 {
-			r.add(OK, name, "%s: a taint that evicts Pods waits for its turn", of)
+			r.add(OK, name, "%s: a taint that evicts Pods waits for its turn", of.Cluster)
 		}
 		total++
 	})
@@ -127,25 +109,17 @@ func (c *Checker) nodes(context.Context) answer {
 	return r
 }
 
-// wrong returns what is wrong with a Node, apart from taints that wait for their turn.
-func (c *Checker) wrong(o *compare.Object) []compare.Entry {
-	return slices.DeleteFunc(slices.Clone(o.Entries), func(e compare.Entry) bool {
-		waits := slices.ContainsFunc(o.Node.Waiting, func(id taint.ID) bool { return e.Kind == compare.Taint && id.String() == e.Key })
-		return waits || !e.Status.Wrong()
-	})
-}
-
 // machines finds those that inherit nothing. Machines that are being deleted are none of the operator's business.
 func (c *Checker) machines(context.Context) answer {
 	r, total, well := result(Skipped, ""), 0, 0
-	c.each(&r, func(of cluster, o *compare.Object) {
+	c.each(&r, func(of *compare.Tree, o *compare.Object) {
 		switch {
 		case o.Kind != "Machine":
 			return
 		case o.Err != nil:
-			r.add(Warning, o.Object.GetName(), "%s: %v", of, o.Err)
+			r.add(Warning, o.Object.GetName(), "%s: %v", of.Cluster, o.Err)
 		case o.Decided.Untouched() && o.Decided.Reason != inherit.IsDeleted:
-			r.add(Warning, o.Object.GetName(), "%s: %s", of, o.Decided.Reason)
+			r.add(Warning, o.Object.GetName(), "%s: %s", of.Cluster, o.Decided.Reason)
 		default:
 			well++
 			r.raise(OK)
@@ -165,14 +139,13 @@ func (c *Checker) others(context.Context) answer {
 			r.add(Warning, d.Namespace+"/"+d.Name, "handles the objects of the other Heirlooms, too: neither --namespace nor --watch-filter")
 		}
 	}
-	c.each(&r, func(of cluster, o *compare.Object) {
-		for _, e := range o.Entries {
-			differs := e.Status == compare.Differs && e.Declared != nil && !e.WholeList && o.LeftAlone == ""
-			for _, manager := range e.Managers {
-				ours := manager == managedfields.Manager || manager == "manager" || strings.HasPrefix(manager, "capi-")
-				if differs && !ours {
-					r.add(Warning, fmt.Sprintf("%s %s (%s %q)", o.Kind, o.Object.GetName(), e.Kind, e.Key), "%s: field manager %s owns what differs", of, manager)
-				}
+	c.each(&r, func(of *compare.Tree, o *compare.Object) {
+		for _, e := range o.Wrong() {
+			if e.Declared == nil || e.WholeList || o.LeftAlone != "" {
+				continue
+			}
+			for _, manager := range e.Others() {
+				r.add(Warning, fmt.Sprintf("%s %s (%s %q)", o.Kind, o.Object.GetName(), e.Kind, e.Key), "%s: field manager %s owns what differs", of.Cluster, manager)
 			}
 		}
 	})
@@ -186,7 +159,9 @@ func (c *Checker) others(context.Context) answer {
 // says nothing when it fails.
 func (c *Checker) mutation(ctx context.Context) answer {
 	sets := &clusterv1.MachineSetList{}
-	_ = c.Store.List(ctx, sets, client.InNamespace(c.Settings.Config.Namespace)) // they have been read
+	if err := c.Store.List(ctx, sets, client.InNamespace(c.Settings.Config.Namespace)); err != nil { // they have been read
+		return result(Unknown, "This could not be found out: %v", err)
+	}
 	for i := range sets.Items {
 		machine, what := machineOf(&sets.Items[i]), fmt.Sprintf("A Machine of MachineSet %s/%s", sets.Items[i].Namespace, sets.Items[i].Name)
 		o := c.Of(ctx, inherit.Ref{Kind: "Machine", Object: machine.DeepCopy()}, clusterv1.GroupVersion.WithKind("Machine"))
@@ -225,9 +200,9 @@ func machineOf(ms *clusterv1.MachineSet) *clusterv1.Machine {
 // validation creates a Machine with a reserved taint, as a dry run, which must be refused.
 func (c *Checker) validation(ctx context.Context) answer {
 	namespace := cmp.Or(c.Settings.Config.Namespace, metav1.NamespaceDefault)
-	for _, one := range c.clusters {
+	for _, one := range c.trees {
 		if !c.called(refuser, namespace) {
-			namespace = one.Namespace
+			namespace = one.Cluster.Namespace
 		}
 	}
 	if !c.called(refuser, namespace) {

@@ -228,10 +228,8 @@ func (c *Checker) versions(context.Context) answer {
 			r.add(Failed, "", "%s is %s, and Heirloom needs %s or later", of.what, of.is, of.oldest)
 		}
 	}
-	plugin, err := version.ParseSemantic(c.Plugin) // a build of no release has no number
-	server, otherErr := version.ParseSemantic(c.Settings.Version)
-	if err == nil && otherErr == nil && (plugin.Major() != server.Major() || plugin.Minor() != server.Minor()) {
-		r.add(Warning, "", "the plugin may explain other rules than the server follows: use the plugin of the server's version")
+	if apart := settings.Apart(c.Plugin, c.Settings.Version); apart != "" {
+		r.add(Warning, "", "%s", apart)
 	}
 	r.Message += "."
 	return r

@@ -3,6 +3,8 @@
 package cli
 
 import (
+	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -10,9 +12,8 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
-	"k8s.io/cli-runtime/pkg/resource"
 	"k8s.io/client-go/restmapper"
-	"k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // Complete completes the arguments of a command, as ParseArguments reads them: kinds, names and, after an object, its keys.
@@ -40,10 +41,7 @@ func (f *Factory) Complete(takes Takes) cobra.CompletionFunc {
 // CompleteFlag completes the value of a flag that kubectl has, too, or one that is the <namespace>/<name> of a Cluster.
 func (f *Factory) CompleteFlag(name string) cobra.CompletionFunc {
 	return func(_ *cobra.Command, _ []string, toComplete string) ([]string, cobra.ShellCompDirective) {
-		config, err := f.Config.ToRawKubeConfigLoader().RawConfig()
-		if err != nil {
-			config = api.Config{}
-		}
+		config, _ := f.Config.ToRawKubeConfigLoader().RawConfig() // empty if it cannot be read
 		switch name {
 		case "context":
 			return offer(toComplete, "", slices.Collect(maps.Keys(config.Contexts)))
@@ -86,72 +84,56 @@ func (f *Factory) kinds() []string {
 	return kinds
 }
 
-// list returns objects of a kind, or these. An error is no completion.
-func (f *Factory) list(kind string, names ...string) (all []*unstructured.Unstructured) {
-	mapper, err := f.Hurry().ToRESTMapper()
+// list returns the objects of a kind. An error is no completion.
+func (f *Factory) list(kind string) []unstructured.Unstructured {
+	f.Hurry()
+	management, err := f.Management()
 	if err != nil {
 		return nil
 	}
-	mapping, err := Kind(mapper, kind)
+	mapping, err := Kind(management.RESTMapper(), kind)
 	if err != nil {
 		return nil
 	}
 	namespace, _ := f.Namespace()
-	_ = resource.NewBuilder(f.Config).Unstructured().NamespaceParam(namespace).DefaultNamespace().Flatten().
-		ResourceTypeOrNameArgs(true, append([]string{mapping.Resource.GroupResource().String()}, names...)...).
-		Do().Visit(func(info *resource.Info, _ error) error {
-		if object, ok := info.Object.(*unstructured.Unstructured); ok {
-			all = append(all, object)
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(mapping.GroupVersionKind)
+	_ = management.List(context.Background(), list, client.InNamespace(namespace)) // it takes three seconds at most
+	return list.Items
+}
+
+// of returns the objects of a kind by their names. Those of Nodes are Machines by the Nodes that they name: most Nodes are in workload
+// clusters.
+func (f *Factory) of(kind string) map[string]unstructured.Unstructured {
+	all := map[string]unstructured.Unstructured{}
+	if !slices.Contains([]string{"node", "nodes", "no"}, kind) {
+		for _, object := range f.list(kind) {
+			all[object.GetName()] = object
 		}
-		return nil
-	})
+		return all
+	}
+	for _, machine := range f.list("machines") {
+		if name, _, _ := unstructured.NestedString(machine.Object, "status", "nodeRef", "name"); name != "" {
+			all[name] = machine
+		}
+	}
 	return all
 }
 
-// names returns the names of objects. Nodes are those that Machines name: most are in workload clusters.
-func (f *Factory) names(kind string) (names []string) {
-	if !isNode(kind) {
-		for _, object := range f.list(kind) {
-			names = append(names, object.GetName())
-		}
-		return names
-	}
-	for _, machine := range f.list("machines") {
-		if node := nodeOf(machine); node != "" {
-			names = append(names, node)
-		}
-	}
-	return names
-}
-
-func nodeOf(machine *unstructured.Unstructured) string {
-	name, _, _ := unstructured.NestedString(machine.Object, "status", "nodeRef", "name")
-	return name
-}
+func (f *Factory) names(kind string) []string { return slices.Collect(maps.Keys(f.of(kind))) }
 
 // keys returns the labels, annotations and taints of an object; of a Node, those of its Machine.
-func (f *Factory) keys(object Argument) (keys []string) {
-	var found []*unstructured.Unstructured
-	if isNode(object.Kind) {
-		found = slices.DeleteFunc(f.list("machines"), func(m *unstructured.Unstructured) bool { return nodeOf(m) != object.Name })
-	} else {
-		found = f.list(object.Kind, object.Name)
-	}
-	for _, o := range found {
-		keys = slices.AppendSeq(slices.AppendSeq(keys, maps.Keys(o.GetLabels())), maps.Keys(o.GetAnnotations()))
-		taints, _, _ := unstructured.NestedSlice(o.Object, "spec", "taints")
-		for _, t := range taints {
-			if taint, ok := t.(map[string]any); ok {
-				key, _ := taint["key"].(string)
-				effect, _ := taint["effect"].(string)
-				keys = append(keys, key+":"+effect)
-			}
+func (f *Factory) keys(named Argument) []string {
+	object := f.of(named.Kind)[named.Name]
+	keys := slices.AppendSeq(slices.Collect(maps.Keys(object.GetLabels())), maps.Keys(object.GetAnnotations()))
+	taints, _, _ := unstructured.NestedSlice(object.Object, "spec", "taints")
+	for _, t := range taints {
+		if taint, ok := t.(map[string]any); ok {
+			keys = append(keys, fmt.Sprintf("%s:%s", taint["key"], taint["effect"]))
 		}
 	}
 	return keys
 }
-
-func isNode(kind string) bool { return slices.Contains([]string{"node", "nodes", "no"}, kind) }
 
 // Hurry has an API server asked for three seconds at most, unless the user says how long.
 func (f *Factory) Hurry() *genericclioptions.ConfigFlags {

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -61,7 +62,7 @@ type Cell struct {
 // String returns the text alone, for other printers.
 func (c Cell) String() string { return c.Text }
 
-// Result is a command's answer.
+// Result is an answer that has a table.
 type Result interface {
 	// Table is the answer for people. A wide one has more columns. Cells are strings or Cells.
 	Table(wide bool) *metav1.Table
@@ -132,11 +133,12 @@ func (p *PrintFlags) Validate() error {
 	return nil
 }
 
-// Print prints a command's answer.
-func (p *PrintFlags) Print(w io.Writer, paint Painter, result Result) error {
-	named, hasNames := result.(Named)
+// Print prints a command's answer. If it is no Result, it is for programs.
+func (p *PrintFlags) Print(w io.Writer, paint Painter, answer any) error {
+	result, hasTable := answer.(Result)
+	named, hasNames := answer.(Named)
 	switch {
-	case p.ForPeople():
+	case p.ForPeople() && hasTable:
 		return printTable(w, paint, result.Table(p.Format() == "wide"))
 	case p.Format() == "name" && hasNames:
 		_, err := io.WriteString(w, strings.Join(append(named.Names(), ""), "\n"))
@@ -146,50 +148,43 @@ func (p *PrintFlags) Print(w io.Writer, paint Painter, result Result) error {
 	if err != nil {
 		return err
 	}
-	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(result)
+	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(answer)
 	if err != nil {
 		return fmt.Errorf("converting the answer: %w", err)
 	}
 	return printer.PrintObj(&unstructured.Unstructured{Object: object}, w)
 }
 
-// printTable prints a table. kubectl's printer makes all escape sequences in it harmless and aligns it; colours come after that.
+// printTable prints a table as kubectl does, with all escape sequences in it made harmless, and with colours.
 func printTable(w io.Writer, paint Painter, table *metav1.Table) error {
 	if len(table.Rows) == 0 {
-		return nil // as kubectl's does
+		return nil // as kubectl does
 	}
-	styles := make([]map[int]Style, len(table.Rows))
-	for i, row := range table.Rows {
-		styles[i] = map[int]Style{}
-		for j, value := range row.Cells {
-			if cell, ok := value.(Cell); ok {
-				row.Cells[j], styles[i][j] = cell.Text, cell.Style
+	lines := make([]string, len(table.Rows)+1)
+	for j, column := range table.ColumnDefinitions {
+		cells, width := []Cell{{Text: strings.ToUpper(column.Name)}}, 3 // as kubectl's table printer has it
+		for _, row := range table.Rows {
+			cell, styled := row.Cells[j].(Cell)
+			if !styled {
+				cell.Text = fmt.Sprint(row.Cells[j])
+			}
+			cell.Text = printers.EscapeTerminal(strings.NewReplacer("\n", " ", "\r", " ", "\f", " ").Replace(cell.Text))
+			cells, width = append(cells, cell), max(width, utf8.RuneCountInString(cell.Text))
+		}
+		width = max(width, len(column.Name)) + 3
+		for i, cell := range cells {
+			lines[i] += paint.Paint(cell.Style, cell.Text)
+			if j < len(table.ColumnDefinitions)-1 {
+				lines[i] += strings.Repeat(" ", width-utf8.RuneCountInString(cell.Text))
 			}
 		}
 	}
-	var text strings.Builder
-	if err := printers.NewTablePrinter(printers.PrintOptions{Wide: true}).PrintObj(table, &text); err != nil {
-		return fmt.Errorf("printing the table: %w", err)
-	}
-	lines := strings.SplitAfter(text.String(), "\n")
-	at, starts := 0, []int{} // where columns begin
-	for _, column := range table.ColumnDefinitions {
-		at += strings.Index(lines[0][at:], strings.ToUpper(column.Name))
-		starts = append(starts, at)
-		at += len(column.Name)
-	}
-	for i := range styles {
-		line, rest := "", []rune(lines[i+1])
-		for j := len(starts) - 1; j >= 0; j-- {
-			at := min(starts[j], len(rest))
-			cell := string(rest[at:])
-			word := strings.TrimRight(cell, " \n")
-			line, rest = paint.Paint(styles[i][j], word)+cell[len(word):]+line, rest[:at]
+	for _, line := range lines {
+		if _, err := fmt.Fprintln(w, line); err != nil {
+			return err //nolint:wrapcheck // the reader is gone
 		}
-		lines[i+1] = line
 	}
-	_, err := io.WriteString(w, strings.Join(lines, ""))
-	return err
+	return nil
 }
 
 // Exit codes of all commands, as those of kubectl diff: something is not as it should be; the question could not be answered.
@@ -254,10 +249,21 @@ func Sentence(err error) string {
 
 // Count is a number with its noun.
 func Count(n int, noun string) string {
-	if n == 1 {
+	switch {
+	case n == 1:
 		return "1 " + noun
+	case strings.HasSuffix(noun, "s") || strings.HasSuffix(noun, "x"):
+		return fmt.Sprintf("%d %ses", n, noun)
 	}
 	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// Some names the first few, and how many more there are.
+func Some(names []string, first int) string {
+	if len(names) > first {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:first], ", "), len(names)-first)
+	}
+	return strings.Join(names, ", ")
 }
 
 // OneLine returns an error as a part of a sentence. Errors that are joined have a line each.

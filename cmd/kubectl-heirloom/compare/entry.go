@@ -7,7 +7,11 @@ import (
 	"slices"
 	"strings"
 
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/cli"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/managedfields"
 )
 
 // Kind says what an entry is.
@@ -92,14 +96,35 @@ type Entry struct {
 	// From is where it is declared, and Field the path in this object of its map or list, or of itself.
 	From  inherit.Source `json:"-"`
 	Field string         `json:"-"`
-	// Way are the objects that it reaches this object through, from the object that declares it.
-	Way []inherit.Ref `json:"-"`
 	// WholeList says that the managers own the list that the entry is in, and not the entry.
 	WholeList bool `json:"-"`
 }
 
 // Waits reports whether a taint evicts Pods, and is missing because the Node waits for its turn.
 func (e *Entry) Waits() bool { return e.Reason == string(inherit.DropWaiting) }
+
+// Text is an entry with this value as people write it, such as "taint gpu=true:NoSchedule (once)".
+func Text(kind Kind, key, value, propagation string) string {
+	effect := ""
+	if kind == Taint || kind == TemplateTaint {
+		key, effect, _ = strings.Cut(key, ":")
+		effect = ":" + effect
+	}
+	if value != "" {
+		key += "=" + cli.Shorten(value)
+	}
+	if propagation == string(clusterv1.MachineTaintPropagationOnInitialization) {
+		effect += " (once)"
+	}
+	return string(kind) + " " + key + effect
+}
+
+// Others are the field managers that own the entry and are neither Heirloom nor Cluster API.
+func (e *Entry) Others() []string {
+	return slices.DeleteFunc(slices.Clone(e.Managers), func(manager string) bool {
+		return manager == managedfields.Manager || manager == "manager" || strings.HasPrefix(manager, "capi-") || strings.HasPrefix(manager, "cluster-api-")
+	})
+}
 
 // Source is an object, and a field in it.
 type Source struct {

@@ -27,9 +27,8 @@ type Node struct {
 	Decided, Would owners.NodeDecision
 	// Policy is that of the comparison.
 	Policy inherit.Policy
-	// Waiting are the taints that evict Pods and for which the Node waits its turn; Dropped is what the rules leave out of Next.
+	// Waiting are the taints that evict Pods and for which the Node waits its turn.
 	Waiting []taint.ID
-	Dropped inherit.Drops
 	// held is what the rules leave out as long as it waits: Initialize taints wait for each other.
 	held inherit.Drops
 }
@@ -90,8 +89,8 @@ func (w *World) decideNode(ctx context.Context, o *Object) (err error) {
 		return nil
 	}
 	o.Sources = chain.NodeSources(ctx, n.Would.Source)
-	n.Next, n.Dropped = policy.Node(n.Would.Source, n.State, inherit.Privileged)
-	o.Problems = n.Dropped.Problems()
+	next, dropped := policy.Node(n.Would.Source, n.State, inherit.Privileged)
+	n.Next, o.Problems = next, dropped.Problems()
 	if policy.PaceEviction { // without a rate, nothing waits for its turn
 		n.Waiting = n.Would.Source.Evicting(n.Node, nil, w.Now)
 		_, n.held = policy.NodeHolding(n.Would.Source, n.Waiting, n.State, inherit.Privileged)
@@ -117,9 +116,9 @@ func (n *Node) inherits() (content, map[inherit.Entry]bool) {
 		changed.Own = changed.What != string(Taint)
 		changes[changed] = true
 	}
-	for i, v := range contentOfNode(n.Next) {
-		if changes[place{}.named(i)] {
-			desired[i] = v
+	for of, v := range contentOfNode(n.Next) {
+		if changes[of] {
+			desired[of] = v
 		}
 	}
 	return desired, changes

@@ -67,9 +67,9 @@ type Object struct {
 // Declares reports whether an object inherits nothing, and declares for others.
 func (o *Object) Declares() bool { return o.Kind == "Cluster" || o.Kind == "ClusterClass" }
 
-// Wrong reports whether the next write changes something: an entry is missing or differs.
-func (o *Object) Wrong() bool {
-	return slices.ContainsFunc(o.Entries, func(e Entry) bool { return e.Status.Wrong() })
+// Wrong returns what the next write changes: the entries that are missing or differ.
+func (o *Object) Wrong() []Entry {
+	return slices.DeleteFunc(slices.Clone(o.Entries), func(e Entry) bool { return !e.Status.Wrong() })
 }
 
 // Untouched says why Heirloom does not write the object for now, although it would inherit or should have an owner; empty if it does. That
@@ -87,7 +87,13 @@ func (o *Object) Untouched() inherit.Reason {
 // Of compares an object of Cluster API or a provider with what it should have. For a Node, see Node.
 func (w *World) Of(ctx context.Context, ref inherit.Ref, gvk schema.GroupVersionKind) *Object {
 	o := &Object{Ref: ref, GVK: gvk, Cluster: types.NamespacedName{Namespace: ref.Object.GetNamespace(), Name: owners.ClusterName(ref.Object)}}
-	switch object := ref.Object.(type) {
+	w.fill(ctx, o)
+	return o
+}
+
+// fill compares an object of which only the reference is known.
+func (w *World) fill(ctx context.Context, o *Object) {
+	switch object := o.Object.(type) {
 	case *clusterv1.Cluster:
 		o.Cluster.Name = object.Name
 		o.Err = o.declares("name", sectionsOfCluster(object))
@@ -101,7 +107,6 @@ func (w *World) Of(ctx context.Context, ref inherit.Ref, gvk schema.GroupVersion
 		o.Err = w.compare(ctx, o)
 	}
 	Sort(o.Entries)
-	return o
 }
 
 // compare compares an object of a kind that inherits. If its owners cannot be read, all that it has counts as set here.
@@ -169,15 +174,13 @@ func (w *World) decide(ctx context.Context, chain *owners.Chain, kind owners.Kin
 	return admitted, nil
 }
 
-// leavesOut says why the server never touches an object, if it does not.
+// leavesOut says why the server never touches an object, if it does not: those of other groups are InfraMachines and BootstrapConfigs.
 func (w *World) leavesOut(o *Object) (inherit.Reason, bool) {
-	if why, other := w.Settings.LeavesOut(o.Object.GetNamespace()); other {
-		return why, true
+	why, other := w.Settings.LeavesOut(o.Object.GetNamespace())
+	if _, external := o.Object.(*metav1.PartialObjectMetadata); external && !other && !slices.Contains(w.Settings.Config.ProviderGroups, o.GVK.Group) {
+		return "its API group is not among the server's --additional-provider-groups", true
 	}
-	if _, external := o.Object.(*metav1.PartialObjectMetadata); external {
-		return w.Settings.LeavesOutGroup(o.GVK.Group)
-	}
-	return "", false
+	return why, other
 }
 
 // declares lists what an object declares for others, section by section. listKey is the field that tells sections apart.
@@ -187,10 +190,10 @@ func (o *Object) declares(listKey string, sections []inherit.Declaration) error 
 		return err
 	}
 	for _, section := range sections {
-		p := place{listKey: listKey, paths: section.Paths, has: contentOf(section.Content, section.Paths)}
-		for i, v := range p.has {
-			e := p.entry(o, i, v, managers.of(p.fieldPath(i)))
-			e.From = inherit.Sources{All: []inherit.Declaration{section}}.Of(p.named(i))
+		p := place{listKey: listKey, paths: section.Paths, has: contentOf(section.Content, section.Paths, true)}
+		for of, v := range p.has {
+			e := p.entry(o, of, v, managers(p.fieldPath(of)))
+			e.From = inherit.Sources{All: []inherit.Declaration{section}}.Of(of)
 			e.Source = SourceOf(e.From)
 			o.Entries = append(o.Entries, e)
 		}

@@ -38,17 +38,17 @@ func placesOf(current, desired inherit.Object, changes []managedfields.Change) [
 		changing[anywhere(change.Entry)] = true
 	}
 	layout := current.Layout
-	top := place{paths: layout.Top, has: contentOf(current.Top, layout.Top), desired: contentOf(desired.Top, layout.Top), changes: changing}
-	maps.DeleteFunc(top.desired, func(i id, v value) bool { // the object's own taint wins
-		has, there := top.has[i]
-		return i.kind == Taint && there && desired.Top.Claims[i.name()] == inherit.Default && has != v
+	top := place{paths: layout.Top, has: contentOf(current.Top, layout.Top, true), desired: contentOf(desired.Top, layout.Top, true), changes: changing}
+	maps.DeleteFunc(top.desired, func(e inherit.Entry, v value) bool { // the object's own taint wins
+		has, there := top.has[e]
+		return e.What == string(Taint) && there && desired.Top.Claims[e.Name] == inherit.Default && has != v
 	})
 	if current.Template == nil {
 		return []place{top}
 	}
-	template := place{template: true, paths: layout.Template, has: contentOf(*current.Template, layout.Template), changes: changing}
+	template := place{template: true, paths: layout.Template, has: contentOf(*current.Template, layout.Template, false), changes: changing}
 	if desired.Template != nil {
-		template.desired = contentOf(*desired.Template, layout.Template)
+		template.desired = contentOf(*desired.Template, layout.Template, false)
 	}
 	return []place{top, template}
 }
@@ -61,20 +61,15 @@ func anywhere(e inherit.Entry) inherit.Entry {
 	return e
 }
 
-// named is what the rules call an entry of the place.
-func (p place) named(i id) inherit.Entry {
-	return inherit.Entry{What: string(i.kind), Name: i.name(), Own: !p.template && i.kind != Taint}
-}
-
 // entries compares what is at the place with what should be there.
-func (p place) entries(o *Object, owners managers) []Entry {
+func (p place) entries(o *Object, managers func(fieldpath.Path) []string) []Entry {
 	var all []Entry
-	for i, v := range p.has {
-		all = append(all, p.entry(o, i, v, owners.of(p.fieldPath(i))))
+	for of, v := range p.has {
+		all = append(all, p.entry(o, of, v, managers(p.fieldPath(of))))
 	}
-	for i, want := range p.desired {
-		if _, there := p.has[i]; !there && p.changes[anywhere(p.named(i))] {
-			e := p.newEntry(i, want)
+	for of, want := range p.desired {
+		if _, there := p.has[of]; !there && p.changes[anywhere(of)] {
+			e := p.newEntry(of, want)
 			e.Status = Missing
 			e.comesFrom(o)
 			all = append(all, e)
@@ -83,31 +78,32 @@ func (p place) entries(o *Object, owners managers) []Entry {
 	return all
 }
 
-func (p place) newEntry(i id, v value) Entry {
+func (p place) newEntry(of inherit.Entry, v value) Entry {
 	e := Entry{
-		Kind: i.kind, Key: i.shown(), Value: v.text, Propagation: v.propagation, Of: p.named(i), Field: strings.Join(p.field(i), "."),
-		WholeList: p.node && i.kind == Taint,
+		Kind: Kind(of.What), Key: Shown(of), Value: v.text, Propagation: v.propagation, Of: of, Field: strings.Join(p.field(of), "."),
+		WholeList: p.node && of.What == string(Taint),
 	}
 	if p.template {
-		e.Kind = "template " + i.kind
+		e.Kind = "template " + e.Kind
 	}
 	return e
 }
 
 // entry is one that the object has.
-func (p place) entry(o *Object, i id, v value, owners []string) Entry {
-	e := p.newEntry(i, v)
+func (p place) entry(o *Object, of inherit.Entry, v value, owners []string) Entry {
+	e := p.newEntry(of, v)
 	e.Status, e.Managers = SetHere, owners
 	e.OwnedByHeirloom = !e.WholeList && slices.Contains(owners, managedfields.Manager)
-	want, declared := p.desired[i]
-	changes := p.changes[anywhere(e.Of)]
+	want, declared := p.desired[of]
+	changes := p.changes[anywhere(of)]
 	switch {
 	case !declared && changes:
 		e.Status = Differs
 	case !declared:
-	case p.node && o.records(e.Of):
+	case p.node && o.records(of):
 		e.Record = true
-	case want == v || !changes && keepsValue(i, v, want):
+	case want == v,
+		!changes && of.What == string(Taint) && want == value{propagation: v.propagation}: // declared without a value, it keeps what it has
 		e.Status = AsDeclared
 		e.comesFrom(o)
 	default: // what is set here may win
@@ -120,21 +116,17 @@ func (p place) entry(o *Object, i id, v value, owners []string) Entry {
 	return e
 }
 
-// keepsValue reports whether a taint is declared without a value, so that it keeps the one that it has.
-func keepsValue(i id, has, want value) bool {
-	return i.kind == Taint && want.text == "" && has.propagation == want.propagation
-}
-
 // comesFrom says where an entry is declared, and by which rule and through which objects it comes.
 func (e *Entry) comesFrom(o *Object) {
 	e.From = o.Sources.Of(e.Of)
-	e.Source, e.Way = SourceOf(e.From), wayOf(o.Sources, e.Of, o.Ref)
-	for _, step := range e.Way[min(1, len(e.Way)):] {
+	e.Source = SourceOf(e.From)
+	way := wayOf(o.Sources, e.Of, o.Ref)
+	for _, step := range way[min(1, len(way)):] {
 		e.Steps = append(e.Steps, step.String())
 	}
 	switch {
-	case len(e.Way) > 0:
-		owner := e.Way[len(e.Way)-1].Kind
+	case len(way) > 0:
+		owner := way[len(way)-1].Kind
 		e.Rule = fmt.Sprintf("%s → %s (rule %d)", owner, o.Kind, ruleOf(owner, o.Ref, e.Of))
 	case e.Of.Own && o.Would.Desired.Top.Claims[e.Of.Name] == inherit.Yielding: // what cluster-autoscaler is told of the object's Nodes
 		e.Rule = "rule 14"
@@ -174,7 +166,7 @@ func wayOf(sources inherit.Sources, e inherit.Entry, object inherit.Ref) []inher
 	var way []inherit.Ref
 	for _, d := range sources.All {
 		switch {
-		case d.Ref.String() == object.String():
+		case d.String() == object.String():
 			return way
 		case d.Ref == declarer, len(way) > 0 && d.Kind != "ClusterClass":
 			way = append(way, d.Ref)
@@ -184,25 +176,20 @@ func wayOf(sources inherit.Sources, e inherit.Entry, object inherit.Ref) []inher
 }
 
 // field returns the path of an entry's map or list, or of a field itself.
-func (p place) field(i id) []string {
-	switch {
-	case i.kind == Label:
-		return slices.Concat(p.paths.Metadata, []string{"labels"})
-	case i.kind == Annotation:
-		return slices.Concat(p.paths.Metadata, []string{"annotations"})
-	case i.gate:
-		return p.paths.Fields[inherit.ReadinessGates]
-	case i.kind == Field:
-		return p.paths.Fields[inherit.FieldOf(i.key)]
-	default:
+func (p place) field(e inherit.Entry) []string {
+	switch Kind(e.What) {
+	case Label, Annotation:
+		return append(slices.Clone(p.paths.Metadata), e.What+"s")
+	case Taint:
 		return p.paths.Taints
 	}
+	return p.paths.Fields[inherit.FieldOf(e.Name)]
 }
 
 // fieldPath returns the field by which the API server knows an entry.
-func (p place) fieldPath(i id) fieldpath.Path {
+func (p place) fieldPath(e inherit.Entry) fieldpath.Path {
 	var path fieldpath.Path
-	for _, name := range p.field(i) {
+	for _, name := range p.field(e) {
 		list, item, isItem := strings.Cut(strings.TrimSuffix(name, "]"), "[")
 		path = append(path, fieldpath.PathElement{FieldName: &list})
 		if isItem {
@@ -210,27 +197,20 @@ func (p place) fieldPath(i id) fieldpath.Path {
 		}
 	}
 	switch {
-	case i.gate:
-		return append(path, fieldpath.PathElement{Key: fieldpath.KeyByFields("conditionType", i.key)})
-	case i.kind == Field, i.kind == Taint && p.node:
+	case isGate(e):
+		return append(path, fieldpath.PathElement{Key: fieldpath.KeyByFields("conditionType", e.Name)})
+	case e.What == string(Field), e.What == string(Taint) && p.node:
 		return path
-	case i.kind == Taint:
-		return append(path, fieldpath.PathElement{Key: fieldpath.KeyByFields("effect", string(i.effect), "key", i.key)})
-	default:
-		return append(path, fieldpath.PathElement{FieldName: &i.key})
+	case e.What == string(Taint):
+		key, effect, _ := strings.Cut(e.Name, ":")
+		return append(path, fieldpath.PathElement{Key: fieldpath.KeyByFields("effect", effect, "key", key)})
 	}
+	return append(path, fieldpath.PathElement{FieldName: &e.Name})
 }
 
-// managers is metadata.managedFields.
-type managers []manager
-
-type manager struct {
-	name   string
-	fields *fieldpath.Set
-}
-
-func readManagers(entries []metav1.ManagedFieldsEntry) (managers, error) {
-	var all managers
+// readManagers reads metadata.managedFields. The result names the managers that own a field, sorted.
+func readManagers(entries []metav1.ManagedFieldsEntry) (of func(fieldpath.Path) []string, err error) {
+	owned := map[string]*fieldpath.Set{}
 	for _, entry := range entries {
 		if entry.FieldsV1 == nil || len(entry.FieldsV1.GetRawBytes()) == 0 {
 			continue
@@ -239,19 +219,17 @@ func readManagers(entries []metav1.ManagedFieldsEntry) (managers, error) {
 		if err := fields.FromJSON(entry.FieldsV1.GetRawReader()); err != nil {
 			return nil, fmt.Errorf("reading metadata.managedFields of manager %q: %w", entry.Manager, err)
 		}
-		all = append(all, manager{entry.Manager, fields})
-	}
-	return all, nil
-}
-
-// of returns the managers that own the field at path, sorted, each once.
-func (m managers) of(path fieldpath.Path) []string {
-	var names []string
-	for _, one := range m {
-		if one.fields.Has(path) {
-			names = append(names, one.name)
+		if others := owned[entry.Manager]; others != nil {
+			fields = fields.Union(others)
 		}
+		owned[entry.Manager] = fields
 	}
-	slices.Sort(names)
-	return slices.Compact(names)
+	return func(path fieldpath.Path) (names []string) {
+		for _, name := range slices.Sorted(maps.Keys(owned)) {
+			if owned[name].Has(path) {
+				names = append(names, name)
+			}
+		}
+		return names
+	}, nil
 }

@@ -10,61 +10,51 @@ import (
 )
 
 // sectionsOfCluster says what the topology of a Cluster declares, section by section.
-func sectionsOfCluster(cluster *clusterv1.Cluster) (all []inherit.Declaration) {
-	class, workers := &clusterv1.ClusterClass{}, &cluster.Spec.Topology.Workers
-	for i := range workers.MachineDeployments {
-		section := clusterv1.MachineDeploymentClass{Class: workers.MachineDeployments[i].Class}
-		class.Spec.Workers.MachineDeployments = append(class.Spec.Workers.MachineDeployments, section)
+func sectionsOfCluster(cluster *clusterv1.Cluster) []inherit.Declaration {
+	class := &clusterv1.ClusterClass{} // it has all sections, and declares nothing
+	for _, md := range cluster.Spec.Topology.Workers.MachineDeployments {
+		class.Spec.Workers.MachineDeployments = append(class.Spec.Workers.MachineDeployments, clusterv1.MachineDeploymentClass{Class: md.Class})
 	}
-	for i := range workers.MachinePools {
-		section := clusterv1.MachinePoolClass{Class: workers.MachinePools[i].Class}
-		class.Spec.Workers.MachinePools = append(class.Spec.Workers.MachinePools, section)
+	for _, mp := range cluster.Spec.Topology.Workers.MachinePools {
+		class.Spec.Workers.MachinePools = append(class.Spec.Workers.MachinePools, clusterv1.MachinePoolClass{Class: mp.Class})
 	}
-	for _, both := range sections(cluster, class) {
-		all = append(all, both[0])
-	}
-	return all
+	return sections(cluster, class, 0)
 }
 
 // sectionsOfClass says what a ClusterClass declares, section by section.
-func sectionsOfClass(class *clusterv1.ClusterClass) (all []inherit.Declaration) {
-	cluster, workers := &clusterv1.Cluster{}, &class.Spec.Workers
+func sectionsOfClass(class *clusterv1.ClusterClass) []inherit.Declaration {
+	cluster := &clusterv1.Cluster{} // it uses all sections, and declares nothing
 	topology := &cluster.Spec.Topology
 	topology.ClassRef.Name = "any"
-	for i := range workers.MachineDeployments {
-		section := clusterv1.MachineDeploymentTopology{Name: workers.MachineDeployments[i].Class, Class: workers.MachineDeployments[i].Class}
+	for _, md := range class.Spec.Workers.MachineDeployments {
+		section := clusterv1.MachineDeploymentTopology{Name: md.Class, Class: md.Class}
 		topology.Workers.MachineDeployments = append(topology.Workers.MachineDeployments, section)
 	}
-	for i := range workers.MachinePools {
-		section := clusterv1.MachinePoolTopology{Name: workers.MachinePools[i].Class, Class: workers.MachinePools[i].Class}
-		topology.Workers.MachinePools = append(topology.Workers.MachinePools, section)
+	for _, mp := range class.Spec.Workers.MachinePools {
+		topology.Workers.MachinePools = append(topology.Workers.MachinePools, clusterv1.MachinePoolTopology{Name: mp.Class, Class: mp.Class})
 	}
-	for _, both := range sections(cluster, class) {
-		all = append(all, both[1])
-	}
-	return all
+	return sections(cluster, class, 1)
 }
 
-// sections returns what a Cluster and its ClusterClass declare in each section of the topology.
-func sections(cluster *clusterv1.Cluster, class *clusterv1.ClusterClass) (all [][]inherit.Declaration) {
+// sections returns what a Cluster, at 0, or its ClusterClass, at 1, declares in each section of the topology.
+func sections(cluster *clusterv1.Cluster, class *clusterv1.ClusterClass, at int) (all []inherit.Declaration) {
 	add := func(object metav1.Object, nameLabel, name string) {
 		object.SetLabels(map[string]string{
 			clusterv1.ClusterNameLabel: cluster.Name, clusterv1.ClusterTopologyOwnedLabel: "", nameLabel: name,
 		})
 		if section := inherit.SectionOf(cluster, class, object); section != nil {
-			all = append(all, section.Declarations(cluster, class))
+			all = append(all, section.Declarations(cluster, class)[at])
 		}
 	}
-	cp := &inherit.ControlPlane{}
 	ref := cluster.Spec.ControlPlaneRef
-	cp.Name, cp.Kind, cp.APIVersion = ref.Name, ref.Kind, ref.APIGroup+"/v1"
-	add(cp, "", "")
-	for i := range cluster.Spec.Topology.Workers.MachineDeployments {
-		name := cluster.Spec.Topology.Workers.MachineDeployments[i].Name
-		add(&clusterv1.MachineDeployment{}, clusterv1.ClusterTopologyMachineDeploymentNameLabel, name)
+	add(&inherit.ControlPlane{
+		TypeMeta: metav1.TypeMeta{Kind: ref.Kind, APIVersion: ref.APIGroup + "/v1"}, ObjectMeta: metav1.ObjectMeta{Name: ref.Name},
+	}, "", "")
+	for _, md := range cluster.Spec.Topology.Workers.MachineDeployments {
+		add(&clusterv1.MachineDeployment{}, clusterv1.ClusterTopologyMachineDeploymentNameLabel, md.Name)
 	}
-	for i := range cluster.Spec.Topology.Workers.MachinePools {
-		add(&clusterv1.MachinePool{}, clusterv1.ClusterTopologyMachinePoolNameLabel, cluster.Spec.Topology.Workers.MachinePools[i].Name)
+	for _, mp := range cluster.Spec.Topology.Workers.MachinePools {
+		add(&clusterv1.MachinePool{}, clusterv1.ClusterTopologyMachinePoolNameLabel, mp.Name)
 	}
 	return all
 }

@@ -6,12 +6,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -71,7 +72,7 @@ func (w *World) Tree(ctx context.Context, key types.NamespacedName, visit func(*
 	} else if err != nil {
 		return nil, fmt.Errorf("getting Cluster %s: %w", key, err)
 	}
-	t := &tree{World: w, chain: w.Store.Chain(key), visit: visit, of: map[types.UID]*Object{}}
+	t := &tree{World: w, cluster: key, chain: w.Store.Chain(key), visit: visit, of: map[types.UID]*Object{}}
 	top := &Tree{Object: w.Of(ctx, inherit.Ref{Kind: "Cluster", Object: cluster}, cluster.GroupVersionKind()), Class: t.class(ctx, cluster)}
 	if err := t.grow(ctx, top); err != nil {
 		return nil, err
@@ -84,18 +85,26 @@ func (w *World) Tree(ctx context.Context, key types.NamespacedName, visit func(*
 	if w.Nodes == nil {
 		return top, ctx.Err()
 	}
-	nodes, err := t.nodes(ctx, key)
-	top.NodesErr = err
-	for _, node := range nodes {
-		if err := t.node(ctx, top, node); err != nil {
+	list, nodes := &corev1.NodeList{}, client.Reader(nil)
+	if nodes, top.NodesErr = w.Nodes(ctx, key); top.NodesErr == nil {
+		top.NodesErr = nodes.List(ctx, list)
+	}
+	for i := range list.Items {
+		if err := t.node(ctx, top, &list.Items[i]); err != nil {
 			return nil, err
 		}
 	}
 	return top, ctx.Err()
 }
 
+// Clusters returns all Clusters of a namespace, or of all if it is "".
+func (w *World) Clusters(ctx context.Context, namespace string) ([]types.NamespacedName, error) {
+	_ = w.Store.Prefetch(ctx, namespace) // who may not list all namespaces may list some, and each Cluster has its error
+	return w.Store.Chain(types.NamespacedName{}).Keys(ctx, &clusterv1.ClusterList{}, client.InNamespace(namespace))
+}
+
 // atOnce bounds how many Clusters are read together. Most of it is waiting for those that do not answer.
-const atOnce = 10
+const atOnce = 100
 
 // Trees compares the objects of several Clusters. A Cluster that cannot be read is a tree that has only its name, and why.
 func (w *World) Trees(ctx context.Context, keys []types.NamespacedName) []*Tree {
@@ -105,6 +114,7 @@ func (w *World) Trees(ctx context.Context, keys []types.NamespacedName) []*Tree 
 		group.Go(func() (err error) {
 			if all[i], err = w.Tree(ctx, key, nil); err != nil {
 				all[i] = &Tree{Object: unknown(clusterv1.GroupVersion.WithKind("Cluster"), key, err)}
+				all[i].Cluster = key
 			}
 			return nil
 		})
@@ -116,8 +126,9 @@ func (w *World) Trees(ctx context.Context, keys []types.NamespacedName) []*Tree 
 // tree is a tree that grows.
 type tree struct {
 	*World
-	chain *owners.Chain
-	visit func(*Object) error
+	cluster types.NamespacedName
+	chain   *owners.Chain
+	visit   func(*Object) error
 	// of has the objects that own others, by their UID.
 	of map[types.UID]*Object
 }
@@ -134,53 +145,31 @@ func (t *tree) grow(ctx context.Context, top *Tree) error {
 		if _, err := t.chain.Members(ctx, client.ObjectKeyFromObject(cluster), list); err != nil {
 			return err
 		}
-		for _, object := range itemsOf(list) {
-			gvk := object.GetObjectKind().GroupVersionKind()
-			o := &Object{Ref: inherit.Ref{Kind: gvk.Kind, Object: object}, GVK: gvk, Cluster: top.Cluster}
+		_ = meta.EachListItem(list, func(item runtime.Object) error {
+			o := t.known(item.(client.Object)) //nolint:forcetypeassert // as all items of such lists
 			t.hang(top, o)
-			if m, isMachine := object.(*clusterv1.Machine); isMachine {
+			if m, isMachine := item.(*clusterv1.Machine); isMachine {
 				t.externals(ctx, o, m)
 			}
-		}
+			return nil
+		})
 	}
 	return nil
 }
 
 func (t *tree) hang(top *Tree, o *Object) {
 	parent := top.Object
-	if ref := metav1.GetControllerOfNoCopy(o.Ref.Object); ref != nil && t.of[ref.UID] != nil && ref.UID != o.Ref.Object.GetUID() {
+	if ref := metav1.GetControllerOfNoCopy(o.Object); ref != nil && t.of[ref.UID] != nil && ref.UID != o.Object.GetUID() {
 		parent = t.of[ref.UID]
 	}
 	parent.add(o)
-	if uid := o.Ref.Object.GetUID(); uid != "" {
+	if uid := o.Object.GetUID(); uid != "" {
 		t.of[uid] = o
 	}
 }
 
 func (o *Object) add(child *Object) {
 	o.Children, child.Parent = append(o.Children, child), o
-}
-
-func itemsOf(list client.ObjectList) (all []client.Object) {
-	switch l := list.(type) {
-	case *clusterv1.MachineDeploymentList:
-		for i := range l.Items {
-			all = append(all, &l.Items[i])
-		}
-	case *clusterv1.MachinePoolList:
-		for i := range l.Items {
-			all = append(all, &l.Items[i])
-		}
-	case *clusterv1.MachineSetList:
-		for i := range l.Items {
-			all = append(all, &l.Items[i])
-		}
-	case *clusterv1.MachineList:
-		for i := range l.Items {
-			all = append(all, &l.Items[i])
-		}
-	}
-	return all
 }
 
 // class is the ClusterClass of a Cluster's topology.
@@ -199,20 +188,17 @@ func (t *tree) class(ctx context.Context, cluster *clusterv1.Cluster) *Object {
 	return t.Of(ctx, inherit.Ref{Kind: "ClusterClass", Object: class}, class.GroupVersionKind())
 }
 
+// controlPlane is the control plane that a Cluster names, if it does.
 func (t *tree) controlPlane(ctx context.Context, cluster *clusterv1.Cluster) []*Object {
 	ref := cluster.Spec.ControlPlaneRef
 	if ref.Name == "" {
 		return nil
 	}
-	gvk, served, err := t.chain.Served(ref.GroupKind().WithVersion(""))
-	if err == nil && !served {
-		err = errNotServed
-	}
+	gvk, err := t.served(ref)
 	var cp *inherit.ControlPlane
 	if err == nil {
-		_, cp, err = t.chain.ControlPlane(ctx, cluster.Namespace, &metav1.OwnerReference{
-			APIVersion: gvk.GroupVersion().String(), Kind: gvk.Kind, Name: ref.Name,
-		})
+		owner := &metav1.OwnerReference{APIVersion: gvk.GroupVersion().String(), Kind: gvk.Kind, Name: ref.Name}
+		_, cp, err = t.chain.ControlPlane(ctx, cluster.Namespace, owner)
 	}
 	if err == nil && cp == nil {
 		err = errGone
@@ -220,35 +206,44 @@ func (t *tree) controlPlane(ctx context.Context, cluster *clusterv1.Cluster) []*
 	if err != nil {
 		return []*Object{unknown(gvk, types.NamespacedName{Namespace: cluster.Namespace, Name: ref.Name}, err)}
 	}
-	gvk = cp.GroupVersionKind() // of a file, it may be another version
-	return []*Object{{Ref: inherit.Ref{Kind: gvk.Kind, Object: cp}, GVK: gvk, Cluster: client.ObjectKeyFromObject(cluster)}}
+	return []*Object{t.known(cp)}
 }
 
-// externals hangs the InfraMachine and the BootstrapConfig of a Machine below it. All of a kind and namespace are listed once.
+// externals hangs the InfraMachine and the BootstrapConfig of a Machine below it, if they are there. All of a kind and namespace are listed
+// once; one may be readable if the list is not.
 func (t *tree) externals(ctx context.Context, machine *Object, m *clusterv1.Machine) {
 	for _, ref := range owners.ExternalRefs(m) {
-		key := types.NamespacedName{Namespace: m.Namespace, Name: ref.Name}
-		gvk, served, err := t.chain.Served(ref.GroupKind().WithVersion(""))
-		object := &metav1.PartialObjectMetadata{}
-		if err == nil && served {
-			err = t.external(ctx, gvk, key, object)
+		key, object := types.NamespacedName{Namespace: m.Namespace, Name: ref.Name}, &metav1.PartialObjectMetadata{}
+		gvk, err := t.served(ref)
+		if err == nil {
+			list := &metav1.PartialObjectMetadataList{}
+			list.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
+			_ = t.Store.List(ctx, list, client.InNamespace(key.Namespace), client.Limit(1)) // it reads all
+			object.SetGroupVersionKind(gvk)
+			err = t.Store.Get(ctx, key, object)
 		}
 		switch {
-		case apierrors.IsNotFound(err), err == nil && !served:
-		case err != nil:
+		case err == nil:
+			machine.add(t.known(object))
+		case !apierrors.IsNotFound(err) && !errors.Is(err, errNotServed):
 			machine.add(unknown(gvk, key, err))
-		default:
-			machine.add(&Object{Ref: inherit.Ref{Kind: gvk.Kind, Object: object}, GVK: gvk, Cluster: machine.Cluster})
 		}
 	}
 }
 
-func (t *tree) external(ctx context.Context, gvk schema.GroupVersionKind, key types.NamespacedName, into *metav1.PartialObjectMetadata) error {
-	list := &metav1.PartialObjectMetadataList{}
-	list.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
-	_ = t.Store.List(ctx, list, client.InNamespace(key.Namespace), client.Limit(1)) // reads all; one object may be readable if the list is not
-	into.SetGroupVersionKind(gvk)
-	return t.Store.Get(ctx, key, into)
+// served is the kind of a reference, in the version that the API server prefers.
+func (t *tree) served(ref clusterv1.ContractVersionedObjectReference) (schema.GroupVersionKind, error) {
+	gvk, served, err := t.chain.Served(ref.GroupKind().WithVersion(""))
+	if err == nil && !served {
+		err = errNotServed
+	}
+	return gvk, err
+}
+
+// known is an object of the tree that has been read.
+func (t *tree) known(object client.Object) *Object {
+	gvk := object.GetObjectKind().GroupVersionKind()
+	return &Object{Ref: inherit.Ref{Kind: gvk.Kind, Object: object}, GVK: gvk, Cluster: t.cluster}
 }
 
 // unknown is an object of which no more is known than its name, and why.
@@ -261,9 +256,7 @@ func unknown(gvk schema.GroupVersionKind, key types.NamespacedName, why error) *
 // compare compares an object, and then those below it.
 func (t *tree) compare(ctx context.Context, o *Object) error {
 	if o.Err == nil {
-		parent, children := o.Parent, o.Children
-		*o = *t.Of(ctx, o.Ref, o.GVK)
-		o.Parent, o.Children = parent, children
+		t.fill(ctx, o)
 	}
 	if err := t.visit(o); err != nil {
 		return err
@@ -276,22 +269,9 @@ func (t *tree) compare(ctx context.Context, o *Object) error {
 	return nil
 }
 
-// nodes reads the Nodes of the workload cluster.
-func (t *tree) nodes(ctx context.Context, cluster types.NamespacedName) ([]corev1.Node, error) {
-	reader, err := t.Nodes(ctx, cluster)
-	if err != nil {
-		return nil, err
-	}
-	list := &corev1.NodeList{}
-	if err := reader.List(ctx, list); err != nil {
-		return nil, fmt.Errorf("listing the Nodes of Cluster %s: %w", cluster, err)
-	}
-	return slices.Clip(list.Items), nil
-}
-
 // node compares a Node and hangs it below its Machine or MachinePool.
-func (t *tree) node(ctx context.Context, top *Tree, node corev1.Node) error {
-	o := t.World.Node(ctx, top.Cluster, &node)
+func (t *tree) node(ctx context.Context, top *Tree, node *corev1.Node) error {
+	o := t.Node(ctx, top.Cluster, node)
 	owner, err := t.ownerOf(ctx, o.Node)
 	o.Err = errors.Join(o.Err, err)
 	if parent := t.of[owner]; parent != nil {

@@ -84,7 +84,7 @@ func TestVisit(t *testing.T) {
 			u := &unstructured.Unstructured{}
 			u.SetGroupVersionKind(o.GVK)
 			var err error
-			u.Object, err = runtime.DefaultUnstructuredConverter.ToUnstructured(o.Ref.Object)
+			u.Object, err = runtime.DefaultUnstructuredConverter.ToUnstructured(o.Object)
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(unstructured.SetNestedField(u.Object, "new", "spec", "template", "metadata", "labels", "added")).To(Succeed())
 			w.Store.Put(u)

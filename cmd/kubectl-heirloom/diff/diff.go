@@ -83,7 +83,7 @@ func Ask(ctx context.Context, question Question) (*Result, error) {
 	}
 	e.Objects = slices.DeleteFunc(e.Objects, func(o *Object) bool { return reflect.DeepEqual(o.Before, o.After) })
 	for _, text := range slices.Sorted(maps.Keys(e.said)) {
-		e.Notes = append(e.Notes, strings.Replace(text, "%s", some(e.said[text], 1), 1)+".")
+		e.Notes = append(e.Notes, strings.Replace(text, "%s", cli.Some(e.said[text], 1), 1)+".")
 	}
 	if len(e.waiting) > 0 {
 		e.Pace = paceOf(e.waiting, e.Settings.Config.NoExecuteRate)
@@ -181,7 +181,7 @@ func (e *evaluation) visit(ctx context.Context, o *compare.Object) error {
 		e.note(name, "It is not known what becomes of %s: "+cli.OneLine(o.Err))
 		return nil
 	case o.LeftAlone != "":
-		if o.Wrong() {
+		if len(o.Wrong()) > 0 {
 			e.note(name, "Heirloom leaves alone %s: "+string(o.LeftAlone))
 		}
 		return nil
@@ -198,7 +198,7 @@ func (e *evaluation) visit(ctx context.Context, o *compare.Object) error {
 		e.Objects = append(e.Objects, into)
 	}
 	into.After = shown(after)
-	into.Changes = slices.DeleteFunc(slices.Clone(o.Entries), func(entry compare.Entry) bool { return !entry.Status.Wrong() })
+	into.Changes = o.Wrong()
 	return nil
 }
 

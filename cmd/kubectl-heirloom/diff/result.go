@@ -16,7 +16,6 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	kubectl "k8s.io/kubectl/pkg/cmd/diff"
 	"k8s.io/utils/exec"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/cli"
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/compare"
@@ -116,27 +115,14 @@ func flatten(path string, value any, into map[string]string) {
 
 // changed says what Heirloom changes, such as "+ label team=ml".
 func changed(e compare.Entry) string {
-	full := func(value, propagation string) string {
-		key, effect, _ := strings.Cut(e.Key, ":")
-		switch {
-		case !strings.HasSuffix(string(e.Kind), "taint"):
-			return e.Key + "=" + cli.Shorten(value)
-		case value != "":
-			key += "=" + value
-		}
-		if propagation == string(clusterv1.MachineTaintPropagationOnInitialization) {
-			effect += " (" + propagation + ")"
-		}
-		return key + ":" + effect
-	}
-	has := full(e.Value, e.Propagation)
+	has := compare.Text(e.Kind, e.Key, e.Value, e.Propagation)
 	switch {
 	case e.Status == compare.Missing:
-		return fmt.Sprintf("+ %s %s", e.Kind, has)
+		return "+ " + has
 	case e.Declared == nil: // no owner declares it
-		return fmt.Sprintf("- %s %s", e.Kind, has)
+		return "- " + has
 	}
-	return fmt.Sprintf("~ %s %s (was %s)", e.Kind, full(*e.Declared, e.DeclaredPropagation), cli.Shorten(strings.TrimPrefix(has, e.Key+"=")))
+	return fmt.Sprintf("~ %s (was %s)", compare.Text(e.Kind, e.Key, *e.Declared, e.DeclaredPropagation), strings.TrimSpace(cli.Shorten(e.Value)+" "+e.Propagation))
 }
 
 // rows are the changes of an object, each with where it is declared.
@@ -251,7 +237,7 @@ func (g *group) file(number int) string {
 		name += ".of." + strings.ReplaceAll(g.Cluster, "/", ".")
 	}
 	if g.others > 0 {
-		name += ".and-" + strings.ReplaceAll(many(g.others, "other"), " ", "-") + "-like-it"
+		name += ".and-" + strings.ReplaceAll(cli.Count(g.others, "other"), " ", "-") + "-like-it"
 	}
 	return name
 }
@@ -281,23 +267,7 @@ func (r *Result) summary() string {
 		}
 	}
 	for _, kind := range kinds {
-		parts = append(parts, many(counts[kind], kind))
+		parts = append(parts, cli.Count(counts[kind], kind))
 	}
-	return cmp.Or(some(parts, len(parts)), "Nothing") + " would change."
-}
-
-// many is n of a kind, in English.
-func many(n int, kind string) string {
-	if n != 1 && (strings.HasSuffix(kind, "s") || strings.HasSuffix(kind, "x")) {
-		return fmt.Sprintf("%d %ses", n, kind)
-	}
-	return cli.Count(n, kind)
-}
-
-// some names the first few, and how many more there are.
-func some(names []string, first int) string {
-	if len(names) > first {
-		return fmt.Sprintf("%s and %d more", strings.Join(names[:first], ", "), len(names)-first)
-	}
-	return strings.Join(names, ", ")
+	return cmp.Or(cli.Some(parts, len(parts)), "Nothing") + " would change."
 }

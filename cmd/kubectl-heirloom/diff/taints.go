@@ -155,7 +155,7 @@ const shownPods = 5
 
 // lines say what a taint does, for people.
 func (c *Consequence) lines() []string {
-	lines := []string{fmt.Sprintf("Taint %s is new on %s of Cluster %s: %s", c.Taint, many(len(c.Nodes), "Node"), c.Cluster, some(c.Nodes, 3))}
+	lines := []string{fmt.Sprintf("Taint %s is new on %s of Cluster %s: %s", c.Taint, cli.Count(len(c.Nodes), "Node"), c.Cluster, cli.Some(c.Nodes, 3))}
 	add := func(does string, pods []Pod, counts func(Pod) bool, how string) {
 		var names []string
 		for _, pod := range pods {
@@ -164,7 +164,7 @@ func (c *Consequence) lines() []string {
 			}
 		}
 		if len(names) > 0 {
-			lines = append(lines, fmt.Sprintf("  %s %s %s: %s", does, many(len(names), "Pod"), how, some(names, shownPods)))
+			lines = append(lines, fmt.Sprintf("  %s %s %s: %s", does, cli.Count(len(names), "Pod"), how, cli.Some(names, shownPods)))
 		}
 	}
 	add("evicts", c.Evicted, func(pod Pod) bool { return pod.AfterSeconds == 0 }, "at once")
@@ -174,7 +174,7 @@ func (c *Consequence) lines() []string {
 	}
 	add("keeps", c.Unschedulable, func(Pod) bool { return true }, "from coming back to their Nodes after a restart")
 	if n := len(c.IgnoredBudgets); n > 0 {
-		lines = append(lines, "  ignores "+many(n, "PodDisruptionBudget")+", as all taints do: "+some(c.IgnoredBudgets, shownPods))
+		lines = append(lines, "  ignores "+cli.Count(n, "PodDisruptionBudget")+", as all taints do: "+cli.Some(c.IgnoredBudgets, shownPods))
 	}
 	return lines
 }
@@ -208,8 +208,8 @@ func paceOf(waiting map[[2]pace.Limit]int, perMinute float64) *Pace {
 // String says how long it takes, for people.
 func (p *Pace) String() string {
 	if p.NodesAMinute <= 0 {
-		return fmt.Sprintf("%s would get taints that evict Pods all at once, because --no-execute-rate is 0.", many(p.Nodes, "Node"))
+		return fmt.Sprintf("%s would get taints that evict Pods all at once, because --no-execute-rate is 0.", cli.Count(p.Nodes, "Node"))
 	}
 	return fmt.Sprintf("%s would get taints that evict Pods one after the other: the last after %s (--no-execute-rate=%v).",
-		many(p.Nodes, "Node"), duration.HumanDuration(time.Duration(p.LastAfterSeconds)*time.Second), p.NodesAMinute)
+		cli.Count(p.Nodes, "Node"), duration.HumanDuration(time.Duration(p.LastAfterSeconds)*time.Second), p.NodesAMinute)
 }

@@ -39,19 +39,19 @@ type Rule struct {
 
 // The rules. HL008, HL010, HL011, HL013 and HL014 were notes about what is as it should be.
 var (
-	refusedTaint     = Rule{"HL001", "refused-taint", Error, "A taint that Heirloom's webhook refuses: reserved, invalid, declared twice in one list, or unreadable in an annotation."}
+	refusedTaint     = Rule{"HL001", "refused-taint", Error, "A taint that Heirloom's webhook refuses: reserved, invalid, declared twice, or unreadable."}
 	typedInPool      = Rule{"HL002", "typed-taint-in-machinepool", Error, "Typed taints in the template of a MachinePool, which Cluster API refuses."}
 	typedWithoutGate = Rule{"HL003", "typed-taint-without-gate", Error, "Typed taints, although the settings say that Cluster API's gate `MachineTaintPropagation` is off."}
-	declaredTwice    = Rule{"HL004", "taint-declared-twice", Warning, "The same taint, typed and by annotation, or `always` and `initialize`: one of the two does nothing."}
+	declaredTwice    = Rule{"HL004", "taint-declared-twice", Warning, "The same taint declared in two ways, of which one does nothing."}
 	neverInherited   = Rule{"HL005", "never-inherited", Warning, "A key in a template or a topology that no rule hands down, whatever the settings are."}
 	notForNodes      = Rule{"HL006", "not-for-nodes", Note, "A label or an annotation that reaches Machines and no Node, and the flag that would let it."}
 	wrongPlace       = Rule{"HL007", "wrong-place", Warning, "Something for Nodes in a place from which it reaches none, such as the object's own metadata."}
-	listReplaced     = Rule{"HL009", "list-replaced", Warning, "A list of a topology that replaces that of the ClusterClass, so that taints or readiness gates of the class are lost."}
-	leftOut          = Rule{"HL012", "left-out", Warning, "Something that an API server would refuse in the child, so that Heirloom leaves it out: invalid, negative or too large."}
-	usedBySelector   = Rule{"HL015", "used-by-selector", Warning, "A label for Nodes that a selector uses: a change of it does not reach what exists."}
+	listReplaced     = Rule{"HL009", "list-replaced", Warning, "A list of a topology that replaces that of the ClusterClass, so that items are lost."}
+	leftOut          = Rule{"HL012", "left-out", Warning, "Something that an API server would refuse in the child, so that Heirloom leaves it out."}
+	usedBySelector   = Rule{"HL015", "used-by-selector", Warning, "A label for Nodes that a selector uses, so that changes reach nothing that exists."}
 	unreadableObject = Rule{"HL016", "unreadable-object", Error, "An object with a field of the wrong type, such as a label that is a number."}
-	unfilledTemplate = Rule{"HL017", "unfilled-template", Note, "A template with variables that have no value yet, so that something could not be judged."}
-	duplicateKey     = Rule{"HL018", "duplicate-key", Error, "A key that an object has twice, often because a line `---` between two objects is missing: only the last counts."}
+	unfilledTemplate = Rule{"HL017", "unfilled-template", Note, "Variables without a value, so that something could not be judged."}
+	duplicateKey     = Rule{"HL018", "duplicate-key", Error, "A key that an object has twice, often because a line `---` is missing."}
 	unknownKind      = Rule{"HL019", "unknown-kind", Error, "An object of `cluster.x-k8s.io` whose kind or version is not known, so that it was not judged."}
 )
 

@@ -23,7 +23,7 @@ const Unknown = "unknown"
 
 // Admission says how the API server of a Cluster admits its Nodes: by policy, by webhook, or not at all, so that only the loop gives
 // them what they inherit. installed is the name of the webhook configuration there, which is the chart's in the management cluster.
-func Admission(ctx context.Context, server client.Client, installed string) string {
+func Admission(ctx context.Context, server client.Reader, installed string) string {
 	for _, version := range []string{"v1", "v1beta1"} {
 		binding := policy.Binding(schema.GroupVersion{Group: admissionv1.GroupName, Version: version})
 		switch err := server.Get(ctx, client.ObjectKeyFromObject(binding), binding); {

@@ -17,7 +17,6 @@ import (
 
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/cli"
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/compare"
-	"github.com/heirloom-dev/heirloom/pkg/managedfields"
 )
 
 // Report is the answer.
@@ -141,9 +140,9 @@ func (r *Report) add(row *Row, o *compare.Object) {
 		row.Error = cli.OneLine(o.Err)
 	}
 	waits := 0
-	for _, e := range o.Entries {
+	for _, e := range o.Wrong() {
 		switch {
-		case o.Untouched() != "" || !e.Status.Wrong():
+		case o.Untouched() != "":
 		case e.Waits():
 			waits = 1
 		default:
@@ -180,10 +179,8 @@ func (r *Row) wrong(e compare.Entry) {
 		at, r.Keys = len(r.Keys), append(r.Keys, Key{Kind: e.Kind, Key: e.Key, Status: e.Status})
 	}
 	r.Keys[at].Objects++
-	for _, manager := range e.Managers {
-		if manager != managedfields.Manager && manager != "manager" && !strings.HasPrefix(manager, "capi-") && !strings.HasPrefix(manager, "cluster-api-") {
-			r.Keys[at].Managers = with(r.Keys[at].Managers, manager)
-		}
+	for _, manager := range e.Others() {
+		r.Keys[at].Managers = with(r.Keys[at].Managers, manager)
 	}
 }
 

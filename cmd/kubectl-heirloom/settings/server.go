@@ -13,7 +13,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 	utilversion "k8s.io/apimachinery/pkg/util/version"
 	cliflag "k8s.io/component-base/cli/flag"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -91,13 +90,18 @@ func Of(found []appsv1.Deployment) Settings {
 	manager := ManagerOf(&d)
 	s := Settings{Known: true, Deployment: client.ObjectKeyFromObject(&d), Version: versionOf(manager.Image, d.Labels[versionLabel])}
 	s.Origin = "Deployment " + s.Deployment.String()
+	var others []string
 	for _, other := range found[1:] {
 		s.Others = append(s.Others, client.ObjectKeyFromObject(&other))
+		others = append(others, client.ObjectKeyFromObject(&other).String())
 	}
-	if len(s.Others) > 0 {
-		s.note("%s", Several(s.Deployment, s.Others))
+	if len(others) > 0 {
+		s.note("There are several Heirlooms, and this answer is about %s (others: %s): choose one with --heirloom-namespace.",
+			s.Deployment, strings.Join(others, ", "))
 	}
-	s.compare(version.String())
+	if apart := Apart(version.String(), s.Version); apart != "" {
+		s.note("%s", apart)
+	}
 	arguments := slices.Concat(manager.Command[min(1, len(manager.Command)):], manager.Args)
 	fs := s.parse(arguments)
 	// The Pod finds its own namespace, and the chart gives the webhook configurations the name of the Deployment.
@@ -112,16 +116,20 @@ func Of(found []appsv1.Deployment) Settings {
 }
 
 // flagsOfServer reads the server's flags with the server's own code.
-func flagsOfServer() (*config.Options, *pflag.FlagSet) {
+func flagsOfServer(arguments []string) (*config.Config, *pflag.FlagSet, error) {
 	options, fs := config.NewOptions(), pflag.NewFlagSet(heirloom, pflag.ContinueOnError)
 	fs.SetNormalizeFunc(cliflag.WordSepNormalizeFunc)
 	fs.Usage = func() {}
 	options.AddFlags(fs)
-	return options, fs
+	if err := fs.Parse(arguments); err != nil {
+		return nil, fs, err
+	}
+	complete, err := options.Complete()
+	return complete, fs, err
 }
 
 // parse reads the arguments of a running server. Its plugin may be of another release, so what is not understood is left out and noted.
-func (s *Settings) parse(arguments []string) *pflag.FlagSet {
+func (s *Settings) parse(arguments []string) (fs *pflag.FlagSet) {
 	var flags [][]string // each with its value, which may be an argument of its own
 	for _, argument := range arguments {
 		if strings.HasPrefix(argument, "-") || len(flags) == 0 {
@@ -129,47 +137,34 @@ func (s *Settings) parse(arguments []string) *pflag.FlagSet {
 		}
 		flags[len(flags)-1] = append(flags[len(flags)-1], argument)
 	}
-	var refused []string
-	for why := ""; ; {
-		options, fs := flagsOfServer()
+	var known []string
+	s.Config, fs, _ = flagsOfServer(nil)     // the defaults are valid
+	for before := -1; before < len(known); { // a flag may be valid only with another one
+		before = len(known)
 		flags = slices.DeleteFunc(flags, func(flag []string) bool {
-			name, _, _ := strings.Cut(flag[0], "=")
-			wrong := strings.Contains(why, name) || fs.Parse(flag) != nil
-			if wrong {
-				refused = append(refused, name)
+			complete, parsed, err := flagsOfServer(slices.Concat(known, flag))
+			if err == nil {
+				known, s.Config, fs = append(known, flag...), complete, parsed
 			}
-			return wrong
+			return err == nil
 		})
-		complete, err := options.Complete()
-		switch {
-		case err == nil:
-			if len(refused) > 0 {
-				s.note("This plugin does not know the server's flags %s, or not their values, and assumes the defaults: use the plugin of the server's "+
-					"release, or give them with --values or --server-flags.", strings.Join(refused, ", "))
-			}
-			s.Config = complete
-			return fs
-		case err.Error() == why: // it cannot be told which flag is at fault; the defaults are valid
-			flags, refused = nil, append(refused, "(all)")
-		}
-		why = err.Error()
 	}
+	var refused []string
+	for _, flag := range flags {
+		name, _, _ := strings.Cut(flag[0], "=")
+		refused = append(refused, name)
+	}
+	if len(refused) > 0 {
+		s.note("This plugin does not know the server's flags %s, or not their values, and assumes the defaults: use the plugin of the server's "+
+			"release, or give them with --values or --server-flags.", strings.Join(refused, ", "))
+	}
+	return fs
 }
 
 // HandlesAll reports whether a Heirloom handles the objects of all namespaces and watch filters.
 func HandlesAll(d *appsv1.Deployment) bool {
 	config := Of([]appsv1.Deployment{*d}).Config
 	return config.Namespace == "" && config.WatchFilter == ""
-}
-
-// Several says which one of several Heirlooms an answer is about.
-func Several(about types.NamespacedName, others []types.NamespacedName) string {
-	var names []string
-	for _, other := range others {
-		names = append(names, other.String())
-	}
-	return fmt.Sprintf("There are several Heirlooms, and this answer is about %s (others: %s): choose one with --heirloom-namespace.",
-		about, strings.Join(names, ", "))
 }
 
 // ManagerOf returns the container of a manager.
@@ -193,17 +188,12 @@ func versionOf(image, label string) string {
 	return cmp.Or(tag, label)
 }
 
-// compare notes a plugin that is of an older or a newer release than the server. It says nothing about builds that are no release.
-func (s *Settings) compare(plugin string) {
+// Apart says that a plugin is of another minor release than the server, if it is. It says nothing about builds that are no release.
+func Apart(plugin, server string) string {
 	ours, err := utilversion.ParseSemantic(plugin)
-	theirs, wrong := utilversion.ParseSemantic(s.Version)
-	if err != nil || wrong != nil || ours.PreRelease()+theirs.PreRelease() != "" || ours.EqualTo(theirs) {
-		return
+	theirs, wrong := utilversion.ParseSemantic(server)
+	if err != nil || wrong != nil || ours.PreRelease()+theirs.PreRelease() != "" || ours.Major() == theirs.Major() && ours.Minor() == theirs.Minor() {
+		return ""
 	}
-	than := "newer"
-	if ours.LessThan(theirs) {
-		than = "older"
-	}
-	s.note("This plugin (%s) is %s than the server (%s), so the server may act differently: use the plugin of the server's release.",
-		plugin, than, s.Version)
+	return fmt.Sprintf("The plugin is %s and the server %s, which may act differently: use the plugin of the server's release.", plugin, server)
 }

@@ -6,9 +6,7 @@ package settings
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -53,14 +51,6 @@ func (s Settings) LeavesOut(namespace string) (inherit.Reason, bool) {
 	return "", false
 }
 
-// LeavesOutGroup says why the server never touches InfraMachines and BootstrapConfigs of an API group, if it does not.
-func (s Settings) LeavesOutGroup(group string) (inherit.Reason, bool) {
-	if !slices.Contains(s.Config.ProviderGroups, group) {
-		return "its API group is not among the server's --additional-provider-groups", true
-	}
-	return "", false
-}
-
 func (s *Settings) note(format string, args ...any) {
 	s.Notes = append(s.Notes, fmt.Sprintf(format, args...))
 }
@@ -78,7 +68,7 @@ func (f *Flags) AddFlags(fs *pflag.FlagSet) {
 		"File with values of Heirloom's chart, instead of the settings of the running server. If you repeat it, later files win.")
 	fs.StringArrayVar(&f.ServerFlags, "server-flags", nil,
 		`Flags of the server, such as "--additional-sync-machine-labels=^team$ --watch-filter=blue", instead of the settings of the running `+
-			"server; with --values in addition to those. Quotes keep a flag with a space together.")
+			"server; with --values in addition to those. Spaces separate flags.")
 	fs.StringVar(&f.Namespace, "heirloom-namespace", "",
 		"Namespace in which Heirloom is installed. If unspecified, the plugin looks in all namespaces.")
 }
@@ -122,40 +112,19 @@ func (f *Flags) fromFlags() (Settings, error) {
 		origin = append(origin, "--values "+file)
 	}
 	for _, flags := range f.ServerFlags {
-		words, err := split(flags)
-		if err != nil {
-			return Settings{}, fmt.Errorf("--server-flags=%q: %w", flags, err)
+		if strings.ContainsAny(flags, `'"`) {
+			return Settings{}, fmt.Errorf("--server-flags=%q: leave out the quotes in it: no flag of the server has a space", flags)
 		}
-		arguments = append(arguments, words...)
+		arguments = append(arguments, strings.Fields(flags)...)
 		origin = append(origin, "--server-flags")
 	}
 	s := Settings{Known: f.Given(), Origin: strings.Join(slices.Compact(origin), ", ")}
-	options, fs := flagsOfServer()
-	if err = fs.Parse(arguments); err == nil && fs.NArg() > 0 {
+	var fs *pflag.FlagSet
+	if s.Config, fs, err = flagsOfServer(arguments); err == nil && fs.NArg() > 0 {
 		err = fmt.Errorf("%q is no flag of the server", fs.Arg(0))
-	}
-	if err == nil {
-		s.Config, err = options.Complete()
 	}
 	if err != nil {
 		return Settings{}, fmt.Errorf("%s: %w", s.Origin, err)
 	}
 	return s, nil
-}
-
-var (
-	word   = regexp.MustCompile(`(?:'[^']*'|"[^"]*"|[^\s'"])+`)
-	quoted = regexp.MustCompile(`'[^']*'|"[^"]*"`)
-)
-
-// split splits a line into words. Quotes keep spaces, and a backslash is nothing special, so that regular expressions stay as they are.
-func split(line string) ([]string, error) {
-	if strings.TrimSpace(word.ReplaceAllString(line, "")) != "" {
-		return nil, errors.New("a quote is not closed")
-	}
-	words := word.FindAllString(line, -1)
-	for i := range words {
-		words[i] = quoted.ReplaceAllStringFunc(words[i], func(s string) string { return s[1 : len(s)-1] })
-	}
-	return words, nil
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package store is a management cluster as the plugin reads it: the objects of an API server, of files, or of files in front of an
-// API server. An owner chain reads it in place of caches.
+// Package store is a management cluster as the plugin reads it: the objects of an API server, and objects of files in front of them. An
+// owner chain reads it in place of caches.
 package store
 
 import (
@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -18,6 +19,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -39,8 +41,7 @@ type Store struct {
 	// Layout returns where a kind of control plane has what it can inherit.
 	Layout func(context.Context, schema.GroupVersionKind) (inherit.Layout, error)
 
-	live   client.Client // nil if there are only files
-	scheme *runtime.Scheme
+	live client.Client
 
 	mu    sync.Mutex
 	kinds map[schema.GroupKind]*kind
@@ -51,11 +52,11 @@ type kind struct {
 	objects map[types.NamespacedName]*object
 	// listed has the namespaces whose objects have been listed, and why they could not; "" stands for all.
 	listed map[string]error
-	// typed and indexes are the objects as values of a Go type, in order and by the fields of indexes. They are made when needed.
-	typed   map[reflect.Type][]client.Object
-	indexes map[index]map[string][]client.Object
+	// made are the objects as values of a Go type, in the order of an API server, by the values of an index. They are made when needed.
+	made map[index]map[string][]client.Object
 }
 
+// index is one of a Go type's; without a field, all objects have the value "".
 type index struct {
 	as    reflect.Type
 	field string
@@ -72,20 +73,12 @@ type object struct {
 
 // New returns a store of the objects of an API server.
 func New(live client.Client, layout func(context.Context, schema.GroupVersionKind) (inherit.Layout, error)) *Store {
-	return &Store{Layout: layout, live: live, scheme: live.Scheme(), kinds: map[schema.GroupKind]*kind{}}
-}
-
-// NewOffline returns a store that has only what is put into it.
-func NewOffline(scheme *runtime.Scheme) *Store {
-	return &Store{scheme: scheme, kinds: map[schema.GroupKind]*kind{}}
+	return &Store{Layout: layout, live: live, kinds: map[schema.GroupKind]*kind{}}
 }
 
 // Chain returns an owner chain that reads from the store, for the Nodes of a Cluster; it lists only the namespace of the Cluster.
 func (s *Store) Chain(cluster types.NamespacedName) *owners.Chain {
-	chain := &owners.Chain{Cache: within{s, cluster.Namespace}, Layout: s.Layout}
-	if s.live != nil {
-		chain.Mapper = s.live.RESTMapper()
-	}
+	chain := &owners.Chain{Cache: within{s, cluster.Namespace}, Layout: s.Layout, Mapper: s.live.RESTMapper()}
 	return chain.Within(cluster)
 }
 
@@ -102,9 +95,6 @@ func (r within) List(ctx context.Context, list client.ObjectList, options ...cli
 	}
 	return r.Store.List(ctx, list, options...)
 }
-
-// Live returns the client behind the store; nil if there is none.
-func (s *Store) Live() client.Client { return s.live }
 
 // Put makes the store answer with this object instead of the stored one, or in addition to those.
 func (s *Store) Put(u *unstructured.Unstructured) {
@@ -128,7 +118,7 @@ func (s *Store) Prefetch(ctx context.Context, namespace string) error {
 
 // Get implements client.Reader.
 func (s *Store) Get(ctx context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
-	gvk, err := apiutil.GVKForObject(into, s.scheme)
+	gvk, err := apiutil.GVKForObject(into, s.live.Scheme())
 	if err != nil {
 		return fmt.Errorf("finding the kind of %T: %w", into, err)
 	}
@@ -152,7 +142,7 @@ func (s *Store) Get(ctx context.Context, key client.ObjectKey, into client.Objec
 // or those of all namespaces if none is given. A kind that is not served has no objects.
 func (s *Store) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
 	by := (&client.ListOptions{}).ApplyOptions(options)
-	gvk, err := apiutil.GVKForObject(list, s.scheme)
+	gvk, err := apiutil.GVKForObject(list, s.live.Scheme())
 	if err != nil {
 		return fmt.Errorf("finding the kind of %T: %w", list, err)
 	}
@@ -162,7 +152,7 @@ func (s *Store) List(ctx context.Context, list client.ObjectList, options ...cli
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	all, err := s.of(gvk).by(itemOf(list), by)
+	all, err := s.of(gvk).by(itemOf(list), by.FieldSelector)
 	if err != nil {
 		return err
 	}
@@ -186,7 +176,7 @@ func itemOf(list client.ObjectList) reflect.Type {
 func (s *Store) of(gvk schema.GroupVersionKind) *kind {
 	known := s.kinds[gvk.GroupKind()]
 	if known == nil {
-		known = &kind{objects: map[types.NamespacedName]*object{}, listed: map[string]error{}}
+		known = &kind{objects: map[types.NamespacedName]*object{}, listed: map[string]error{}, made: map[index]map[string][]client.Object{}}
 		s.kinds[gvk.GroupKind()] = known
 	}
 	return known
@@ -202,7 +192,7 @@ func (s *Store) known(gvk schema.GroupVersionKind, key client.ObjectKey) *object
 	}
 	err, listed := of.wasListed(key.Namespace)
 	switch {
-	case s.live != nil && (!listed || apierrors.IsForbidden(err) || meta.IsNoMatchError(err)):
+	case !listed, apierrors.IsForbidden(err), meta.IsNoMatchError(err):
 		return nil // one object may be readable if the list is not
 	case err == nil:
 		err = apierrors.NewNotFound(schema.GroupResource{Group: gvk.Group, Resource: gvk.Kind}, key.Name)
@@ -211,7 +201,7 @@ func (s *Store) known(gvk schema.GroupVersionKind, key client.ObjectKey) *object
 }
 
 // wasListed reports whether a namespace was listed, or all were. Those who may not list all namespaces may still list one.
-func (k *kind) wasListed(namespace string) (err error, listed bool) { //nolint:revive // the error is the answer
+func (k *kind) wasListed(namespace string) (err error, listed bool) {
 	if err, listed := k.listed[""]; listed && (namespace == "" || !apierrors.IsForbidden(err)) {
 		return err, true
 	}
@@ -239,7 +229,7 @@ func (s *Store) list(ctx context.Context, gvk schema.GroupVersionKind, namespace
 	s.mu.Lock()
 	err, listed := s.of(gvk).wasListed(namespace)
 	s.mu.Unlock()
-	if listed || s.live == nil {
+	if listed {
 		return err
 	}
 	ctx, cancel := patiently(ctx)
@@ -276,65 +266,39 @@ func (k *kind) set(key types.NamespacedName, o *object) {
 	if before := k.objects[key]; before != nil && before.put && !o.put {
 		return
 	}
-	k.objects[key], k.typed, k.indexes = o, nil, nil
+	k.objects[key], k.made = o, map[index]map[string][]client.Object{}
 }
 
-// by returns the objects of a type that are in the indexes that are asked for.
-func (k *kind) by(as reflect.Type, options *client.ListOptions) ([]client.Object, error) {
-	found, err := k.all(as)
-	if err != nil || options.FieldSelector == nil {
-		return found, err
+// by returns the objects as values of a type that have the value of an index; all without a field selector.
+func (k *kind) by(as reflect.Type, selector fields.Selector) ([]client.Object, error) {
+	of, value := index{as: as}, ""
+	if selector != nil { // an owner chain asks by one index at a time
+		of.field, value = selector.Requirements()[0].Field, selector.Requirements()[0].Value
 	}
-	for i, by := range options.FieldSelector.Requirements() {
-		indexed := k.index(index{as, by.Field}, by.Value)
-		if i == 0 {
-			found = indexed
+	if made := k.made[of]; made != nil {
+		return made[value], nil
+	}
+	made := map[string][]client.Object{}
+	for _, key := range slices.SortedFunc(maps.Keys(k.objects), func(a, b types.NamespacedName) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	}) {
+		if k.objects[key].err != nil {
 			continue
 		}
-		found = slices.DeleteFunc(slices.Clone(found), func(o client.Object) bool { return !slices.Contains(indexed, o) })
-	}
-	return found, nil
-}
-
-// all returns the objects as values of a type, in the order of an API server.
-func (k *kind) all(as reflect.Type) ([]client.Object, error) {
-	if found, made := k.typed[as]; made {
-		return found, nil
-	}
-	var found []client.Object
-	for _, o := range k.objects {
-		if o.err != nil {
-			continue
-		}
-		typed, err := o.typed(as)
+		typed, err := k.objects[key].typed(as)
 		if err != nil {
 			return nil, err
 		}
-		found = append(found, typed)
-	}
-	slices.SortFunc(found, func(a, b client.Object) int {
-		return cmp.Or(cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetName(), b.GetName()))
-	})
-	if k.typed == nil {
-		k.typed, k.indexes = map[reflect.Type][]client.Object{}, map[index]map[string][]client.Object{}
-	}
-	k.typed[as] = found
-	return found, nil
-}
-
-// index returns the objects with a value of an index. All are known as values of its type.
-func (k *kind) index(of index, value string) []client.Object {
-	made := k.indexes[of]
-	if made == nil {
-		made = map[string][]client.Object{}
-		for _, o := range k.typed[of.as] {
-			for _, value := range slices.Compact(slices.Sorted(slices.Values(owners.IndexValues(o, of.field)))) {
-				made[value] = append(made[value], o)
-			}
+		values := []string{""}
+		if of.field != "" {
+			values = slices.Compact(slices.Sorted(slices.Values(owners.IndexValues(typed, of.field))))
 		}
-		k.indexes[of] = made
+		for _, value := range values {
+			made[value] = append(made[value], typed)
+		}
 	}
-	return made[value]
+	k.made[of] = made
+	return made[value], nil
 }
 
 // typed returns an object as a value of a type.

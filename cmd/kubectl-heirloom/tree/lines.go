@@ -83,7 +83,7 @@ func (l *line) join(other *line) {
 // details are the words below an object.
 func (v view) details(i *Item) (all []string) {
 	for _, d := range i.Declares {
-		text := "+ " + written(d.Kind, d.Key, d.Value, d.Propagation)
+		text := "+ " + compare.Text(d.Kind, d.Key, d.Value, d.Propagation)
 		if len(d.For) > 0 {
 			text += " for " + few(d.For)
 		}
@@ -112,12 +112,12 @@ func (v view) details(i *Item) (all []string) {
 
 // wrong says how an entry is not as it should be. The value comes after all that equal objects have in common.
 func (v view) wrong(e compare.Entry) string {
-	text, by := fmt.Sprintf("! %s: %s", e.Status, written(e.Kind, e.Key, e.Value, "")), ""
+	text, by := fmt.Sprintf("! %s: %s", e.Status, compare.Text(e.Kind, e.Key, e.Value, "")), ""
 	if v.wide && e.Source != nil {
 		by = " by " + e.From.String()
 	}
 	if e.Waits() {
-		text = "~ waits for its turn: " + written(e.Kind, e.Key, e.Value, "")
+		text = "~ waits for its turn: " + compare.Text(e.Kind, e.Key, e.Value, "")
 	}
 	switch {
 	case e.Status == compare.Differs && e.Declared == nil:
@@ -138,7 +138,7 @@ func (l *line) title() string {
 	title := l.Kind + "/" + l.Name
 	switch {
 	case len(l.names) > 1:
-		title = fmt.Sprintf("%d %ss: %s", len(l.names), l.Kind, few(l.names))
+		title = cli.Count(len(l.names), l.Kind) + ": " + few(l.names)
 	case l.Kind == "Cluster" || l.Kind == "ClusterClass":
 		title = l.Kind + " " + l.Namespace + "/" + l.Name // its namespace is that of all below it
 	}

@@ -10,7 +10,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/cli"
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/compare"
@@ -106,7 +105,7 @@ func (h heirs) item(o *compare.Object) *Item {
 	case Unknown:
 		i.Error = cli.OneLine(o.Err)
 	case OK, Drifted:
-		i.Entries = slices.DeleteFunc(slices.Clone(o.Entries), func(e compare.Entry) bool { return !e.Status.Wrong() })
+		i.Entries = o.Wrong()
 		for _, problem := range inherit.Problems(o.Sources.Located(o.Problems)) {
 			i.LeftOut = append(i.LeftOut, cli.OneLine(problem))
 		}
@@ -127,7 +126,7 @@ func stateOf(o *compare.Object) State {
 		return Stranger
 	case o.Untouched() != "":
 		return LeftAlone
-	case o.Wrong():
+	case len(o.Wrong()) > 0:
 		return Drifted
 	case o.Declares():
 		return Declares
@@ -167,22 +166,6 @@ type Declared struct {
 	Fields []string `json:"fields,omitempty"`
 	// For names the objects of a topology for which a Cluster or a ClusterClass declares it.
 	For []string `json:"for,omitempty"`
-}
-
-// written is an entry as people write it.
-func written(kind compare.Kind, key, value, propagation string) string {
-	effect := ""
-	if kind == compare.Taint || kind == compare.TemplateTaint {
-		key, effect, _ = strings.Cut(key, ":")
-		effect = ":" + effect
-	}
-	if value != "" {
-		key += "=" + cli.Shorten(value)
-	}
-	if propagation == string(clusterv1.MachineTaintPropagationOnInitialization) {
-		effect += " (once)"
-	}
-	return string(kind) + " " + key + effect
 }
 
 // heirs are the branches of a tree in which an entry is inherited, by the object, the field and the key that declare it.

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/cli-runtime/pkg/printers"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/cli"
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/compare"
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/store"
+)
+
+// world connects to the management cluster, and returns what comparisons read there and in workload clusters.
+func world(ctx context.Context, f *cli.Factory) (m *cli.Management, w compare.World, err error) {
+	if m, err = f.Management(); err != nil {
+		return m, w, err
+	}
+	w = compare.World{Store: store.New(m, m.Schemas.ControlPlane), Now: time.Now()}
+	w.Nodes = func(ctx context.Context, cluster types.NamespacedName) (client.Reader, error) {
+		return f.Workload(ctx, m, cluster)
+	}
+	w.Settings, err = f.ReadSettings(ctx, m)
+	return m, w, err
+}
+
+// clusters returns the Clusters that are named; without names, all of the namespace, or of all namespaces.
+func clusters(ctx context.Context, f *cli.Factory, w *compare.World, named []cli.Argument, allNamespaces bool) (found []types.NamespacedName, err error) {
+	namespace, err := f.Namespace()
+	for _, cluster := range named {
+		found = append(found, types.NamespacedName{Namespace: namespace, Name: cluster.Name})
+	}
+	if err != nil || len(named) > 0 {
+		return found, err
+	}
+	if allNamespaces {
+		namespace = ""
+	}
+	defer f.Progress("Reading all objects of Cluster API")()
+	return w.Clusters(ctx, namespace)
+}
+
+// fleetOptions are those of commands about Clusters with everything below them. trees sets the world.
+type fleetOptions struct {
+	*cli.Factory
+	print         *cli.PrintFlags
+	allNamespaces bool
+	world         compare.World
+}
+
+func (o *fleetOptions) addFlags(command *cobra.Command) {
+	command.ValidArgsFunction = o.Complete(cli.Takes{Clusters: true})
+	o.print.AddFlags(command)
+	command.Flags().BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "Show the Clusters of all namespaces.")
+}
+
+// trees compares everything below the Clusters that the arguments name, or below all. look, which may be nil, looks at a Cluster's API
+// server before its Nodes are read. failed says how many could not be read, if there are others.
+func (o *fleetOptions) trees(
+	ctx context.Context, args []string, look func(context.Context, types.NamespacedName, client.Reader),
+) (trees []*compare.Tree, failed, err error) {
+	if err = o.print.Validate(); err != nil {
+		return nil, nil, err
+	}
+	named, err := cli.ParseArguments(args, cli.Takes{Clusters: true, Choosing: o.allNamespaces})
+	if err != nil {
+		return nil, nil, err
+	}
+	if _, o.world, err = world(ctx, o.Factory); err != nil {
+		return nil, nil, err
+	}
+	if nodes := o.world.Nodes; look != nil {
+		o.world.Nodes = func(ctx context.Context, cluster types.NamespacedName) (client.Reader, error) {
+			server, err := nodes(ctx, cluster)
+			if err == nil {
+				look(ctx, cluster, server)
+			}
+			return server, err
+		}
+	}
+	keys, err := clusters(ctx, o.Factory, &o.world, named.Objects, o.allNamespaces)
+	if err == nil && len(keys) == 0 {
+		err = errors.New("there are no Clusters: -n chooses another namespace, and -A all of them")
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	defer o.Progress("Reading %s and their Nodes", cli.Count(len(keys), "Cluster"))()
+	trees = o.world.Trees(ctx, keys)
+	unread := slices.DeleteFunc(slices.Clone(trees), func(t *compare.Tree) bool { return t.Err == nil })
+	switch {
+	case len(unread) == 1 && len(trees) == 1:
+		return nil, nil, trees[0].Err
+	case len(unread) > 0:
+		failed = fmt.Errorf("%s could not be read", cli.Count(len(unread), "Cluster"))
+	}
+	return trees, failed, ctx.Err()
+}
+
+// show prints an answer and, for people, sentences and notes about it.
+func (o *fleetOptions) show(answer cli.Result, sentences ...string) error {
+	err := o.print.Print(o.Out, o.Painter(o.Out), answer)
+	for _, note := range o.world.Settings.Notes {
+		sentences = append(sentences, "Note: "+note)
+	}
+	for _, sentence := range sentences {
+		if err == nil && o.print.ForPeople() {
+			_, err = fmt.Fprintln(o.Out, printers.EscapeTerminal(sentence))
+		}
+	}
+	return err
+}
