@@ -57,6 +57,13 @@ func IsNode(gvk schema.GroupVersionKind) bool { return gvk.Group == "" && gvk.Ki
 
 // All explains objects, as far as it can.
 func (x *Explainer) All(ctx context.Context, objects []Object) (found []*Explanation, err error) {
+	if last := len(objects) - 1; last > 3 { // faster than to get each owner, unless you may not list them
+		namespace := cmp.Or(objects[0].Key.Namespace, x.Cluster.Namespace, x.Namespace)
+		if objects[0].Key.Namespace != objects[last].Key.Namespace {
+			namespace = ""
+		}
+		_ = x.Store.Prefetch(ctx, namespace)
+	}
 	for _, object := range objects {
 		e, wrong := x.Explain(ctx, object)
 		if err = errors.Join(err, wrong); wrong == nil {
@@ -133,7 +140,6 @@ func (x *Explainer) read(ctx context.Context, gvk schema.GroupVersionKind, key t
 // named, or of the management cluster if that is a Cluster itself.
 func (x *Explainer) Choose(ctx context.Context, gvk schema.GroupVersionKind, namespace string, selector labels.Selector) (all []Object, err error) {
 	var reader client.Reader = x.Store
-	owners := namespace
 	if IsNode(gvk) {
 		cluster := cmp.Or(x.Cluster, x.Settings.Config.ManagementClusterKey)
 		if cluster.Name == "" {
@@ -142,7 +148,7 @@ func (x *Explainer) Choose(ctx context.Context, gvk schema.GroupVersionKind, nam
 		if reader, err = x.nodes(ctx, cluster); err != nil {
 			return nil, err
 		}
-		namespace, owners = "", cluster.Namespace
+		namespace = ""
 	}
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
@@ -151,9 +157,6 @@ func (x *Explainer) Choose(ctx context.Context, gvk schema.GroupVersionKind, nam
 	}
 	for i := range list.Items {
 		all = append(all, Object{gvk, client.ObjectKeyFromObject(&list.Items[i])})
-	}
-	if len(all) > 4 { // faster than to get each owner; and you may be allowed to get each object, but not to list them
-		_ = x.Store.Prefetch(ctx, owners)
 	}
 	return all, nil
 }

@@ -159,10 +159,9 @@ func (f *finder) whyAbsent(ctx context.Context, e *Entry) verdict {
 	case o.Node != nil && f.declaredForNode(e):
 		return f.whyNot(o, e.Of)
 	}
-	if v, above := f.stopped(ctx, e); above && !itself {
+	if v := f.stopped(ctx, e); v.why != "" && !itself {
 		return v
-	}
-	if o.Node != nil {
+	} else if o.Node != nil {
 		return f.coming(o)
 	}
 	of := e.Of
@@ -186,7 +185,7 @@ func (e *Entry) isThere(has compare.Entry) bool {
 }
 
 // stopped says at which object above the explained one an entry has stopped.
-func (f *finder) stopped(ctx context.Context, e *Entry) (verdict, bool) {
+func (f *finder) stopped(ctx context.Context, e *Entry) verdict {
 	all := f.of.Sources.All
 	for _, d := range all[slices.IndexFunc(all, func(d inherit.Declaration) bool { return same(d.Ref, e.by.Ref) })+1:] {
 		if now, has := d.Value(e.Of); d.Kind == "ClusterClass" || d.Unread || same(d.Ref, f.of.Ref) || has && now == e.Value {
@@ -198,11 +197,11 @@ func (f *finder) stopped(ctx context.Context, e *Entry) (verdict, bool) {
 		}
 		of.Own = !handsDown(h)
 		if h.Err != nil {
-			return verdict{ownerNotFound, h.Ref, cli.OneLine(h.Err)}, true
+			return verdict{ownerNotFound, h.Ref, cli.OneLine(h.Err)}
 		}
-		return f.whyNot(h, of), true
+		return f.whyNot(h, of)
 	}
-	return verdict{}, false
+	return verdict{}
 }
 
 // handsDown reports whether an object is of a kind that has a Machine template.
@@ -210,13 +209,17 @@ func handsDown(o *compare.Object) bool { return o.Has.Layout.Template.Metadata !
 
 func same(a, b inherit.Ref) bool { return a.String() == b.String() }
 
+func (f *finder) whyNotOnNode(o *compare.Object, e inherit.Entry) verdict {
+	if why := o.Node.WhyNot(e); why != "" && (why != inherit.DropWaiting || o.LeftAlone == "") {
+		return verdict{why, o.Ref, problemOf(o.Problems, e)}
+	}
+	return f.coming(o)
+}
+
 // whyNot says why an object lacks an entry at its top or in its template.
 func (f *finder) whyNot(o *compare.Object, e inherit.Entry) verdict {
 	if o.Node != nil {
-		if why := o.Node.WhyNot(e); why != "" && (why != inherit.DropWaiting || o.LeftAlone == "") {
-			return verdict{why, o.Ref, problemOf(o.Problems, e)}
-		}
-		return f.coming(o)
+		return f.whyNotOnNode(o, e)
 	}
 	at := pathsOf(o, e.Own)
 	noField := map[string]bool{
@@ -243,26 +246,24 @@ func (f *finder) whyNot(o *compare.Object, e inherit.Entry) verdict {
 }
 
 // pathsOf is where an object has entries at its top or in its template.
-func pathsOf(o *compare.Object, own bool) inherit.Paths {
-	switch {
-	case own:
-		return o.Has.Layout.Top
-	case o.Has.Template == nil:
-		return inherit.Paths{}
+func pathsOf(o *compare.Object, own bool) (at inherit.Paths) {
+	if own {
+		at = o.Has.Layout.Top
+	} else if o.Has.Template != nil {
+		at = o.Has.Layout.Template
 	}
-	return o.Has.Layout.Template
+	return at
 }
 
-// coming is about an entry that nothing is in the way of, unless the object is left alone.
+// coming is about an entry that nothing is in the way of, unless the object is left alone: a Node because of its Machine.
 func (f *finder) coming(o *compare.Object) verdict {
-	at := o.Ref
-	if o.LeftAlone == "" {
-		return verdict{why: notYet, at: at}
+	switch {
+	case o.LeftAlone == "":
+		return verdict{why: notYet, at: o.Ref}
+	case o.Node != nil:
+		return f.leftAlone(o.Node.Would.Source.Ref, o.LeftAlone)
 	}
-	if o.Node != nil {
-		at = o.Node.Would.Source.Ref
-	}
-	return f.leftAlone(at, o.LeftAlone)
+	return f.leftAlone(o.Ref, o.LeftAlone)
 }
 
 // problemOf returns what is wrong with an entry, or "".

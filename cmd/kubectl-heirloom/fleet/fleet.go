@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -44,20 +44,20 @@ var update = flag.Bool("update", false, "write the golden files")
 // Golden compares text with a file in testdata, which go test -update writes.
 func Golden(t *testing.T, name, text string) {
 	t.Helper()
-	Expect, file := NewWithT(t).Expect, filepath.Join("testdata", name+".golden")
+	Expect, file := gomega.NewWithT(t).Expect, filepath.Join("testdata", name+".golden")
 	if *update {
-		Expect(os.WriteFile(file, []byte(text), 0o600)).To(Succeed())
+		Expect(os.WriteFile(file, []byte(text), 0o600)).To(gomega.Succeed())
 	}
 	want, err := os.ReadFile(file) //nolint:gosec // testdata
-	Expect(err).NotTo(HaveOccurred())
-	Expect(text).To(Equal(string(want)), "go test -update writes it anew")
+	Expect(err).NotTo(gomega.HaveOccurred())
+	Expect(text).To(gomega.Equal(string(want)), "go test -update writes it anew")
 }
 
 // Objects are those in a file: documents, or lists of objects.
 func Objects(t *testing.T, file string) (all []client.Object) {
 	t.Helper()
 	raw, err := os.ReadFile(file) //nolint:gosec // testdata
-	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	gomega.NewWithT(t).Expect(err).NotTo(gomega.HaveOccurred())
 	for documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(raw))); ; {
 		document, err := documents.Read()
 		if errors.Is(err, io.EOF) {
@@ -66,7 +66,7 @@ func Objects(t *testing.T, file string) (all []client.Object) {
 		var list []map[string]any
 		if yaml.Unmarshal(document, &list) != nil {
 			list = make([]map[string]any, 1)
-			NewWithT(t).Expect(errors.Join(err, yaml.Unmarshal(document, &list[0]))).To(Succeed())
+			gomega.NewWithT(t).Expect(errors.Join(err, yaml.Unmarshal(document, &list[0]))).To(gomega.Succeed())
 		}
 		for _, object := range list {
 			all = append(all, &unstructured.Unstructured{Object: object})
@@ -117,7 +117,7 @@ func Asks(asked func(request string) error) interceptor.Funcs {
 func World(t *testing.T, live client.Client, flags ...string) compare.World {
 	t.Helper()
 	known, err := (&settings.Flags{ServerFlags: append([]string{"--cluster-api-taint-propagation=enabled"}, flags...)}).Offline()
-	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	gomega.NewWithT(t).Expect(err).NotTo(gomega.HaveOccurred())
 	layout := func(context.Context, schema.GroupVersionKind) (inherit.Layout, error) {
 		return inherit.ControlPlaneLayout("v1beta2", func(...string) bool { return true }), nil
 	}
