@@ -26,10 +26,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/fleet"
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/settings"
 	"github.com/heirloom-dev/heirloom/pkg/managedfields"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
+	"github.com/heirloom-dev/heirloom/test/fleet"
 )
 
 const (

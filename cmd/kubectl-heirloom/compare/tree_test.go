@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/compare"
-	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/fleet"
+	"github.com/heirloom-dev/heirloom/test/fleet"
 )
 
 // serve returns the world of testdata/fleet.yaml, and what its API server is asked for.

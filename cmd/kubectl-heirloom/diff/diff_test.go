@@ -19,8 +19,8 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/fleet"
 	"github.com/heirloom-dev/heirloom/pkg/pace"
+	"github.com/heirloom-dev/heirloom/test/fleet"
 )
 
 const (

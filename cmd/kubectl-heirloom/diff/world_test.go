@@ -25,8 +25,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/fleet"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/test/fleet"
 )
 
 // world is a management cluster, and the workload cluster of the Cluster c in it.

@@ -177,7 +177,7 @@ func (x *Explainer) notes(o *compare.Object) (notes []string) {
 	case o.LeftAlone != "":
 		because := ""
 		if o.Node != nil && o.Node.Would.Inherits() {
-			because = " of " + o.Node.Would.Source.Ref.String() + ":"
+			because = " of " + o.Node.Would.Source.String() + ":"
 		}
 		say("Heirloom leaves the object alone for now, because%s %s.", because, o.LeftAlone)
 	case o.Node == nil && o.Would.Outcome == inherit.OwnerNotFound && ref != nil:

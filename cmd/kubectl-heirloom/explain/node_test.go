@@ -16,9 +16,9 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/fleet"
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/settings"
 	"github.com/heirloom-dev/heirloom/pkg/workload/connect"
+	"github.com/heirloom-dev/heirloom/test/fleet"
 )
 
 // machineOf is a Machine that says which Node it is, with its Cluster.

@@ -14,7 +14,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/cli"
-	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/fleet"
+	"github.com/heirloom-dev/heirloom/test/fleet"
 )
 
 const pool, tier = "node.cluster.x-k8s.io/pool", "node.cluster.x-k8s.io/tier"

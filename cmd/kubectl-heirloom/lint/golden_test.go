@@ -12,10 +12,10 @@ import (
 
 	. "github.com/onsi/gomega"
 
-	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/fleet"
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/manifest"
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/settings"
 	"github.com/heirloom-dev/heirloom/pkg/version"
+	"github.com/heirloom-dev/heirloom/test/fleet"
 )
 
 // lintFile judges a file, by the settings that its line "# server-flags: …" gives.

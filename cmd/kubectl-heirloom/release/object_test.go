@@ -17,8 +17,8 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/fleet"
 	"github.com/heirloom-dev/heirloom/pkg/release"
+	"github.com/heirloom-dev/heirloom/test/fleet"
 )
 
 // world is an API server with Heirloom's Lease, Cluster x, and its Machine m and MachineSet ms, which have inherited the label team.

@@ -19,8 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
-	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/fleet"
 	"github.com/heirloom-dev/heirloom/pkg/workload/policy"
+	"github.com/heirloom-dev/heirloom/test/fleet"
 )
 
 // reportOn reports on the Clusters of the tree's tests. dev's Nodes cannot be read, and "gone" does not exist.

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/compare"
-	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/fleet"
+	"github.com/heirloom-dev/heirloom/test/fleet"
 )
 
 // trees returns what the plugin knows of Clusters of testdata/fleet.yaml. The Nodes are those of prod.

@@ -48,7 +48,7 @@ func Golden(t *testing.T, name, text string) {
 	if *update {
 		Expect(os.WriteFile(file, []byte(text), 0o600)).To(gomega.Succeed())
 	}
-	want, err := os.ReadFile(file) //nolint:gosec // testdata
+	want, err := os.ReadFile(file)
 	Expect(err).NotTo(gomega.HaveOccurred())
 	Expect(text).To(gomega.Equal(string(want)), "go test -update writes it anew")
 }
@@ -56,7 +56,7 @@ func Golden(t *testing.T, name, text string) {
 // Objects are those in a file: documents, or lists of objects.
 func Objects(t *testing.T, file string) (all []client.Object) {
 	t.Helper()
-	raw, err := os.ReadFile(file) //nolint:gosec // testdata
+	raw, err := os.ReadFile(file)
 	gomega.NewWithT(t).Expect(err).NotTo(gomega.HaveOccurred())
 	for documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(raw))); ; {
 		document, err := documents.Read()
