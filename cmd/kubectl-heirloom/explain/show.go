@@ -59,9 +59,6 @@ type List struct {
 	Single, All bool   `json:"-"`
 }
 
-// Table implements cli.Result. For people, a list is printed object by object.
-func (l *List) Table(bool) *metav1.Table { return &metav1.Table{} }
-
 // Names implements cli.Named.
 func (e *Explanation) Names() []string { return []string{e.named} }
 
@@ -118,13 +115,10 @@ func (l *List) text(flags *cli.PrintFlags, paint cli.Painter, count int, of ...*
 		text.WriteString(paint.Paint(style, first) + paint.Paint("", rest) + "\n")
 	}
 	e, names := of[0], []string{}
-	for _, e := range of[:min(count, 3)] {
+	for _, e := range of[:count] {
 		names = append(names, e.Object)
 	}
-	title := strings.Join(names, ", ")
-	if count > 3 {
-		title += fmt.Sprintf(" and %d more", count-3)
-	}
+	title := cli.Some(names, 3)
 	if e.Cluster != "" {
 		title += " of Cluster " + e.Cluster
 	}
