@@ -269,7 +269,7 @@ func (f *fleet) testExplain() {
 	out, err := explain.CombinedOutput()
 	f.Expect(err).NotTo(HaveOccurred(), "%s", out)
 	f.Expect(string(out)).To(MatchRegexp(
-		`(?m)^label\s+node\.cluster\.x-k8s\.io/pool\s+red\s+as declared\s+MachineDeployment red/red spec\.template\.metadata\.labels .* heirloom `))
+		`(?m)^label\s+node\.cluster\.x-k8s\.io/pool\s+red\s+as declared\s+MachineDeployment red/red \(spec\.template\.metadata\.labels\) .* heirloom `))
 	f.Expect(string(out)).To(MatchRegexp(`(?m)^label\s+mine\s+yes\s+set here\s+by`))
 	f.Expect(string(out)).To(ContainSubstring(clusterv1.ClusterNameLabel))
 }

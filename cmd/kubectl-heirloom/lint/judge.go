@@ -27,8 +27,9 @@ import (
 
 // judge compares what is declared for the Machines of an object, by itself and by the topology above it, with what their Nodes get.
 func (l *linter) judge(ctx context.Context, object client.Object) error {
-	has, err := rowOf(object).Content(ctx, l.chain, object)
-	decided, evaluateErr := rowOf(object).Evaluate(ctx, l.chain, object, l.Policy)
+	kind, _ := owners.KindOf(object)
+	has, err := kind.Content(ctx, l.chain, object)
+	decided, evaluateErr := kind.Evaluate(ctx, l.chain, object, l.Policy)
 	if err := errors.Join(err, evaluateErr); err != nil {
 		return err
 	}
@@ -310,14 +311,4 @@ func sectionOf(object client.Object) string {
 	_, owned := labels[clusterv1.ClusterTopologyOwnedLabel]
 	return fmt.Sprintf("%T %t %s/%s %s %s", object, owned, object.GetNamespace(), labels[clusterv1.ClusterNameLabel],
 		labels[clusterv1.ClusterTopologyMachineDeploymentNameLabel], labels[clusterv1.ClusterTopologyMachinePoolNameLabel])
-}
-
-// rowOf returns the row of an object in the table of kinds; nil for kinds that inherit nothing.
-func rowOf(object client.Object) *owners.Kind {
-	for i := range owners.Table {
-		if reflect.TypeOf(owners.Table[i].New()) == reflect.TypeOf(object) {
-			return &owners.Table[i]
-		}
-	}
-	return nil
 }

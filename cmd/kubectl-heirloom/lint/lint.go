@@ -144,7 +144,7 @@ func (l *linter) read(object *manifest.Object) *subject {
 	}
 	switch {
 	case err == nil:
-		if rowOf(s.chained) != nil || kind == "Cluster" || kind == "ClusterClass" {
+		if _, inherits := owners.KindOf(s.chained); inherits || kind == "Cluster" || kind == "ClusterClass" {
 			return s
 		}
 	case manifest.Placeholder(err.Error()): // it repeats the value
