@@ -23,7 +23,7 @@ const pool, tier = "node.cluster.x-k8s.io/pool", "node.cluster.x-k8s.io/tier"
 func TestOutput(t *testing.T) {
 	for _, tc := range []struct {
 		golden, objects, key, format string
-		all, colour                  bool
+		all, colour, paused          bool
 	}{
 		{golden: "node.table", objects: "node"},
 		{golden: "node.all", objects: "node", all: true},
@@ -38,6 +38,7 @@ func TestOutput(t *testing.T) {
 		{golden: "key.outside", objects: "node", key: "cost-center"},
 		{golden: "key.differs", objects: "m", key: "nodeDrainTimeout"},
 		{golden: "key.gone", objects: "m", key: "gone"},
+		{golden: "key.paused", objects: "ms", key: pool, paused: true},
 		{golden: "key.set", objects: "node", key: "kubernetes.io/hostname"},
 		{golden: "key.declared", objects: "c class", key: pool},
 		{golden: "key.nowhere", objects: "m m2 node", key: "nothing"},
@@ -50,7 +51,11 @@ func TestOutput(t *testing.T) {
 			flags, command := cli.NewPrintFlags(), &cobra.Command{}
 			flags.AddFlags(command)
 			g.Expect(command.ParseFlags([]string{"-o", tc.format})).To(Succeed())
-			list := lived(t).list(t, tc.objects, tc.key)
+			w := lived(t)
+			if tc.paused {
+				w.ms.Annotations = map[string]string{clusterv1.PausedAnnotation: ""}
+			}
+			list := w.list(t, tc.objects, tc.key)
 			list.All, list.Notes = tc.all, []string{"The server's settings are not known."}
 			g.Expect(list.Print(&out, flags, cli.Painter(tc.colour))).To(Succeed())
 			fleet.Golden(t, tc.golden, out.String())
