@@ -33,6 +33,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
+// lookahead is how long before its end a certificate is replaced.
+const lookahead = 30 * 24 * time.Hour
+
 // injected is the annotation that lets cert-manager's injector manage the CA bundles of a webhook configuration.
 const injected = "cert-manager.io/inject-ca-from"
 
@@ -82,6 +85,7 @@ type Own struct {
 	Dir string
 
 	serving atomic.Pointer[tls.Certificate]
+	ahead   atomic.Int64 // the time by which our clock is ahead of the API server's
 	client  client.Client
 	cache   cache.Cache // cert-controller's
 }
@@ -104,7 +108,7 @@ func (o *Own) Add(ctx context.Context, mgr ctrl.Manager) error {
 	if err := rotator.AddRotator(confined{mgr, o}, &rotator.CertRotator{
 		SecretKey: o.Secret, CertDir: o.Dir, FieldOwner: "heirloom", IsReady: make(chan struct{}),
 		CAName: "heirloom-webhook-ca", CAOrganization: "heirloom.dev", DNSName: first, ExtraDNSNames: others,
-		CaCertDuration: 10 * 365 * 24 * time.Hour, ServerCertDuration: 90 * 24 * time.Hour, LookaheadInterval: 30 * 24 * time.Hour,
+		CaCertDuration: 10 * 365 * 24 * time.Hour, ServerCertDuration: 90 * 24 * time.Hour, LookaheadInterval: lookahead,
 		Webhooks: []rotator.WebhookInfo{{Name: o.Configuration, Type: rotator.Mutating}, {Name: o.Configuration, Type: rotator.Validating}},
 	}); err != nil {
 		return fmt.Errorf("adding cert-controller: %w", err)
@@ -215,7 +219,13 @@ func (c confined) GetConfig() *rest.Config {
 			query := request.URL.Query()
 			query.Set("fieldSelector", "metadata.name="+name)
 			request.URL.RawQuery = query.Encode()
-			return next.RoundTrip(request)
+			response, err := next.RoundTrip(request)
+			if err == nil {
+				if theirs, err := http.ParseTime(response.Header.Get("Date")); err == nil {
+					c.own.ahead.Store(int64(time.Since(theirs)))
+				}
+			}
+			return response, err
 		})
 	})
 	return config
@@ -226,12 +236,20 @@ type roundTripper func(*http.Request) (*http.Response, error)
 func (r roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return r(request) }
 
 // GetClient implements manager.Manager. It is for what cert-controller updates.
-func (c confined) GetClient() client.Client { return considerate{c.Manager.GetClient()} }
+func (c confined) GetClient() client.Client { return considerate{c.Manager.GetClient(), c.own} }
 
-type considerate struct{ client.Client }
+type considerate struct {
+	client.Client
+	own *Own
+}
 
-// Update implements client.Writer.
+// Update implements client.Writer. A replica makes no certificate that API servers would not accept yet (cert-controller's are valid from
+// an hour before), nor one that the others would replace: two replicas whose clocks differ by months would replace each other's for ever.
 func (c considerate) Update(ctx context.Context, object client.Object, options ...client.UpdateOption) error {
+	_, made := object.(*corev1.Secret)
+	if ahead := time.Duration(c.own.ahead.Load()); made && (ahead > time.Hour || ahead < -lookahead) {
+		return fmt.Errorf("no certificate is made by a clock that is %s ahead of the API server's", ahead)
+	}
 	if from, found := object.GetAnnotations()[injected]; found {
 		return fmt.Errorf("the webhook configuration %s belongs to cert-manager's injector, by its annotation %s=%s: "+
 			"remove the annotation, or do not use --webhook-cert-secret", object.GetName(), injected, from)
