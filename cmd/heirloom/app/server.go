@@ -8,17 +8,18 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"log/slog"
+	"log"
 	"maps"
 	"net"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"golang.org/x/net/netutil"
+	"golang.org/x/time/rate"
 	"k8s.io/apiserver/pkg/authentication/request/x509"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	certutil "k8s.io/client-go/util/cert"
@@ -51,6 +52,8 @@ const (
 	mostConnections = 1000
 	// What a client certificate and its intermediate CAs may be. Go keeps ten times as much for each connection.
 	mostCertificates, mostCertificateBytes = 5, 16 << 10
+	// failuresLogged is how often each server logs what fails before there is a request, as a handshake that any client can make fail.
+	failuresLogged = time.Minute
 )
 
 // addCertificate returns what the webhook servers serve, and makes the manager keep it up to date. It comes from files, or is our own.
@@ -98,14 +101,26 @@ func newServer(told context.Context, name string, webhooks http.Handler) *manage
 	}))
 }
 
-// bounded returns a server with the limits that all have. What net/http says of it, such as that a handshake failed, as any client can
-// make it fail, is logged with -v=4.
+// bounded returns a server with the limits that all have.
 func bounded(name string, unused time.Duration, handler http.Handler) *manager.Server {
-	said := logr.ToSlogHandler(ctrl.Log.WithValues("server", name))
 	return &manager.Server{Name: name, Server: &http.Server{
-		Handler: handler, ErrorLog: slog.NewLogLogger(said, slog.LevelDebug),
+		Handler: handler, ErrorLog: log.New(&failures{server: name, sometimes: rate.Sometimes{Interval: failuresLogged}}, "", 0),
 		ReadHeaderTimeout: unused, ReadTimeout: unused, WriteTimeout: answerTimeout, IdleTimeout: unused, MaxHeaderBytes: mostHeaders,
 	}}
+}
+
+// failures logs some of what net/http says of a server.
+type failures struct {
+	server    string
+	sometimes rate.Sometimes
+}
+
+// Write implements io.Writer.
+func (f *failures) Write(line []byte) (int, error) {
+	f.sometimes.Do(func() {
+		ctrl.Log.Info("A connection failed; others that fail soon are not logged", "server", f.server, "why", strings.TrimSpace(string(line)))
+	})
+	return len(line), nil
 }
 
 // addServer lets the manager run a server of webhooks, which may ask its clients for a certificate.
