@@ -25,10 +25,11 @@ import (
 )
 
 const (
-	// atATime is how many workload clusters are released at a time, and withdrawTimeout how long the removal of what admits Nodes there may
-	// take, so that also a fleet that does not answer leaves Helm's hook within its five minutes. nodesTimeout is how long their Nodes may take.
+	// atATime is how many workload clusters are released at a time. Together, promptly and later are how long the removal of what admits Nodes
+	// there may take: those that answer promptly do not wait for the others. So also a fleet that does not answer leaves Helm's hook within
+	// its five minutes. nodesTimeout is how long their Nodes may take.
 	atATime         = 100
-	withdrawTimeout = 10 * time.Second
+	promptly, later = 2 * time.Second, 8 * time.Second
 	nodesTimeout    = 5 * time.Minute
 	// byHand removes from a workload cluster what admits Nodes. There are two commands, because kubectl fails as a whole if one kind is
 	// not served.
@@ -55,20 +56,31 @@ func (s *session) releaseWorkloads(ctx context.Context) {
 		}
 	}))
 	theirs := ctrl.LoggerInto(ctx, logr.Discard()) // an API server may answer with any number of warnings
-	var workers errgroup.Group
-	workers.SetLimit(atATime)
-	for _, c := range clusters {
-		workers.Go(func() error {
-			s.releaseWorkload(theirs, c)
-			return nil
-		})
+	for _, timeout := range []time.Duration{promptly, later} {
+		var workers errgroup.Group
+		workers.SetLimit(atATime)
+		var slow []webhook.Identity
+		for _, c := range clusters {
+			workers.Go(func() error {
+				server, err := s.withdraw(theirs, c, timeout)
+				if err != nil && timeout == promptly {
+					s.mu.Lock()
+					defer s.mu.Unlock()
+					slow = append(slow, c)
+					return nil
+				}
+				s.releaseWorkload(theirs, c, server, err)
+				return nil
+			})
+		}
+		_ = workers.Wait() // they report for themselves
+		clusters = slow
 	}
-	_ = workers.Wait() // they report for themselves
 }
 
-// releaseWorkload removes what admits Nodes in a workload cluster and then releases its Nodes, or reports that something still admits them.
-func (s *session) releaseWorkload(ctx context.Context, c webhook.Identity) {
-	switch server, err := s.withdraw(ctx, c); {
+// releaseWorkload releases the Nodes of a workload cluster in which nothing admits Nodes any more, or reports that something still does.
+func (s *session) releaseWorkload(ctx context.Context, c webhook.Identity, server cluster, err error) {
+	switch {
 	case err != nil && s.OnlyWorkloadClusters:
 		s.left(ctx, c, err)
 	case err != nil:
@@ -81,8 +93,8 @@ func (s *session) releaseWorkload(ctx context.Context, c webhook.Identity) {
 }
 
 // withdraw removes what admits Nodes in a workload cluster. It gives up in time, also on discovery, which takes no context.
-func (s *session) withdraw(ctx context.Context, c webhook.Identity) (cluster, error) {
-	ctx, cancel := context.WithTimeout(ctx, withdrawTimeout)
+func (s *session) withdraw(ctx context.Context, c webhook.Identity, timeout time.Duration) (cluster, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	type answer struct {
 		server cluster
