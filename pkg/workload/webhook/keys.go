@@ -7,12 +7,14 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -21,15 +23,18 @@ import (
 )
 
 const (
-	// keyData is the key's name in the Secret.
-	keyData = "key"
+	// keyData is the key's name in the Secret, formerKeyData that in a Secret of an earlier version.
+	keyData, formerKeyData = "key", "current"
 	// look is how often the leader looks, in its cache, whether there is a Secret.
 	look = 2 * time.Second
 )
 
 // KeyOf returns the key in its Secret. The error does not quote the Secret's content.
 func KeyOf(secret *corev1.Secret) ([]byte, error) {
-	key := secret.Data[keyData]
+	key, there := secret.Data[keyData]
+	if !there {
+		key = secret.Data[formerKeyData]
+	}
 	if len(key) != KeySize {
 		return nil, fmt.Errorf("the Secret %s/%s has no usable key: its %q has %d bytes instead of %d (delete the Secret, and another is made)",
 			secret.Namespace, secret.Name, keyData, len(key), KeySize)
@@ -47,16 +52,19 @@ type Keys struct {
 	Secret types.NamespacedName
 
 	last []byte // which the leader has told of
+	good atomic.Pointer[[]byte]
 }
 
-// Key returns the key that paths are made with, or nil while there is none: then no path is accepted.
+// Key returns the key that paths are made with, or nil while none is known: then no path is accepted. While somebody has broken or deleted
+// the Secret, the last key stays in force.
 func (k *Keys) Key(ctx context.Context) []byte {
 	secret := &corev1.Secret{}
-	if err := k.Client.Get(ctx, k.Secret, secret); err != nil {
-		return nil
+	if err := k.Client.Get(ctx, k.Secret, secret); err == nil {
+		if key, err := KeyOf(secret); err == nil { // the leader tells what is wrong with it
+			k.good.Store(&key)
+		}
 	}
-	key, _ := KeyOf(secret) // the leader tells what is wrong with it
-	return key
+	return ptr.Deref(k.good.Load(), nil)
 }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable.

@@ -19,8 +19,8 @@ var _ interface {
 	manager.LeaderElectionRunnable
 } = &Keys{}
 
-// A Secret that somebody has broken is told of and not written over, and no path is accepted until it is deleted.
-func TestABrokenKey(t *testing.T) {
+// A Secret that somebody has broken is told of and not written over. A key that is known stays in force; a replica that starts now has none.
+func TestABrokenKeyDoesNotReplaceAGoodOne(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		data    map[string][]byte
@@ -34,18 +34,34 @@ func TestABrokenKey(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			Expect := NewWithT(t).Expect
-			secret := secretWith(nil)
-			secret.Data = tc.data
-			server := newAPIServer(secret)
+			server := newAPIServer(secretWith(key(1)))
 			keys := keysOf(server)
+			Expect(keys.Key(t.Context())).To(Equal(key(1)))
+			secret := stored(t, server)
+			secret.Data = tc.data
+			Expect(server.Update(t.Context(), secret)).To(Succeed())
+			server.writes = nil
 			err := keys.ensure(t.Context())
 			Expect(err).To(MatchError(And(
 				ContainSubstring("the Secret heirloom-system/key has no usable key"), ContainSubstring(tc.problem), ContainSubstring("delete the Secret"))))
 			Expect(err).NotTo(MatchError(ContainSubstring("hunter2")), "an error goes to a log, and a key does not")
-			Expect(keys.Key(t.Context())).To(BeNil())
+			Expect(keys.Key(t.Context())).To(Equal(key(1)))
+			Expect(keysOf(server).Key(t.Context())).To(BeNil())
 			Expect(server.writes).To(BeEmpty(), "it is not written over")
+			Expect(server.Delete(t.Context(), secret)).To(Succeed())
+			Expect(keys.Key(t.Context())).To(Equal(key(1)), "until the leader has made another")
 		})
 	}
+}
+
+// After an upgrade, paths that workload clusters know go on to be valid.
+func TestTheKeyOfAnEarlierVersion(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	secret := secretWith(nil)
+	secret.Data = map[string][]byte{"current": key(1), "next": key(2), "previous": key(3)}
+	Expect(KeyOf(secret)).To(Equal(key(1)))
+	secret.Data[keyData] = key(4)
+	Expect(KeyOf(secret)).To(Equal(key(4)))
 }
 
 // Registrations are made anew when there is another key, and not each time that somebody looks.
