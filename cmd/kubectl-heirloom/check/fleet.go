@@ -226,7 +226,7 @@ func (c *Checker) validation(ctx context.Context) answer {
 func uncreated(what string, err error) answer {
 	status := Unknown
 	_, rest, _ := strings.Cut(err.Error(), `failed calling webhook "`)
-	if name, _, _ := strings.Cut(rest, `"`); slices.Contains(chart, name) {
+	if name, _, _ := strings.Cut(rest, `"`); slices.Contains(Webhooks, name) {
 		status = Failed
 	}
 	return result(status, "%s could not be created (dry run): %v", what, err)

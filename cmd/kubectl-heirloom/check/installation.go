@@ -31,8 +31,8 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
-// chart has the names of the chart's webhooks. Each has the match condition "changed", without which API servers ask about every write.
-var chart = []string{
+// Webhooks has the names of the chart's webhooks. Each has the match condition "changed", without which API servers ask about every write.
+var Webhooks = []string{ //nolint:gochecknoglobals // a list that nothing changes
 	"machinedeployments.heirloom.dev", "machinepools.heirloom.dev", "machinesets.heirloom.dev", giver, "controlplanes.heirloom.dev",
 	"siblings.heirloom.dev", "nodes.heirloom.dev", refuser, "topology." + refuser,
 }
@@ -59,7 +59,7 @@ func (c *Checker) readHooks(ctx context.Context) (all []hook, err error) {
 		}
 		for _, in := range list.Items {
 			for _, h := range in.Webhooks {
-				if slices.Contains(chart, h.Name) {
+				if slices.Contains(Webhooks, h.Name) {
 					all = append(all, hook{kind, in.ObjectMeta, h})
 				}
 			}
@@ -76,7 +76,7 @@ func (c *Checker) readHooks(ctx context.Context) (all []hook, err error) {
 // registered looks at what can harm a cluster: a webhook that is missing or is called only once, stops writes if it fails, is waited for
 // longer than the chart allows, or is asked about more than it should.
 func (c *Checker) registered(context.Context) answer {
-	r, missing := result(OK, "All %d webhooks are registered.", len(chart)), slices.Clone(chart)
+	r, missing := result(OK, "All %d webhooks are registered.", len(Webhooks)), slices.Clone(Webhooks)
 	release, namespace := "RELEASE", "NAMESPACE"
 	for _, h := range c.hooks {
 		missing = slices.DeleteFunc(missing, func(name string) bool { return name == h.Name })

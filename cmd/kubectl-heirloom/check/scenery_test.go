@@ -91,7 +91,7 @@ func (s *scenery) register(bundle []byte) {
 	s.validating = admissionv1.ValidatingWebhookConfiguration{ObjectMeta: in}
 	at := admissionv1.WebhookClientConfig{CABundle: bundle, Service: &admissionv1.ServiceReference{Namespace: home, Name: "heirloom-webhook"}}
 	conditions := []admissionv1.MatchCondition{{Name: "changed", Expression: "true"}}
-	for _, name := range chart {
+	for _, name := range Webhooks {
 		if strings.HasSuffix(name, refuser) {
 			s.validating.Webhooks = append(s.validating.Webhooks, admissionv1.ValidatingWebhook{
 				Name: name, ClientConfig: at, FailurePolicy: new(admissionv1.Fail), TimeoutSeconds: new(int32(2)), MatchConditions: conditions,
