@@ -121,7 +121,7 @@ func World(t *testing.T, live client.Client, flags ...string) compare.World {
 	layout := func(context.Context, schema.GroupVersionKind) (inherit.Layout, error) {
 		return inherit.ControlPlaneLayout("v1beta2", func(...string) bool { return true }), nil
 	}
-	return compare.World{Store: store.New(live, layout), Settings: known, Now: time.Now(), Nodes: func(context.Context, types.NamespacedName) (client.Reader, error) {
+	return compare.World{Store: store.New(live, layout), Settings: known, Now: time.Date(2026, time.November, 1, 0, 0, 0, 0, time.UTC), Nodes: func(context.Context, types.NamespacedName) (client.Reader, error) {
 		return live, nil
 	}}
 }

@@ -18,7 +18,7 @@ import (
 const long = `Look at what Cluster API objects and their Nodes inherit: why a label, annotation, taint or field is there, why it is
 not there, what a change would touch, and what is wrong.
 
-Exit codes (tree ends with 0 even if something has drifted):
+Exit codes (tree ends with 1 only with --exit-code):
   0  the question is answered, and all is as it should be
   1  the question is answered, and something is not as it should be: a difference, a finding, a failed check
   2  the question could not be answered; standard error says why`

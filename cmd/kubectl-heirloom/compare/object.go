@@ -72,9 +72,9 @@ func (o *Object) Wrong() []Entry {
 	return slices.DeleteFunc(slices.Clone(o.Entries), func(e Entry) bool { return !e.Status.Wrong() })
 }
 
-// Untouched says why Heirloom does not write the object for now, although it would inherit or should have an owner; empty if it does. That
+// WhyUntouched says why Heirloom does not write the object for now, although it would inherit or should have an owner; empty if it does. That
 // nothing is above an object is as it should be.
-func (o *Object) Untouched() inherit.Reason {
+func (o *Object) WhyUntouched() inherit.Reason {
 	switch {
 	case o.Decided.Outcome == inherit.OwnerNotFound:
 		return o.Decided.Reason

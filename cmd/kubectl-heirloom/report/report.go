@@ -142,14 +142,14 @@ func (r *Report) add(row *Row, o *compare.Object) {
 	waits := 0
 	for _, e := range o.Wrong() {
 		switch {
-		case o.Untouched() != "":
+		case o.WhyUntouched() != "":
 		case e.Waits():
 			waits = 1
 		default:
 			row.wrong(e)
 		}
 	}
-	if o.Untouched() != "" {
+	if o.WhyUntouched() != "" {
 		row.LeftAlone++
 	}
 	if o.Node == nil {

@@ -99,7 +99,7 @@ func New(trees []*compare.Tree) *Forest {
 func (h heirs) item(o *compare.Object) *Item {
 	i := &Item{
 		APIVersion: o.GVK.GroupVersion().String(), Kind: o.Kind, Namespace: o.Object.GetNamespace(), Name: o.Object.GetName(),
-		State: stateOf(o), Declares: h.declaredBy(o), LeftAlone: string(o.Untouched()),
+		State: stateOf(o), Declares: h.declaredBy(o), LeftAlone: string(o.WhyUntouched()),
 	}
 	switch i.State {
 	case Unknown:
@@ -124,7 +124,7 @@ func stateOf(o *compare.Object) State {
 		return Unknown
 	case o.Node != nil && o.Node.Decided.Outcome == inherit.NoOwner:
 		return Stranger
-	case o.Untouched() != "":
+	case o.WhyUntouched() != "":
 		return LeftAlone
 	case len(o.Wrong()) > 0:
 		return Drifted
