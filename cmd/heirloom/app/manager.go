@@ -30,8 +30,8 @@ import (
 const shutdownTimeout = 8 * time.Second
 
 // newManager returns the manager. Its client also reads the kinds of providers from the cache.
-func newManager(restConfig *rest.Config, c *config.Config) (ctrl.Manager, error) {
-	mgr, err := ctrl.NewManager(restConfig, ctrl.Options{
+func newManager(restConfig *rest.Config, c *config.Config, changes ...func(*ctrl.Options)) (ctrl.Manager, error) {
+	options := ctrl.Options{
 		Scheme:                        newScheme(),
 		Cache:                         cacheOptions(c),
 		Client:                        client.Options{Cache: &client.CacheOptions{Unstructured: true}},
@@ -45,7 +45,11 @@ func newManager(restConfig *rest.Config, c *config.Config) (ctrl.Manager, error)
 		LeaderElectionReleaseOnCancel: true,
 		Controller:                    ctrlconfig.Controller{MaxConcurrentReconciles: 10}, // objects of each kind
 		GracefulShutdownTimeout:       ptr.To(shutdownTimeout),
-	})
+	}
+	for _, change := range changes {
+		change(&options)
+	}
+	mgr, err := ctrl.NewManager(restConfig, options)
 	if err != nil {
 		return nil, fmt.Errorf("creating the manager: %w", err)
 	}

@@ -71,22 +71,20 @@ func addCertificate(ctx context.Context, mgr ctrl.Manager, c *config.Config) (ce
 
 // addServers starts the server that the management cluster's API servers call and, if there is a URL for them, another server for
 // workload clusters, because they must not reach the webhooks of the management cluster.
-func addServers(
-	ctx, told context.Context, mgr ctrl.Manager, c *config.Config, served certs.Source, key func(context.Context) []byte, dependencies webhooks.Dependencies,
-) error {
+func addServers(ctx, told context.Context, c *config.Config, served certs.Source, h *Heirloom) error {
 	management := webhook.NewServer(webhook.Options{})
-	webhooks.Register(management, dependencies)
-	handler, err := onlyClients(ctx, c, management.WebhookMux(), dependencies.Metrics.AdmissionRejected(metrics.ManagementServer))
+	webhooks.Register(management, h.Webhooks)
+	handler, err := onlyClients(ctx, c, management.WebhookMux(), h.metrics.AdmissionRejected(metrics.ManagementServer))
 	if err != nil {
 		return err
 	}
-	err = addServer(mgr, c, c.WebhookPort, served, c.WebhookClientCAFile != "", newServer(told, "webhooks", handler))
+	err = addServer(h.Manager, c, c.WebhookPort, served, c.WebhookClientCAFile != "", newServer(told, "webhooks", handler))
 	if err != nil || c.WorkloadWebhookURL == "" {
 		return err
 	}
 	workload := webhook.NewServer(webhook.Options{})
-	webhooks.RegisterWorkload(workload, dependencies, key)
-	return addServer(mgr, c, c.WorkloadWebhookPort, served, false, newServer(told, "webhooks of workload clusters", workload.WebhookMux()))
+	webhooks.RegisterWorkload(workload, h.Webhooks, h.Key)
+	return addServer(h.Manager, c, c.WorkloadWebhookPort, served, false, newServer(told, "webhooks of workload clusters", workload.WebhookMux()))
 }
 
 // newServer returns a server of webhooks. Once told is done it goes on to answer, and closes each connection with its answer: API servers

@@ -358,7 +358,9 @@ func TestWhoIsAskedForACertificate(t *testing.T) {
 		Expect(err).NotTo(HaveOccurred())
 		c, m := &config.Config{}, &onlyAdded{}
 		c.WebhookHost, c.WebhookClientCAFile, c.WorkloadWebhookURL = "127.0.0.1", accepted, "https://example.com"
-		Expect(addServers(t.Context(), t.Context(), m, c, valid(t), nil, webhooks.Dependencies{Chain: &owners.Chain{}, Metrics: counters})).To(Succeed())
+		Expect(addServers(t.Context(), t.Context(), c, valid(t), &Heirloom{
+			Manager: m, Webhooks: webhooks.Dependencies{Chain: &owners.Chain{}, Metrics: counters}, metrics: counters,
+		})).To(Succeed())
 		Expect(m.added).To(HaveLen(2))
 		for i, asks := range []bool{accepted != "", false} {
 			one := onlyAdded{added: m.added[i : i+1]}

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/flowcontrol"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heirloom-dev/heirloom/pkg/capabilities"
+	"github.com/heirloom-dev/heirloom/pkg/config"
+	"github.com/heirloom-dev/heirloom/pkg/controllers"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/metrics"
+	"github.com/heirloom-dev/heirloom/pkg/owners"
+	"github.com/heirloom-dev/heirloom/pkg/workload"
+	"github.com/heirloom-dev/heirloom/pkg/workload/connect"
+	"github.com/heirloom-dev/heirloom/webhooks"
+)
+
+const (
+	// liveReads is how many objects a second, and at once, webhooks and loop may each read from the API server. Owners are read once for many
+	// requests, and each Node costs a read of its own Machine.
+	liveReads = 1000
+	// unknownFor is how long a kind that the API server does not serve counts as unknown in admission.
+	unknownFor = 5 * time.Second
+)
+
+// Environment is what differs between the program and a simulation of it, which has no sockets and runs many times in one process.
+type Environment struct {
+	Metrics prometheus.Registerer
+	// Connect returns what reaches workload clusters.
+	Connect func(context.Context, ctrl.Manager, connect.Options) (clustercache.ClusterCache, error)
+	// Options change those of the manager.
+	Options []func(*ctrl.Options)
+}
+
+// Heirloom is the program without its servers: the manager runs the loop, and the webhooks need the rest.
+type Heirloom struct {
+	Manager  ctrl.Manager
+	Webhooks webhooks.Dependencies
+	// Key proves the paths of the webhooks of workload clusters.
+	Key func(context.Context) []byte
+
+	metrics *metrics.Metrics
+}
+
+// New wires Heirloom. Nothing runs before the manager is started.
+func New(ctx context.Context, restConfig *rest.Config, c *config.Config, environment Environment) (*Heirloom, error) {
+	mgr, err := newManager(restConfig, c, environment.Options...)
+	if err != nil {
+		return nil, err
+	}
+	if err := capabilities.ClusterAPI(mgr.GetRESTMapper()); err != nil {
+		return nil, err
+	}
+	if err := owners.Prepare(ctx, mgr.GetCache(), c.ManagementClusterKey.Name != ""); err != nil {
+		return nil, err
+	}
+	counters, err := metrics.New(environment.Metrics)
+	if err != nil {
+		return nil, err
+	}
+	h := &Heirloom{Manager: mgr, metrics: counters}
+	return h, h.wire(ctx, c, environment)
+}
+
+// wire adds the loop to the manager, and what both loop and webhooks need.
+func (h *Heirloom) wire(ctx context.Context, c *config.Config, environment Environment) error {
+	mgr := h.Manager
+	// The requests of a discovery client have no context, but a timeout of their own.
+	discoveryClient, err := discovery.NewDiscoveryClientForConfig(mgr.GetConfig())
+	if err != nil {
+		return fmt.Errorf("creating the discovery client: %w", err)
+	}
+	live, loops, err := newReaders(mgr)
+	if err != nil {
+		return err
+	}
+	schemas := &capabilities.Schemas{Client: discoveryClient.OpenAPIV3(), Interval: c.SyncPeriod, UnknownFor: unknownFor}
+	gate := &capabilities.Gate{Client: mgr.GetClient(), Interval: c.SyncPeriod}
+	if c.DetectTaintPropagation {
+		err = mgr.Add(gate)
+	}
+	if err = errors.Join(err, mgr.Add(schemas)); err != nil {
+		return err
+	}
+	policy := func() inherit.Policy {
+		policy := c.Rules
+		if c.DetectTaintPropagation {
+			policy.ClusterAPITaints = gate.State()
+		}
+		return policy
+	}
+	chain := owners.Chain{
+		Cache: mgr.GetCache(), Live: loops, Layout: schemas.ControlPlane,
+		Mapper: &owners.Kinds{Discovery: discoveryClient, UnknownFor: time.Second, KnownFor: c.SyncPeriod},
+	}
+	nodes, keys, err := addAdmission(ctx, mgr, c, workload.ByPolicy{Machines: chain.EffectiveMachines, Policy: policy})
+	if err != nil {
+		return err
+	}
+	admission := chain
+	admission.Live, admission.AskMissing, admission.Count = live, true, h.metrics.OwnerLookup
+	admission.Mapper = &owners.Kinds{Discovery: discoveryClient, UnknownFor: unknownFor, KnownFor: c.SyncPeriod}
+	h.Key, h.Webhooks = keys.Key, webhooks.Dependencies{
+		Chain: &admission, Metrics: h.metrics, Namespace: c.Namespace, Policy: policy, ManagementCluster: c.ManagementClusterKey,
+	}
+	recorder := controllers.Brief(mgr.GetEventRecorder("heirloom"))
+	clusterCache, err := environment.Connect(ctx, mgr, connect.Options{
+		WatchFilter: c.WatchFilter, SyncPeriod: c.SyncPeriod, Nodes: owners.Indexes(&corev1.Node{}), TrimNode: owners.TransformNode(c.Rules),
+		QPS: c.ClusterCacheClientQPS, Burst: c.ClusterCacheClientBurst, Concurrency: c.ClusterCacheConcurrency,
+		Refused: controllers.KubeconfigRefused(mgr.GetClient(), recorder),
+	})
+	if err != nil {
+		return err
+	}
+	return controllers.Setup(mgr, &controllers.Dependencies{
+		ManagementCluster: c.ManagementClusterKey, ProviderGroups: c.ProviderGroups, NoExecuteRate: c.NoExecuteRate, Namespace: c.Namespace,
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Chain: &chain, Metrics: h.metrics, SchemaChanges: schemas.Subscribe,
+		Workloads: clusterCache, Admission: nodes, Recorder: recorder, Policy: policy, PolicyChanges: gate.Subscribe,
+	})
+}
+
+// newReaders returns what the webhooks and the loop read owners with, if the cache does not have them or may be behind. Each has a rate
+// limit of its own for all kinds, so that neither waits for the other.
+func newReaders(mgr ctrl.Manager) (webhooks, loop client.Reader, err error) {
+	readers := [2]client.Reader{}
+	for i := range readers {
+		config := rest.CopyConfig(mgr.GetConfig())
+		config.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(liveReads, liveReads)
+		reader, err := client.New(config, client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient()})
+		if err != nil {
+			return nil, nil, fmt.Errorf("creating the client for live reads: %w", err)
+		}
+		readers[i] = &owners.Live{Reader: reader}
+	}
+	return readers[0], readers[1], nil
+}
