@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/endpoints/handlers"
+	"k8s.io/apiserver/pkg/endpoints/handlers/fieldmanager"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/apiserver/pkg/storage"
+	storeerr "k8s.io/apiserver/pkg/storage/errors"
+	"k8s.io/apiserver/pkg/util/dryrun"
+)
+
+// strategy is what is particular to a kind, as in Kubernetes' registries.
+type strategy interface {
+	rest.RESTCreateStrategy
+	rest.RESTUpdateStrategy
+}
+
+// endpoint does what k8s.io/apiserver/pkg/registry/generic/registry.Store does, for the objects of a kind or for their status.
+type endpoint struct {
+	server   *Server
+	kind     *kind
+	table    *table
+	strategy strategy
+	scope    *handlers.RequestScope
+	// fresh returns an empty object, and load one that is stored, in the version that is served. save is the way back.
+	fresh, freshList func() runtime.Object
+	load             func(runtime.Object) runtime.Object
+	save             func(runtime.Object) runtime.Object
+}
+
+// New implements rest.Storage.
+func (e *endpoint) New() runtime.Object { return e.fresh() }
+
+// NewList implements rest.Lister.
+func (e *endpoint) NewList() runtime.Object { return e.freshList() }
+
+// ConvertToTable implements rest.Lister. No client asks for tables.
+func (e *endpoint) ConvertToTable(context.Context, runtime.Object, runtime.Object) (*metav1.Table, error) {
+	return nil, apierrors.NewMethodNotSupported(e.kind.gvr.GroupResource(), "table")
+}
+
+func (e *endpoint) resource() schema.GroupResource { return e.kind.gvr.GroupResource() }
+
+func (e *endpoint) key(ctx context.Context, name string) string {
+	if !e.kind.namespaced {
+		return name
+	}
+	return keyOf(request.NamespaceValue(ctx), name)
+}
+
+// stored returns an object as it is stored, or nil.
+func (e *endpoint) stored(key string) runtime.Object {
+	e.server.mu.Lock()
+	defer e.server.mu.Unlock()
+	return e.table.objects[key]
+}
+
+// Get implements rest.Getter.
+func (e *endpoint) Get(ctx context.Context, name string, _ *metav1.GetOptions) (runtime.Object, error) {
+	object := e.stored(e.key(ctx, name))
+	if object == nil {
+		return nil, apierrors.NewNotFound(e.resource(), name)
+	}
+	return e.load(object), nil
+}
+
+// List implements rest.Lister.
+func (e *endpoint) List(ctx context.Context, options *metainternalversion.ListOptions) (runtime.Object, error) {
+	at, err := parseVersion(options.ResourceVersion)
+	if err != nil {
+		return nil, err
+	}
+	e.server.mu.Lock()
+	defer e.server.mu.Unlock()
+	if options.ResourceVersionMatch == metav1.ResourceVersionMatchExact && at < e.server.expired {
+		return nil, apierrors.NewResourceExpired("The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter.")
+	}
+	selects, items := selectionOf(ctx, options), []runtime.Object{}
+	for _, key := range e.table.keys() {
+		if object := e.table.objects[key]; selects.has(object) {
+			items = append(items, e.load(object))
+		}
+	}
+	list := e.NewList()
+	if err := meta.SetList(list, items); err != nil {
+		return nil, err
+	}
+	accessor, err := meta.ListAccessor(list)
+	if err != nil {
+		return nil, err
+	}
+	accessor.SetResourceVersion(fmt.Sprint(e.server.version))
+	return list, nil
+}
+
+// Create implements rest.Creater.
+func (e *endpoint) Create(ctx context.Context, object runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
+	accessor, err := meta.Accessor(object)
+	if err != nil {
+		return nil, err
+	}
+	e.identify(accessor)
+	if accessor.GetGenerateName() != "" && accessor.GetName() == "" {
+		accessor.SetName(e.strategy.GenerateName(accessor.GetGenerateName()))
+	}
+	if err := e.beforeCreate(ctx, object, validate); err != nil {
+		return nil, err
+	}
+	name := accessor.GetName()
+	key := e.key(ctx, name)
+	current := e.stored(key)
+	if current == nil && dryrun.IsDryRun(options.DryRun) {
+		return object, nil
+	}
+	if current == nil {
+		created, ok, err := e.commit(ctx, key, nil, object)
+		if err != nil || ok {
+			return created, err
+		}
+		current = e.stored(key)
+	}
+	err = rest.CheckGeneratedNameError(ctx, e.strategy, apierrors.NewAlreadyExists(e.resource(), name), object)
+	if current != nil {
+		if existing, _ := meta.Accessor(current); existing.GetDeletionTimestamp() != nil {
+			message := &err.(*apierrors.StatusError).ErrStatus.Message //nolint:errorlint // made above
+			*message = "object is being deleted: " + *message
+		}
+	}
+	return nil, err
+}
+
+// identify gives an object what a server gives to each.
+func (e *endpoint) identify(accessor metav1.Object) {
+	rest.FillObjectMetaSystemFields(accessor)
+	e.server.mu.Lock()
+	defer e.server.mu.Unlock()
+	accessor.SetUID(e.server.uid())
+}
+
+func (e *endpoint) beforeCreate(ctx context.Context, object runtime.Object, validate rest.ValidateObjectFunc) error {
+	if err := rest.BeforeCreate(e.strategy, ctx, object); err != nil {
+		return err
+	}
+	if validate == nil {
+		return nil
+	}
+	return validate(ctx, object.DeepCopyObject())
+}
+
+// commit stores an object, or removes it if there is no next, unless what is stored is no longer what it was. It returns the object
+// as it is served then.
+func (e *endpoint) commit(ctx context.Context, key string, before, next runtime.Object) (runtime.Object, bool, error) {
+	if err := e.server.turn(ctx, "store"); err != nil {
+		return nil, false, err
+	}
+	if next != nil {
+		next = e.save(next.DeepCopyObject())
+	}
+	state := stateOf(ctx)
+	e.server.mu.Lock()
+	if e.table.objects[key] != before {
+		e.server.mu.Unlock()
+		return nil, false, nil
+	}
+	e.server.store(e.table, key, before, next, Write{User: state.step.User, Verb: state.verb, GVR: e.table.gvr, Admission: state.admission})
+	e.server.mu.Unlock()
+	if next == nil {
+		return nil, true, nil
+	}
+	return e.load(next), true, nil
+}
+
+// Update implements rest.Updater.
+func (e *endpoint) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, validateCreate rest.ValidateObjectFunc,
+	validate rest.ValidateObjectUpdateFunc, create bool, options *metav1.UpdateOptions,
+) (runtime.Object, bool, error) {
+	key, create := e.key(ctx, name), create || e.strategy.AllowCreateOnUpdate()
+	for {
+		before, existing := e.stored(key), e.fresh()
+		switch {
+		case before != nil:
+			existing = e.load(before)
+		case !create:
+			return nil, false, apierrors.NewNotFound(e.resource(), name)
+		}
+		if err := e.check(info.Preconditions(), key, existing); err != nil {
+			return nil, false, storeerr.InterpretUpdateError(err, e.resource(), name)
+		}
+		object, err := info.UpdatedObject(ctx, existing)
+		if err == nil && before == nil {
+			if err = e.createByUpdate(ctx, object, validateCreate); err == nil && dryrun.IsDryRun(options.DryRun) {
+				return object, true, nil
+			}
+		} else if err == nil {
+			object, err = e.beforeUpdate(ctx, name, object, existing, validate)
+		}
+		if err != nil {
+			return nil, false, err
+		}
+		if before != nil && (dryrun.IsDryRun(options.DryRun) || apiequality.Semantic.DeepEqual(object, e.load(before))) {
+			return object, false, nil
+		}
+		next := object
+		if before != nil && emptied(object, existing) {
+			next = nil // its last finalizer has gone
+		}
+		updated, ok, err := e.commit(ctx, key, before, next)
+		if err != nil {
+			return nil, false, err
+		}
+		if ok && next == nil {
+			return object, false, nil
+		}
+		if ok {
+			return updated, before == nil, nil
+		}
+	}
+}
+
+func (e *endpoint) check(preconditions *metav1.Preconditions, key string, existing runtime.Object) error {
+	if preconditions == nil {
+		return nil
+	}
+	p := &storage.Preconditions{UID: preconditions.UID, ResourceVersion: preconditions.ResourceVersion}
+	return p.Check("/"+e.resource().String()+"/"+key, existing)
+}
+
+func (e *endpoint) createByUpdate(ctx context.Context, object runtime.Object, validate rest.ValidateObjectFunc) error {
+	accessor, err := meta.Accessor(object)
+	if err != nil {
+		return err
+	}
+	e.identify(accessor)
+	return e.beforeCreate(ctx, object, validate)
+}
+
+func (e *endpoint) beforeUpdate(ctx context.Context, name string, object, existing runtime.Object, validate rest.ValidateObjectUpdateFunc) (runtime.Object, error) {
+	accessor, err := meta.Accessor(object)
+	if err != nil {
+		return nil, err
+	}
+	old, err := meta.Accessor(existing)
+	if err != nil {
+		return nil, err
+	}
+	switch version := accessor.GetResourceVersion(); {
+	case (version == "" || version == "0") && e.strategy.AllowUnconditionalUpdate():
+		accessor.SetResourceVersion(old.GetResourceVersion())
+	case version == "" || version == "0":
+		invalid := field.Invalid(field.NewPath("metadata", "resourceVersion"), 0, "must be specified for an update")
+		return nil, apierrors.NewInvalid(schema.GroupKind{Group: e.resource().Group, Kind: e.resource().Resource}, name, field.ErrorList{invalid})
+	case version != old.GetResourceVersion():
+		return nil, apierrors.NewConflict(e.resource(), name, fmt.Errorf("the object has been modified; please apply your changes to the latest version and try again"))
+	}
+	if err := rest.BeforeUpdate(e.strategy, ctx, object, existing); err != nil {
+		return nil, err
+	}
+	if object, err = fieldmanager.IgnoreManagedFieldsTimestampsTransformer(ctx, object, existing); err != nil || validate == nil {
+		return object, err
+	}
+	return object, validate(ctx, object.DeepCopyObject(), existing.DeepCopyObject())
+}
+
+// emptied reports whether an update removes the last finalizer of an object that is being deleted.
+func emptied(object, existing runtime.Object) bool {
+	accessor, _ := meta.Accessor(object)
+	old, _ := meta.Accessor(existing)
+	return len(accessor.GetFinalizers()) == 0 && old.GetDeletionTimestamp() != nil
+}
+
+// Delete implements rest.GracefulDeleter. Nothing is deleted gracefully, and owner references mean nothing.
+func (e *endpoint) Delete(ctx context.Context, name string, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions) (runtime.Object, bool, error) {
+	key := e.key(ctx, name)
+	for {
+		before := e.stored(key)
+		if before == nil {
+			return nil, false, apierrors.NewNotFound(e.resource(), name)
+		}
+		existing := e.load(before)
+		if _, _, err := rest.BeforeDelete(e.strategy, ctx, existing, options); err != nil {
+			return nil, false, err
+		}
+		if err := validate(ctx, existing); err != nil {
+			return nil, false, err
+		}
+		accessor, err := meta.Accessor(existing)
+		if err != nil {
+			return nil, false, err
+		}
+		var next runtime.Object
+		deletes := len(accessor.GetFinalizers()) == 0
+		if !deletes {
+			markDeleted(accessor)
+			next = existing
+		}
+		if dryrun.IsDryRun(options.DryRun) || !deletes && apiequality.Semantic.DeepEqual(existing, e.load(before)) {
+			return e.deleted(accessor, next), deletes, nil
+		}
+		marked, ok, err := e.commit(ctx, key, before, next)
+		if err != nil {
+			return nil, false, err
+		}
+		if ok {
+			return e.deleted(accessor, marked), deletes, nil
+		}
+	}
+}
+
+func markDeleted(accessor metav1.Object) {
+	if accessor.GetDeletionTimestamp() == nil {
+		if generation := accessor.GetGeneration(); generation > 0 {
+			accessor.SetGeneration(generation + 1)
+		}
+		now := metav1.NewTime(time.Now())
+		accessor.SetDeletionTimestamp(&now)
+	}
+	var none int64
+	accessor.SetDeletionGracePeriodSeconds(&none)
+}
+
+// deleted is the answer to a deletion: the object that waits for its finalizers, or what has gone.
+func (e *endpoint) deleted(accessor metav1.Object, waiting runtime.Object) runtime.Object {
+	if waiting != nil {
+		return waiting
+	}
+	return &metav1.Status{Status: metav1.StatusSuccess, Details: &metav1.StatusDetails{
+		Name: accessor.GetName(), Group: e.resource().Group, Kind: e.resource().Resource, UID: accessor.GetUID(),
+	}}
+}

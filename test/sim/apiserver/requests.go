@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/audit"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/endpoints/handlers"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/warning"
+)
+
+const (
+	// longest is how long a request may take, and a watch. Clients ask for watches of five to ten minutes, at random.
+	longest      = time.Minute
+	longestWatch = "300"
+)
+
+var resolver = request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
+
+var patchTypes = []string{string(types.JSONPatchType), string(types.MergePatchType), string(types.StrategicMergePatchType), string(types.ApplyYAMLPatchType)}
+
+// state is what is known of a request while it is served.
+type state struct {
+	step      Step
+	verb      string
+	admission string
+	cause     error // why the connection breaks
+}
+
+type stateKey struct{}
+
+func stateOf(ctx context.Context) *state {
+	s, _ := ctx.Value(stateKey{}).(*state)
+	return s
+}
+
+// ServeHTTP implements http.Handler.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	info, err := resolver.NewRequestInfo(r)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	by := &user.DefaultInfo{Name: r.Header.Get(userHeader), Groups: slices.Concat(r.Header[groupHeader], []string{user.AllAuthenticated})}
+	now := &state{verb: info.Verb, step: Step{User: by.Name, Method: r.Method, Path: r.URL.Path}}
+	ctx := context.WithValue(request.WithUser(request.WithRequestInfo(r.Context(), info), by), stateKey{}, now)
+	ctx = audit.WithAuditContext(warning.WithWarningRecorder(ctx, warnings{w.Header()}))
+	query := r.URL.Query()
+	if info.Verb == "watch" {
+		if asked := query.Get("timeoutSeconds"); asked == "" || len(asked) >= len(longestWatch) {
+			query.Set("timeoutSeconds", longestWatch)
+		}
+	} else {
+		limit := longest
+		if asked, err := time.ParseDuration(query.Get("timeout")); err == nil && asked > 0 {
+			limit = min(limit, asked)
+		}
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, limit)
+		defer cancel()
+	}
+	if len(query) > 0 {
+		now.step.Path = described(r.URL.Path, query)
+		target := *r.URL
+		target.RawQuery = query.Encode()
+		r = r.Clone(ctx)
+		r.URL = &target
+	} else {
+		r = r.WithContext(ctx)
+	}
+	if err := s.turn(ctx, "request"); err != nil {
+		fail(err, w, r)
+		return
+	}
+	s.serve(w, r, info)
+}
+
+// described is a path with what distinguishes the request: not with timeouts, which clients choose at random.
+func described(path string, query url.Values) string {
+	shown := url.Values{}
+	for key, values := range query {
+		if key != "timeout" && key != "timeoutSeconds" {
+			shown[key] = values
+		}
+	}
+	if len(shown) == 0 {
+		return path
+	}
+	return path + "?" + shown.Encode()
+}
+
+type warnings struct{ header http.Header }
+
+// AddWarning implements warning.Recorder.
+func (w warnings) AddWarning(agent, text string) {
+	if value, err := net.NewWarningHeader(299, agent, text); err == nil {
+		w.header.Add("Warning", value)
+	}
+}
+
+func fail(err error, w http.ResponseWriter, r *http.Request) {
+	responsewriters.ErrorNegotiated(err, codecs, schema.GroupVersion{Version: "v1"}, w, r)
+}
+
+// turn waits for the turn of a step. It returns what is to be answered; a connection that breaks is a panic, as net/http wants it.
+func (s *Server) turn(ctx context.Context, phase string) error {
+	if s.options.Turn == nil {
+		return nil
+	}
+	now := stateOf(ctx)
+	step := now.step
+	step.Phase = phase
+	return now.answer(s.options.Turn(ctx, step))
+}
+
+// answer is the error if a server can say it, and breaks the connection otherwise.
+func (s *state) answer(err error) error {
+	if status := apierrors.APIStatus(nil); err == nil || errors.As(err, &status) {
+		return err
+	}
+	s.cause = err
+	panic(http.ErrAbortHandler)
+}
+
+// event waits for the turn of an event of a watch.
+func (s *Server) event(ctx context.Context, sequence int) error {
+	if s.options.Turn == nil {
+		return nil
+	}
+	step := stateOf(ctx).step
+	step.Phase, step.Sequence = "event", sequence
+	return s.options.Turn(ctx, step)
+}
+
+func (s *Server) serve(w http.ResponseWriter, r *http.Request, info *request.RequestInfo) {
+	gvr := schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource}
+	k := s.byGVR[gvr]
+	switch {
+	case !info.IsResourceRequest:
+		s.describe(w, r)
+		return
+	case k == nil || info.Subresource != "" && (info.Subresource != "status" || k.status == nil) || !k.namespaced && info.Namespace != "" && info.Resource != "namespaces":
+		http.NotFound(w, r)
+		return
+	case refused(r.Context(), info):
+		by, _ := request.UserFrom(r.Context())
+		fail(forbidden(gvr.GroupResource(), info, by.GetName()), w, r)
+		return
+	}
+	e, admit := k.main, admitter{s}
+	if info.Subresource != "" {
+		e = k.status
+	}
+	switch info.Verb {
+	case "get":
+		handlers.GetResource(e, e.scope)(w, r)
+	case "list", "watch":
+		handlers.ListResource(e, e, e.scope, false, longest)(w, r)
+	case "create":
+		handlers.CreateResource(e, e.scope, admit)(w, r)
+	case "update":
+		handlers.UpdateResource(e, e.scope, admit)(w, r)
+	case "patch":
+		handlers.PatchResource(e, e.scope, admit, e.patchTypes())(w, r)
+	case "delete":
+		handlers.DeleteResource(e, true, e.scope, admit)(w, r)
+	default:
+		fail(apierrors.NewMethodNotSupported(gvr.GroupResource(), info.Verb), w, r)
+	}
+}
+
+func (e *endpoint) patchTypes() []string {
+	if e.scope.Creater == (unstructuredCreator{}) {
+		return slices.DeleteFunc(slices.Clone(patchTypes), func(t string) bool { return strings.Contains(t, "strategic") })
+	}
+	return patchTypes
+}

@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+// Options say what a Server is.
+type Options struct {
+	// Name is that of the cluster.
+	Name string
+	// CRDs are served besides the built-in kinds. What is computed from a CRD is kept for all Servers that are given the same pointer.
+	CRDs []*apiextensionsv1.CustomResourceDefinition
+	// Turn may be nil. It is called before each step whose order matters, and never under the lock; it returns when the step may happen.
+	// An error is the answer if it is an *apierrors.StatusError, and breaks the connection otherwise.
+	Turn func(ctx context.Context, step Step) error
+	// Webhook calls an admission webhook with an AdmissionReview in JSON. An error means that it could not be reached.
+	Webhook func(ctx context.Context, configuration admissionregistrationv1.MutatingWebhook, body []byte) ([]byte, error)
+	// Stored is called under the lock for each stored version of each object, which it must neither change nor ask the Server about.
+	Stored func(w Write)
+}
+
+// Step is what happens next.
+type Step struct {
+	// Phase is "request" (is served), "admit" (a webhook is asked), "store" (is written) or "event" (is sent to a watch).
+	Phase string
+	// User, Method and Path are those of the request; Path has the query without timeouts, and the name of the webhook that is asked.
+	User, Method, Path string
+	// Sequence counts the events of a watch.
+	Sequence int
+}
+
+// Write is one stored version of an object.
+type Write struct {
+	User, Verb string
+	GVR        schema.GroupVersionResource
+	// Before is nil for a creation, After for a deletion.
+	Before, After *unstructured.Unstructured
+	// Admission is what became of Heirloom's webhooks in this write: "" (none was asked), "reached" or "failed".
+	Admission string
+}
+
+// Server is an API server. Its objects are gone with it.
+type Server struct {
+	options Options
+	kinds   []*kind // in the order of discovery
+	byGVR   map[schema.GroupVersionResource]*kind
+	openAPI *openAPI
+	hooks   hooks
+
+	mu       sync.Mutex
+	tables   map[schema.GroupResource]*table
+	version  uint64 // the last resourceVersion
+	expired  uint64 // up to which there is no history
+	ids      uint64
+	watchers []*watcher // in the order of their requests
+}
+
+// New returns a Server that has the namespaces of a new cluster and its CRDs.
+func New(options Options) (*Server, error) {
+	s := &Server{options: options, byGVR: map[schema.GroupVersionResource]*kind{}, tables: map[schema.GroupResource]*table{}, version: 1}
+	for _, b := range builtins() {
+		if err := s.serveBuiltin(b); err != nil {
+			return nil, fmt.Errorf("serving %s: %w", b.kind, err)
+		}
+	}
+	for _, crd := range options.CRDs {
+		if err := s.serveCRD(crd); err != nil {
+			return nil, fmt.Errorf("serving %s: %w", crd.Name, err)
+		}
+	}
+	s.openAPI = openAPIOf(options.CRDs)
+	for _, name := range []string{"default", "kube-node-lease", "kube-public", "kube-system"} {
+		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelMetadataName: name}}}
+		namespace.Spec.Finalizers = []corev1.FinalizerName{corev1.FinalizerKubernetes}
+		namespace.Status.Phase = corev1.NamespaceActive
+		s.begin(corev1.Resource("namespaces"), namespace)
+	}
+	for _, crd := range options.CRDs {
+		s.begin(apiextensionsv1.Resource("customresourcedefinitions"), established(crd))
+	}
+	return s, nil
+}
+
+// begin stores an object that a cluster has from its beginning.
+func (s *Server) begin(resource schema.GroupResource, object runtime.Object) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	accessor, _ := meta.Accessor(object)
+	accessor.SetUID(s.uid())
+	accessor.SetCreationTimestamp(metav1.Now())
+	t := s.tables[resource]
+	s.store(t, keyOf(accessor.GetNamespace(), accessor.GetName()), nil, object, Write{Verb: "create", GVR: t.gvr})
+}
+
+// uid returns the next UID. Called under the lock.
+func (s *Server) uid() types.UID {
+	s.ids++
+	return types.UID(fmt.Sprintf("00000000-0000-4000-8000-%012x", s.ids))
+}
+
+// Objects returns copies of all objects of a kind, sorted by namespace and name, in the version that is asked for.
+func (s *Server) Objects(gvr schema.GroupVersionResource) []*unstructured.Unstructured {
+	k := s.byGVR[gvr]
+	if k == nil {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var objects []*unstructured.Unstructured
+	for _, key := range k.table.keys() {
+		object := toUnstructured(k.main.load(k.table.objects[key]))
+		object.SetGroupVersionKind(k.gvk)
+		objects = append(objects, object)
+	}
+	return objects
+}
+
+// CutWatches closes each watch, as a restart does.
+func (s *Server) CutWatches() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, w := range slices.Clone(s.watchers) {
+		w.close()
+	}
+}
+
+// Expire forgets all history: a watch that asks for it is answered with 410.
+func (s *Server) Expire() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.expired = s.version
+	for _, t := range s.tables {
+		t.history = nil
+	}
+}
+
+// Mapper knows all kinds, and asks nobody.
+func (s *Server) Mapper() meta.RESTMapper {
+	mapper := meta.NewDefaultRESTMapper(nil)
+	for _, k := range s.kinds {
+		scope := meta.RESTScopeRoot
+		if k.namespaced {
+			scope = meta.RESTScopeNamespace
+		}
+		mapper.AddSpecific(k.gvk, k.gvr, k.gvr.GroupVersion().WithResource(k.singular), scope)
+	}
+	return mapper
+}
+
+// kind is what is served at one version of a resource.
+type kind struct {
+	gvr        schema.GroupVersionResource
+	gvk        schema.GroupVersionKind
+	singular   string
+	short      []string
+	categories []string
+	namespaced bool
+	table      *table
+	main       *endpoint
+	status     *endpoint // nil without that subresource
+}
+
+func (s *Server) add(k *kind) {
+	s.kinds, s.byGVR[k.gvr] = append(s.kinds, k), k
+	for _, e := range []*endpoint{k.main, k.status} {
+		if e != nil {
+			e.server, e.kind, e.table = s, k, k.table
+		}
+	}
+}
+
+// table has the objects of a resource, as they are stored. No object in it is ever changed.
+type table struct {
+	gvr     schema.GroupVersionResource // with the version that is stored
+	objects map[string]runtime.Object
+	history []event
+}
+
+// event is a change of an object.
+type event struct {
+	version       uint64
+	before, after runtime.Object
+}
+
+func (s *Server) tableOf(gvr schema.GroupVersionResource) *table {
+	t := s.tables[gvr.GroupResource()]
+	if t == nil {
+		t = &table{gvr: gvr, objects: map[string]runtime.Object{}}
+		s.tables[gvr.GroupResource()] = t
+	}
+	return t
+}
+
+func keyOf(namespace, name string) string {
+	if namespace == "" {
+		return name
+	}
+	return namespace + "/" + name
+}
+
+// keys returns those of all objects, in order.
+func (t *table) keys() []string {
+	keys := make([]string, 0, len(t.objects))
+	for key := range t.objects {
+		keys = append(keys, key)
+	}
+	slices.SortFunc(keys, func(a, b string) int {
+		namespaceA, nameA, _ := strings.Cut(a, "/")
+		namespaceB, nameB, _ := strings.Cut(b, "/")
+		return cmp.Or(strings.Compare(namespaceA, namespaceB), strings.Compare(nameA, nameB))
+	})
+	return keys
+}
+
+// store puts after in the place of before, gives it its resourceVersion and tells the watches. Called under the lock.
+func (s *Server) store(t *table, key string, before, after runtime.Object, w Write) {
+	s.version++
+	if after == nil {
+		delete(t.objects, key)
+	} else {
+		setVersion(after, s.version)
+		t.objects[key] = after
+	}
+	t.history = append(t.history, event{version: s.version, before: before, after: after})
+	for _, watcher := range s.watchers {
+		if watcher.endpoint.table == t {
+			watcher.tell(t.history[len(t.history)-1])
+		}
+	}
+	if s.options.Stored == nil {
+		return
+	}
+	if before != nil {
+		w.Before = toUnstructured(before)
+	}
+	if after != nil {
+		w.After = toUnstructured(after)
+	}
+	s.options.Stored(w)
+}
+
+func setVersion(object runtime.Object, version uint64) {
+	accessor, _ := meta.Accessor(object)
+	accessor.SetResourceVersion(fmt.Sprint(version))
+}
+
+// toUnstructured returns the object itself if it is a custom resource.
+func toUnstructured(object runtime.Object) *unstructured.Unstructured {
+	if u, ok := object.(*unstructured.Unstructured); ok {
+		return u
+	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	if err != nil {
+		panic(err) // no API type has what JSON lacks
+	}
+	u := &unstructured.Unstructured{Object: content}
+	if kinds, _, err := scheme.ObjectKinds(object); err == nil {
+		u.SetGroupVersionKind(kinds[0])
+	}
+	return u
+}
+
+func init() {
+	// The default ones wait according to the time of the last error, which another bubble has had in another age; and a client that leaves
+	// its watch is such an error.
+	utilruntime.ErrorHandlers = nil //nolint:reassign // nothing else changes it
+}
+
+var (
+	_ http.Handler    = &Server{}
+	_ watch.Interface = &watcher{}
+)
