@@ -156,13 +156,20 @@ func (s *Server) Expire() {
 
 // Mapper knows all kinds, and asks nobody.
 func (s *Server) Mapper() meta.RESTMapper {
-	mapper := meta.NewDefaultRESTMapper(nil)
+	var versions []schema.GroupVersion
+	for _, k := range s.kinds {
+		if !slices.Contains(versions, k.gvr.GroupVersion()) {
+			versions = append(versions, k.gvr.GroupVersion())
+		}
+	}
+	mapper := meta.NewDefaultRESTMapper(versions)
 	for _, k := range s.kinds {
 		scope := meta.RESTScopeRoot
 		if k.namespaced {
 			scope = meta.RESTScopeNamespace
 		}
 		mapper.AddSpecific(k.gvk, k.gvr, k.gvr.GroupVersion().WithResource(k.singular), scope)
+		mapper.Add(k.gvk.GroupVersion().WithKind(k.gvk.Kind+"List"), scope) // as client-go's discovery mapper does
 	}
 	return mapper
 }

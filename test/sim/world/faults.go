@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package world
+
+import (
+	"errors"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/heirloom-dev/heirloom/test/sim/apiserver"
+)
+
+var errLost = errors.New("connection reset by peer")
+
+// fault decides what goes wrong with a step of Heirloom and of Cluster API. Operators, the provider and kubelets try until they succeed,
+// so nothing is learnt from their failures.
+func (w *World) fault(server string, step apiserver.Step, dice *rand.Rand) (delay time.Duration, err error) {
+	program := strings.HasPrefix(step.User, heirloomUser) || step.User == clusterAPI
+	if !program {
+		return 0, nil
+	}
+	if w.unreachable[server] {
+		return 0, errUnreachable
+	}
+	if !w.faults {
+		return 0, nil
+	}
+	switch chance := dice.IntN(100); {
+	case step.Phase == "event":
+		if chance < 20 {
+			return time.Duration(dice.IntN(3000)) * time.Millisecond, nil
+		}
+	case chance < 3:
+		return 0, errLost
+	case chance < 5 && step.Phase == "request":
+		return 0, apierrors.NewTooManyRequests("too many requests", 1)
+	case chance < 7 && step.Phase == "store" && step.Method != http.MethodPost:
+		return 0, apierrors.NewConflict(schema.GroupResource{Resource: "objects"}, "some", errors.New("the object has been modified"))
+	case chance < 8 && step.Phase == "request":
+		return 0, &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Reason: metav1.StatusReasonInternalError, Message: "etcdserver: request timed out"}}
+	case chance < 25:
+		return time.Duration(dice.IntN(1500)) * time.Millisecond, nil
+	}
+	return 0, nil
+}

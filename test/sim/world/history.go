@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package world
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/heirloom-dev/heirloom/test/sim/apiserver"
+)
+
+// history has everything that was written, and what of it must not be.
+type history struct {
+	mu     sync.Mutex
+	began  time.Time
+	lines  []string
+	broken []string
+	quiet  bool // whether nothing may be written any more
+	tracks map[string]*declared
+}
+
+// declared is since when a Machine has asked for a taint without a break.
+type declared map[string]time.Time
+
+func newHistory() *history { return &history{began: time.Now(), tracks: map[string]*declared{}} }
+
+// must notes an error that only a fault of the simulation can cause.
+func (h *history) must(err error) {
+	if err != nil {
+		h.violated("the simulation failed: %v", err)
+	}
+}
+
+func (h *history) violated(format string, args ...any) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.violate(format, args...)
+}
+
+// violate is violated under the lock.
+func (h *history) violate(format string, args ...any) {
+	h.broken = append(h.broken, fmt.Sprintf("%8s  ", time.Since(h.began).Round(time.Millisecond))+fmt.Sprintf(format, args...))
+}
+
+// note adds a line to the trace.
+func (h *history) note(format string, args ...any) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.lines = append(h.lines, fmt.Sprintf("%8s  ", time.Since(h.began).Round(time.Millisecond))+fmt.Sprintf(format, args...))
+}
+
+func (h *history) refused(node string, err error) {
+	h.violated("Node %s cannot register: %v", node, err)
+}
+
+// stored judges one stored version of an object.
+func (h *history) stored(server string, w apiserver.Write) {
+	if w.GVR.Resource == "leases" || w.GVR.Resource == "events" {
+		return
+	}
+	object := w.After
+	if object == nil {
+		object = w.Before
+	}
+	h.note("%-10s %-28s %-7s %s %s%s", server, w.User, w.Verb, w.GVR.Resource, object.GetName(), differences(w))
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.quiet {
+		h.violate("%s writes %s %s after everything had settled%s", w.User, w.GVR.Resource, object.GetName(), differences(w))
+	}
+	if w.Before == nil || w.After == nil {
+		return
+	}
+	h.keepsForeign(w)
+	switch w.GVR.Resource {
+	case "machines":
+		h.track(w.After)
+	case "nodes":
+		h.keepsAlways(w)
+	}
+}
+
+// keepsForeign holds everybody but the foreign writer to leave what is its own.
+func (h *history) keepsForeign(w apiserver.Write) {
+	if w.User == foreignUser {
+		return
+	}
+	before, after := foreignOf(w.Before), foreignOf(w.After)
+	if !slices.Equal(before, after) {
+		h.violate("%s changes what is foreign on %s %s: %v became %v", w.User, w.GVR.Resource, w.After.GetName(), before, after)
+	}
+}
+
+func foreignOf(object *unstructured.Unstructured) []string {
+	found := []string{object.GetLabels()[foreignKey], object.GetAnnotations()[foreignKey]}
+	for _, t := range taintsOf(object) {
+		if t.Key == foreignKey {
+			found = append(found, t.Value)
+		}
+	}
+	return found
+}
+
+// settledFor is how long a Machine must have asked for a taint before each write of its Node is held to it: one that comes at the same
+// moment may have been decided before.
+const settledFor = 5 * time.Second
+
+// track remembers the taints that a Machine asks for.
+func (h *history) track(machine *unstructured.Unstructured) {
+	before, now := h.tracks[machine.GetName()], declared{}
+	list, _, _ := unstructured.NestedSlice(machine.Object, "spec", "taints")
+	for _, item := range list {
+		t, _ := item.(map[string]any)
+		if t["propagation"] != "Always" || machine.GetDeletionTimestamp() != nil {
+			continue
+		}
+		key := fmt.Sprintf("%v=%v:%v", t["key"], orEmpty(t["value"]), t["effect"])
+		now[key] = time.Now()
+		if before != nil {
+			if since, ok := (*before)[key]; ok {
+				now[key] = since
+			}
+		}
+	}
+	h.tracks[machine.GetName()] = &now
+}
+
+func orEmpty(value any) any {
+	if value == nil {
+		return ""
+	}
+	return value
+}
+
+// keepsAlways holds each write of a Node that Heirloom has admitted to keep the taints that the Machine asks for.
+func (h *history) keepsAlways(w apiserver.Write) {
+	tracked := h.tracks[w.After.GetName()]
+	if w.Admission != "reached" || tracked == nil || w.After.GetDeletionTimestamp() != nil {
+		return
+	}
+	after := asText(taintsOf(w.After))
+	for _, t := range asText(taintsOf(w.Before)) {
+		since, asked := (*tracked)[t]
+		if asked && time.Since(since) > settledFor && !slices.Contains(after, t) {
+			h.violate("%s removes the Always taint %s from Node %s, and admission lets it", w.User, t, w.After.GetName())
+		}
+	}
+}
+
+func asText(taints []corev1.Taint) []string {
+	list := make([]string, 0, len(taints))
+	for _, t := range taints {
+		list = append(list, fmt.Sprintf("%s=%s:%s", t.Key, t.Value, t.Effect))
+	}
+	return list
+}
+
+func taintsOf(object *unstructured.Unstructured) []corev1.Taint {
+	if object.GetKind() != "Node" {
+		return nil
+	}
+	node := &corev1.Node{}
+	if runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, node) != nil {
+		return nil
+	}
+	return node.Spec.Taints
+}
+
+// differences tells in short what a write has changed of labels, annotations and taints.
+func differences(w apiserver.Write) string {
+	if w.After == nil || w.Before == nil {
+		return ""
+	}
+	var parts []string
+	for name, of := range map[string]func(*unstructured.Unstructured) map[string]string{
+		"label": (*unstructured.Unstructured).GetLabels, "annotation": (*unstructured.Unstructured).GetAnnotations, "taint": taintMap,
+	} {
+		before, after := of(w.Before), of(w.After)
+		for key, value := range after {
+			if was, ok := before[key]; !ok || was != value {
+				parts = append(parts, fmt.Sprintf("+%s %s=%s", name, key, value))
+			}
+		}
+		for key := range before {
+			if _, ok := after[key]; !ok {
+				parts = append(parts, fmt.Sprintf("-%s %s", name, key))
+			}
+		}
+	}
+	if len(parts) == 0 && !reflect.DeepEqual(w.Before.Object["spec"], w.After.Object["spec"]) {
+		parts = append(parts, "spec")
+	}
+	slices.Sort(parts)
+	if w.Admission != "" {
+		parts = append(parts, "(admission "+w.Admission+")")
+	}
+	return "  " + strings.Join(parts, " ")
+}
+
+func taintMap(object *unstructured.Unstructured) map[string]string {
+	all := map[string]string{}
+	for _, t := range taintsOf(object) {
+		all[t.Key+":"+string(t.Effect)] = t.Value
+	}
+	list, _, _ := unstructured.NestedSlice(object.Object, "spec", "taints")
+	if object.GetKind() == "Machine" {
+		for _, item := range list {
+			t, _ := item.(map[string]any)
+			all[fmt.Sprintf("%v:%v", t["key"], t["effect"])] = fmt.Sprintf("%v (%v)", orEmpty(t["value"]), t["propagation"])
+		}
+	}
+	return all
+}

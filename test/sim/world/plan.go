@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package world
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heirloom-dev/heirloom/pkg/taint"
+)
+
+// Action is what somebody does in the world, or what goes wrong there.
+type Action struct {
+	// After is the time since the previous action, and Lasts how long something goes wrong.
+	After, Lasts time.Duration
+	Name         string
+	do           func(ctx context.Context, w *World, a Action)
+}
+
+func (a Action) String() string {
+	if a.Lasts == 0 {
+		return fmt.Sprintf("+%-6s %s", a.After, a.Name)
+	}
+	return fmt.Sprintf("+%-6s %s for %s", a.After, a.Name, a.Lasts)
+}
+
+// What operators declare, each with its place. Foreign writers use names of their own.
+var (
+	labels      = []string{"node.cluster.x-k8s.io/tier", "node.cluster.x-k8s.io/rack", "node-role.kubernetes.io/gpu", "example.com/team"}
+	annotations = []string{"node.cluster.x-k8s.io/note", "example.com/contact"}
+	taints      = []string{"dedicated=ml:NoSchedule", "gpu=true:NoExecute", "dedicated=db:NoSchedule"}
+	values      = []string{"a", "b", ""}
+)
+
+const foreignKey = "foreign.example.com/key"
+
+// plan returns the actions of a seed.
+func plan(seed uint64, clusters, replicas int) []Action {
+	dice := rand.New(rand.NewPCG(seed, 2))
+	actions := make([]Action, 0, 16)
+	for range 6 + dice.IntN(10) {
+		action := kinds[dice.IntN(len(kinds))](dice, dice.IntN(clusters), dice.IntN(replicas))
+		action.After = time.Duration(dice.IntN(40_000)) * time.Millisecond
+		actions = append(actions, action)
+	}
+	return actions
+}
+
+// kinds make an action, about a Cluster or a replica.
+var kinds = []func(dice *rand.Rand, cluster, replica int) Action{
+	declareLabel, declareLabel, declareAnnotation, declareTaints, declareTaints, scale, deleteMachine, foreignNode, foreignNode, staleTaints,
+	killReplica, killClusterAPI, away, webhooksAway, webhooksSlow, cutWatches, storm, storm,
+}
+
+func lasting(dice *rand.Rand) time.Duration { return time.Duration(1+dice.IntN(90)) * time.Second }
+
+func declareLabel(dice *rand.Rand, cluster, _ int) Action {
+	return declare(cluster, "labels", labels[dice.IntN(len(labels))], values[dice.IntN(len(values))], dice.IntN(3) == 0)
+}
+
+func declareAnnotation(dice *rand.Rand, cluster, _ int) Action {
+	return declare(cluster, "annotations", annotations[dice.IntN(len(annotations))], values[dice.IntN(len(values))], dice.IntN(3) == 0)
+}
+
+func declareTaints(dice *rand.Rand, cluster, _ int) Action {
+	return declare(cluster, "annotations", taint.AlwaysAnnotation, taints[dice.IntN(len(taints))], dice.IntN(3) == 0)
+}
+
+// declare sets a key in the template of a MachineDeployment, or drops it.
+func declare(cluster int, field, key, value string, drop bool) Action {
+	change := any(value)
+	name := fmt.Sprintf("the operator declares %s %s=%s in MachineDeployment cluster-%d", field, key, value, cluster)
+	if drop {
+		change, name = nil, fmt.Sprintf("the operator drops %s %s from MachineDeployment cluster-%d", field, key, cluster)
+	}
+	patch := map[string]any{"spec": map[string]any{"template": map[string]any{"metadata": map[string]any{field: map[string]any{key: change}}}}}
+	return Action{Name: name, do: func(ctx context.Context, w *World, _ Action) { w.patchDeployment(ctx, cluster, patch) }}
+}
+
+func scale(dice *rand.Rand, cluster, _ int) Action {
+	replicas := 1 + dice.IntN(5)
+	return Action{
+		Name: fmt.Sprintf("the operator scales MachineDeployment cluster-%d to %d", cluster, replicas),
+		do: func(ctx context.Context, w *World, _ Action) {
+			w.patchDeployment(ctx, cluster, map[string]any{"spec": map[string]any{"replicas": replicas}})
+		},
+	}
+}
+
+func (w *World) patchDeployment(ctx context.Context, cluster int, patch map[string]any) {
+	raw, err := json.Marshal(patch)
+	w.history.must(err)
+	md := &clusterv1.MachineDeployment{}
+	md.Namespace, md.Name = fleet, w.clusters[cluster].key.Name
+	w.history.must(w.management.admin.Patch(ctx, md, client.RawPatch(types.MergePatchType, raw)))
+}
+
+func deleteMachine(dice *rand.Rand, cluster, _ int) Action {
+	n := dice.IntN(10)
+	return Action{Name: fmt.Sprintf("the operator deletes Machine %d", n), do: func(ctx context.Context, w *World, _ Action) {
+		machines := w.management.objects("Machine")
+		if len(machines) > 0 {
+			w.history.must(client.IgnoreNotFound(w.management.admin.Delete(ctx, machines[n%len(machines)])))
+		}
+	}}
+}
+
+// foreignNode is a foreign writer that sets keys of its own on a Node, and perhaps takes an inherited taint away.
+func foreignNode(dice *rand.Rand, cluster, _ int) Action {
+	n, value, removes := dice.IntN(10), fmt.Sprint(dice.IntN(100)), dice.IntN(2) == 0
+	name := fmt.Sprintf("a foreign writer sets its label, annotation and taint to %s on Node %d of cluster-%d", value, n, cluster)
+	if removes {
+		name += ", and removes all other taints"
+	}
+	return Action{Name: name, do: func(ctx context.Context, w *World, _ Action) {
+		w.foreign(ctx, cluster, n, func(node *corev1.Node) {
+			if node.Labels == nil {
+				node.Labels = map[string]string{}
+			}
+			if node.Annotations == nil {
+				node.Annotations = map[string]string{}
+			}
+			node.Labels[foreignKey], node.Annotations[foreignKey] = value, value
+			kept := node.Spec.Taints[:0]
+			for _, t := range node.Spec.Taints {
+				if t.Key != foreignKey && !removes {
+					kept = append(kept, t)
+				}
+			}
+			node.Spec.Taints = append(kept, corev1.Taint{Key: foreignKey, Value: value, Effect: corev1.TaintEffectPreferNoSchedule})
+		}, 0)
+	}}
+}
+
+// staleTaints is a foreign writer that writes the whole list of taints as it was a while ago.
+func staleTaints(dice *rand.Rand, cluster, _ int) Action {
+	n := dice.IntN(10)
+	return Action{
+		Name: fmt.Sprintf("a foreign writer writes the taints of Node %d of cluster-%d back that it has read before", n, cluster), Lasts: lasting(dice),
+		do: func(ctx context.Context, w *World, a Action) {
+			w.foreign(ctx, cluster, n, func(*corev1.Node) {}, a.Lasts)
+		},
+	}
+}
+
+// foreign changes a Node without a precondition, some time after it has read it.
+func (w *World) foreign(ctx context.Context, cluster, n int, change func(*corev1.Node), later time.Duration) {
+	of := w.clusters[cluster]
+	nodes := of.objects("Node")
+	if len(nodes) == 0 {
+		return
+	}
+	writer, err := of.as(foreignUser)
+	w.history.must(err)
+	node := &corev1.Node{}
+	if writer.Get(ctx, client.ObjectKeyFromObject(nodes[n%len(nodes)]), node) != nil {
+		return
+	}
+	change(node)
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"labels": only(node.Labels), "annotations": only(node.Annotations)}, "spec": map[string]any{"taints": node.Spec.Taints},
+	})
+	w.history.must(err)
+	go func() {
+		sleep(ctx, later)
+		_ = client.IgnoreNotFound(writer.Patch(ctx, node, client.RawPatch(types.MergePatchType, patch)))
+	}()
+}
+
+func only(all map[string]string) map[string]string {
+	if value, ok := all[foreignKey]; ok {
+		return map[string]string{foreignKey: value}
+	}
+	return nil
+}
+
+func killReplica(dice *rand.Rand, _, replica int) Action {
+	kill, name := dice.IntN(2) == 0, fmt.Sprintf("replica %d of Heirloom is stopped", replica)
+	if kill {
+		name = fmt.Sprintf("replica %d of Heirloom is killed", replica)
+	}
+	return Action{Name: name, Lasts: lasting(dice), do: func(ctx context.Context, w *World, a Action) {
+		w.away(ctx, w.replicas[replica], kill, a.Lasts)
+	}}
+}
+
+func killClusterAPI(dice *rand.Rand, _, _ int) Action {
+	return Action{Name: "Cluster API is killed", Lasts: lasting(dice), do: func(ctx context.Context, w *World, a Action) {
+		w.away(ctx, w.capi, true, a.Lasts)
+	}}
+}
+
+// away ends a program, and starts it again after a while.
+func (w *World) away(ctx context.Context, p *process, kill bool, lasts time.Duration) {
+	if !p.down.CompareAndSwap(false, true) {
+		return
+	}
+	w.processes.Go(func() {
+		if kill {
+			p.kill()
+		} else {
+			p.stop()
+		}
+		sleep(ctx, lasts)
+		p.down.Store(false)
+		p.start()
+	})
+}
+
+func away(dice *rand.Rand, cluster, _ int) Action {
+	return Action{Name: fmt.Sprintf("workload cluster cluster-%d is away", cluster), Lasts: lasting(dice), do: func(ctx context.Context, w *World, a Action) {
+		of := w.clusters[cluster]
+		w.unreachable[of.key.Name] = true
+		of.server.CutWatches()
+		w.later(ctx, a.Lasts, func() { w.unreachable[of.key.Name] = false })
+	}}
+}
+
+func webhooksAway(dice *rand.Rand, _, _ int) Action {
+	return Action{Name: "webhooks cannot be reached", Lasts: lasting(dice), do: func(ctx context.Context, w *World, a Action) {
+		w.noWebhooks = true
+		w.later(ctx, a.Lasts, func() { w.noWebhooks = false })
+	}}
+}
+
+func webhooksSlow(dice *rand.Rand, _, _ int) Action {
+	slow := time.Duration(dice.IntN(4000)) * time.Millisecond
+	return Action{Name: fmt.Sprintf("webhooks are reached %s late", slow), Lasts: lasting(dice), do: func(ctx context.Context, w *World, a Action) {
+		w.slowWebhook = slow
+		w.later(ctx, a.Lasts, func() { w.slowWebhook = 0 })
+	}}
+}
+
+func cutWatches(dice *rand.Rand, n, _ int) Action {
+	expires := dice.IntN(2) == 0
+	name := "API servers restart"
+	if expires {
+		name += ", and have forgotten old versions"
+	}
+	return Action{Name: name, do: func(_ context.Context, w *World, _ Action) {
+		for _, of := range []*cluster{w.management, w.clusters[n]} {
+			if expires {
+				of.server.Expire()
+			}
+			of.server.CutWatches()
+		}
+	}}
+}
+
+// storm is a time in which requests are late, fail, and lose their answers.
+func storm(dice *rand.Rand, _, _ int) Action {
+	return Action{Name: "requests fail and are late", Lasts: lasting(dice), do: func(ctx context.Context, w *World, a Action) {
+		w.faults = true
+		w.later(ctx, a.Lasts, func() { w.faults = false })
+	}}
+}
+
+func (w *World) later(ctx context.Context, lasts time.Duration, end func()) {
+	w.processes.Go(func() {
+		sleep(ctx, lasts)
+		end()
+	})
+}

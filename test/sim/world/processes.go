@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package world
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/cluster-api/core/reconcilers/machine"
+	"sigs.k8s.io/cluster-api/core/reconcilers/machinedeployment"
+	"sigs.k8s.io/cluster-api/core/reconcilers/machineset"
+	"sigs.k8s.io/cluster-api/core/setup"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
+
+	"github.com/heirloom-dev/heirloom/cmd/heirloom/app"
+	"github.com/heirloom-dev/heirloom/pkg/config"
+	"github.com/heirloom-dev/heirloom/pkg/workload/connect"
+	"github.com/heirloom-dev/heirloom/webhooks"
+)
+
+// restarts is how long a kubelet waits before it starts a program again.
+const restarts = 10 * time.Second
+
+// errDead is what is left of the requests of a program that was killed.
+var errDead = errors.New("the program was killed")
+
+// process is a program that is started again whenever it ends, until it is to stay away.
+type process struct {
+	name    string
+	note    func(format string, args ...any)
+	run     func(ctx context.Context, p *process) error
+	parent  context.Context
+	cancel  context.CancelFunc
+	ended   chan struct{}
+	dead    *atomic.Bool
+	down    atomic.Bool // whether an action keeps it away
+	serving atomic.Pointer[serving]
+}
+
+// serving are the webhooks of a replica of Heirloom that is ready.
+type serving struct{ management, workload http.Handler }
+
+func (p *process) start() {
+	ctx, cancel := context.WithCancel(p.parent)
+	p.cancel, p.ended, p.dead = cancel, make(chan struct{}), &atomic.Bool{}
+	go func() {
+		defer close(p.ended)
+		for ctx.Err() == nil {
+			if err := p.run(ctx, p); err != nil {
+				p.note("%s ended: %v", p.name, err)
+			}
+			p.serving.Store(nil)
+			sleep(ctx, restarts)
+		}
+	}()
+}
+
+// kill ends the program in the middle of whatever it does: no request of it is answered or sent from now on.
+func (p *process) kill() {
+	p.dead.Store(true)
+	p.stop()
+}
+
+// stop ends the program as SIGTERM does.
+func (p *process) stop() {
+	p.serving.Store(nil)
+	p.cancel()
+	<-p.ended
+}
+
+// mortal breaks the requests of a program that was killed.
+type mortal struct {
+	http.RoundTripper
+	dead *atomic.Bool
+}
+
+// RoundTrip implements http.RoundTripper.
+func (m mortal) RoundTrip(r *http.Request) (*http.Response, error) {
+	if m.dead.Load() {
+		return nil, errDead
+	}
+	response, err := m.RoundTripper.RoundTrip(r)
+	if err == nil && m.dead.Load() {
+		_ = response.Body.Close()
+		return nil, errDead
+	}
+	return response, err
+}
+
+// client returns a program's way to an API server.
+func (w *World) client(p *process, of *cluster, agent string) target {
+	config := of.server.Client(p.name)
+	config.UserAgent = agent
+	config.Transport = mortal{config.Transport, p.dead}
+	return target{config: config, mapper: of.mapper}
+}
+
+func (w *World) workloads(p *process, agent string) map[client.ObjectKey]target {
+	all := map[client.ObjectKey]target{}
+	for _, of := range w.clusters {
+		all[of.key] = w.client(p, of, agent)
+	}
+	return all
+}
+
+// runHeirloom runs a replica of Heirloom.
+func (w *World) runHeirloom(ctx context.Context, p *process) error {
+	c, err := w.configuration()
+	if err != nil {
+		return err
+	}
+	management := w.client(p, w.management, "heirloom/simulated")
+	h, err := app.New(ctx, management.config, c, app.Environment{
+		Metrics: prometheus.NewRegistry(),
+		Connect: func(_ context.Context, mgr ctrl.Manager, o connect.Options) (clustercache.ClusterCache, error) {
+			options := cache.Options{SyncPeriod: &o.SyncPeriod, ByObject: map[client.Object]cache.ByObject{&corev1.Node{}: {Transform: o.TrimNode}}}
+			var indexes []clustercache.CacheOptionsIndex
+			for field, values := range o.Nodes {
+				indexes = append(indexes, clustercache.CacheOptionsIndex{Object: &corev1.Node{}, Field: field, ExtractValue: values})
+			}
+			return newClusterCache(mgr, w.workloads(p, "heirloom/simulated"), options, indexes)
+		},
+		Options: []func(*ctrl.Options){simulated(management.mapper)},
+	})
+	if err != nil {
+		return err
+	}
+	go func() {
+		if h.Manager.GetCache().WaitForCacheSync(ctx) && ctx.Err() == nil {
+			mine, theirs := webhook.NewServer(webhook.Options{}), webhook.NewServer(webhook.Options{})
+			webhooks.Register(mine, h.Webhooks)
+			webhooks.RegisterWorkload(theirs, h.Webhooks, h.Key)
+			p.serving.Store(&serving{mine.WebhookMux(), theirs.WebhookMux()})
+		}
+	}()
+	return h.Manager.Start(ctx)
+}
+
+// simulated are the options of a manager that runs in this process many times.
+func simulated(mapper meta.RESTMapper) func(*ctrl.Options) {
+	return func(o *ctrl.Options) {
+		o.MapperProvider = func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return mapper, nil }
+		o.Cache.NewInformer = drained(o.Cache.NewInformer)
+		o.Controller.SkipNameValidation = ptr.To(true)
+		o.Controller.UsePriorityQueue = ptr.To(false) // it can lock up when it is shut down (controller-runtime's issue 3538)
+	}
+}
+
+// newInformer makes an informer of a cache.
+type newInformer = func(toolscache.ListerWatcher, runtime.Object, time.Duration, toolscache.Indexers) toolscache.SharedIndexInformer
+
+// drained reads on from each watch that is stopped: apimachinery's watch.Filter, which controller-runtime puts around those of metadata,
+// would wait forever for somebody to take its last event.
+func drained(inner newInformer) newInformer {
+	if inner == nil {
+		inner = toolscache.NewSharedIndexInformer
+	}
+	return func(lw toolscache.ListerWatcher, example runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
+		if of, ok := lw.(*toolscache.ListWatch); ok {
+			watches := of.WatchFuncWithContext
+			of.WatchFuncWithContext = func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+				w, err := watches(ctx, options)
+				if err != nil {
+					return nil, err
+				}
+				return drain{w}, nil
+			}
+		}
+		return inner(lw, example, resync, indexers)
+	}
+}
+
+type drain struct{ watch.Interface }
+
+// Stop implements watch.Interface.
+func (d drain) Stop() {
+	d.Interface.Stop()
+	go func() {
+		for range d.ResultChan() {
+		}
+	}()
+}
+
+// configuration is that of Heirloom's flags.
+func (w *World) configuration() (*config.Config, error) {
+	options, flags := config.NewOptions(), pflag.NewFlagSet("heirloom", pflag.ContinueOnError)
+	options.AddFlags(flags)
+	if err := flags.Parse(w.flags); err != nil {
+		return nil, err
+	}
+	return options.Complete()
+}
+
+// outside runs functions outside of every bubble, one at a time, and outcomes has their errors. Cluster API's ssa.NewCache starts a goroutine
+// that never ends, which no bubble may have; a reconciler makes such a cache when it is set up, and nothing that blocks.
+var outside, outcomes = func() (chan<- func() error, <-chan error) {
+	functions, errs := make(chan func() error), make(chan error)
+	go func() {
+		for f := range functions {
+			errs <- f()
+		}
+	}()
+	return functions, errs
+}()
+
+func runOutside(f func() error) error {
+	outside <- f
+	return <-outcomes
+}
+
+// managers counts Cluster API's managers, because no two informers of a process may have the same name.
+var managers atomic.Int64
+
+// runClusterAPI runs Cluster API's controllers of MachineDeployments, MachineSets and Machines.
+func (w *World) runClusterAPI(ctx context.Context, p *process) error {
+	management := w.client(p, w.management, "manager")
+	options := ctrl.Options{
+		Scheme: clusterAPIScheme, Metrics: metricsserver.Options{BindAddress: "0"}, Client: setup.ManagerClientOptions(),
+		Cache:      setup.ManagerCacheOptions(clusterAPIScheme, fmt.Sprintf("manager-%d", managers.Add(1)), "", 10*time.Minute),
+		Controller: ctrlconfig.Controller{ReconciliationTimeout: time.Minute},
+	}
+	simulated(management.mapper)(&options)
+	mgr, err := ctrl.NewManager(management.config, options)
+	if err != nil {
+		return err
+	}
+	theirs := setup.ClusterCacheCacheOptions()
+	clusters, err := newClusterCache(mgr, w.workloads(p, "manager"), cache.Options{SyncPeriod: theirs.SyncPeriod, ByObject: theirs.ByObject}, theirs.Indexes)
+	if err != nil {
+		return err
+	}
+	err = runOutside(func() error {
+		ctx, several := context.Background(), controller.Options{MaxConcurrentReconciles: 10}
+		return errors.Join(
+			(&machinedeployment.Reconciler{Client: mgr.GetClient(), APIReader: mgr.GetAPIReader()}).SetupWithManager(ctx, mgr, several),
+			(&machineset.Reconciler{Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), ClusterCache: clusters}).SetupWithManager(ctx, mgr, several),
+			(&machine.Reconciler{
+				Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), ClusterCache: clusters, RemoteConditionsGracePeriod: 5 * time.Minute,
+			}).SetupWithManager(ctx, mgr, several),
+		)
+	})
+	if err != nil {
+		return fmt.Errorf("setting up Cluster API: %w", err)
+	}
+	return mgr.Start(ctx)
+}
+
+var clusterAPIScheme = func() *runtime.Scheme {
+	scheme := runtime.NewScheme()
+	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
+	utilruntime.Must(apiextensionsv1.AddToScheme(scheme))
+	utilruntime.Must(clusterv1.AddToScheme(scheme))
+	return scheme
+}()

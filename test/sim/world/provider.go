@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package world
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// provide plays an infrastructure provider and the kubelets of its machines: each FakeMachine becomes a Node of the same name. It looks
+// into the stores every second, which is no request, and goes on until ctx is done.
+func (w *World) provide(ctx context.Context) error {
+	provider, err := w.management.as(providerUser)
+	if err != nil {
+		return err
+	}
+	for ctx.Err() == nil {
+		for _, infra := range w.management.objects("FakeMachine") {
+			w.provision(ctx, provider, infra)
+		}
+		sleep(ctx, time.Second)
+	}
+	return nil
+}
+
+// provision takes the next step of a machine. What fails is tried again in the next second.
+func (w *World) provision(ctx context.Context, provider client.Client, infra *unstructured.Unstructured) {
+	if infra.GetDeletionTimestamp() != nil {
+		return
+	}
+	if id, _, _ := unstructured.NestedString(infra.Object, "spec", "providerID"); id == "" {
+		_ = provider.Patch(ctx, infra, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"providerID":"fake://`+infra.GetName()+`"}}`)))
+		return
+	}
+	if provisioned, _, _ := unstructured.NestedBool(infra.Object, "status", "initialization", "provisioned"); !provisioned {
+		_ = provider.Status().Patch(ctx, infra, client.RawPatch("application/merge-patch+json",
+			[]byte(`{"status":{"ready":true,"initialization":{"provisioned":true},"addresses":[{"type":"InternalIP","address":"10.0.0.1"}]}}`)))
+		return
+	}
+	for _, of := range w.clusters {
+		if of.key.Name == infra.GetLabels()[clusterv1.ClusterNameLabel] && !w.unreachable[of.key.Name] && !w.booted[infra.GetUID()] {
+			w.booted[infra.GetUID()] = w.register(ctx, of, infra.GetName()) == nil
+		}
+	}
+}
+
+// register is what a kubelet does once: it creates its Node, and then says that it is ready.
+func (w *World) register(ctx context.Context, of *cluster, name string) error {
+	kubelet, err := of.as(kubeletPrefix+name, "system:nodes", "system:authenticated")
+	if err != nil {
+		return err
+	}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelHostname: name}}}
+	node.Spec.ProviderID = "fake://" + name
+	node.Spec.Taints = []corev1.Taint{clusterv1.NodeUninitializedTaint}
+	if err := kubelet.Create(ctx, node); err != nil {
+		w.history.refused(name, err)
+		return err
+	}
+	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now()}}
+	return client.IgnoreNotFound(kubelet.Status().Update(ctx, node))
+}

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package world
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// How large a world is, and how long its parts take. Everything is held to the rules once for each sync period that follows the last fault.
+const (
+	clusters, machines, replicas = 2, 5, 2
+
+	startsFor  = 2 * time.Minute
+	settlesFor = 31 * time.Minute
+	quietFor   = 21 * time.Minute
+)
+
+// Result is what became of a run.
+type Result struct {
+	// Broken says what must not be, and was. Trace has each write.
+	Broken, Trace []string
+	Steps         int
+}
+
+// Run plays the actions in a world whose order is that of the seed.
+func Run(t *testing.T, seed uint64, actions []Action) Result {
+	t.Helper()
+	var result Result
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(seed)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			w.scheduler.run(ctx)
+		}()
+		w.play(ctx, actions)
+		result = Result{Broken: w.history.broken, Trace: w.history.lines, Steps: w.scheduler.steps}
+		w.end()
+		cancel()
+		<-ended
+	})
+	return result
+}
+
+func newWorld(seed uint64) *World {
+	w := &World{
+		scheduler: newScheduler(seed), history: newHistory(), unreachable: map[string]bool{}, booted: map[types.UID]bool{},
+		flags: []string{
+			"--leader-elect", "--leader-elect-namespace=" + system, "--workload-admission=webhook", "--workload-webhook-url=" + workloadURL,
+			"--workload-webhook-key-secret=" + system + "/heirloom-workload-webhook",
+		},
+	}
+	w.scheduler.fault = w.fault
+	return w
+}
+
+// play begins, does what is planned, heals everything, and waits until nothing happens any more.
+func (w *World) play(ctx context.Context, actions []Action) {
+	w.ctx, w.cancel = context.WithCancel(ctx)
+	if err := w.begin(w.ctx); err != nil {
+		w.history.must(err)
+		return
+	}
+	sleep(w.ctx, startsFor)
+	for _, action := range actions {
+		sleep(w.ctx, action.After)
+		w.history.note("---------- %s", action)
+		action.do(w.ctx, w, action)
+	}
+	w.processes.Wait()
+	w.history.note("---------- nothing goes wrong any more")
+	sleep(w.ctx, settlesFor)
+	w.judge()
+	w.history.settle()
+	sleep(w.ctx, quietFor)
+}
+
+// begin starts everything.
+func (w *World) begin(ctx context.Context) error {
+	if err := w.build(ctx, clusters, machines); err != nil {
+		return err
+	}
+	if err := w.install(ctx); err != nil {
+		return err
+	}
+	for i := range replicas {
+		w.replicas = append(w.replicas, &process{name: fmt.Sprintf("%s-%d", heirloomUser, i), note: w.history.note, run: w.runHeirloom, parent: ctx})
+	}
+	w.capi = &process{name: clusterAPI, note: w.history.note, run: w.runClusterAPI, parent: ctx}
+	for _, p := range append(w.replicas, w.capi) {
+		p.start()
+	}
+	w.provider.Go(func() { w.history.must(w.provide(ctx)) })
+	return nil
+}
+
+// end stops everything.
+func (w *World) end() {
+	w.cancel()
+	for _, p := range append(w.replicas, w.capi) {
+		if p != nil {
+			p.stop()
+		}
+	}
+	w.processes.Wait()
+	w.provider.Wait()
+}
+
+func (h *history) settle() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.quiet = true
+}
+
+// table shows the actions as a table.
+func table(actions []Action) string {
+	lines := make([]string, 0, len(actions))
+	for _, action := range actions {
+		lines = append(lines, action.String())
+	}
+	return strings.Join(lines, "\n")
+}

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package world
+
+import (
+	"cmp"
+	"context"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing/synctest"
+	"time"
+
+	"github.com/heirloom-dev/heirloom/test/sim/apiserver"
+)
+
+// scheduler is the only point of ordering: whoever wants to take a step waits for it, and once everybody waits, the seed chooses
+// whose turn it is. So a seed has one order of steps.
+type scheduler struct {
+	dice *rand.Rand
+	// fault decides what goes wrong with a step: nothing, an error, or a delay.
+	fault func(server string, step apiserver.Step, dice *rand.Rand) (delay time.Duration, err error)
+
+	mu      sync.Mutex
+	waiting []*turn
+	arrived chan struct{}
+	ended   bool // whether there are no more turns
+	// steps counts all turns.
+	steps int
+}
+
+// turn is a step that waits.
+type turn struct {
+	server string
+	step   apiserver.Step
+	ctx    context.Context
+	from   time.Time
+	faced  bool // whether the seed has decided what goes wrong
+	may    chan error
+}
+
+func newScheduler(seed uint64) *scheduler {
+	return &scheduler{dice: rand.New(rand.NewPCG(seed, 1)), arrived: make(chan struct{}, 1)}
+}
+
+// turns returns an API server's Options.Turn.
+func (s *scheduler) turns(server string) func(context.Context, apiserver.Step) error {
+	return func(ctx context.Context, step apiserver.Step) error {
+		t := &turn{server: server, step: step, ctx: ctx, may: make(chan error, 1)}
+		s.mu.Lock()
+		if s.ended {
+			s.mu.Unlock()
+			return errUnreachable
+		}
+		s.waiting = append(s.waiting, t)
+		s.mu.Unlock()
+		select {
+		case s.arrived <- struct{}{}:
+		default:
+		}
+		select {
+		case err := <-t.may:
+			return err
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// run gives turns until ctx is done.
+func (s *scheduler) run(ctx context.Context) {
+	defer s.end()
+	for ctx.Err() == nil {
+		synctest.Wait()
+		next, pause := s.next(time.Now())
+		if next == nil {
+			s.rest(ctx, pause)
+			continue
+		}
+		s.steps++
+		next.may <- nil
+	}
+}
+
+// end refuses all that wait, and all that come: programs that have ended may still tell of what they did.
+func (s *scheduler) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended = true
+	for _, t := range s.waiting {
+		t.may <- errUnreachable
+	}
+	s.waiting = nil
+}
+
+// rest waits until somebody wants a turn, or until a delay is over.
+func (s *scheduler) rest(ctx context.Context, pause time.Duration) {
+	var over <-chan time.Time
+	if pause > 0 {
+		timer := time.NewTimer(pause)
+		defer timer.Stop()
+		over = timer.C
+	}
+	select {
+	case <-s.arrived:
+	case <-over:
+	case <-ctx.Done():
+	}
+}
+
+// next takes the turn that the seed chooses, or returns how long all have to wait.
+func (s *scheduler) next(now time.Time) (next *turn, pause time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.waiting = slices.DeleteFunc(s.waiting, func(t *turn) bool { return t.ctx.Err() != nil })
+	slices.SortStableFunc(s.waiting, compare)
+	for _, t := range s.waiting {
+		if t.faced || s.fault == nil {
+			continue
+		}
+		t.faced = true
+		delay, err := s.fault(t.server, t.step, s.dice)
+		if err != nil {
+			t.may <- err
+		}
+		t.from = now.Add(delay)
+	}
+	s.waiting = slices.DeleteFunc(s.waiting, func(t *turn) bool { return len(t.may) > 0 })
+	var ready []*turn
+	for _, t := range s.waiting {
+		if wait := t.from.Sub(now); wait > 0 {
+			if pause == 0 || wait < pause {
+				pause = wait
+			}
+			continue
+		}
+		ready = append(ready, t)
+	}
+	if len(ready) == 0 {
+		return nil, pause
+	}
+	next = ready[s.dice.IntN(len(ready))]
+	s.waiting = slices.DeleteFunc(s.waiting, func(t *turn) bool { return t == next })
+	return next, 0
+}
+
+// compare orders turns by all that is known of them.
+func compare(a, b *turn) int {
+	return cmp.Or(
+		cmp.Compare(a.server, b.server), cmp.Compare(a.step.Phase, b.step.Phase), cmp.Compare(a.step.User, b.step.User),
+		cmp.Compare(a.step.Path, b.step.Path), cmp.Compare(a.step.Method, b.step.Method), cmp.Compare(a.step.Sequence, b.step.Sequence),
+	)
+}

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package world
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/heirloom-dev/heirloom/test/controlplane"
+)
+
+const (
+	fleet  = "fleet"
+	system = "heirloom-system"
+)
+
+// resources are those of the kinds that the world reads.
+var resources = map[string]schema.GroupVersionResource{
+	"Cluster":             clusterv1.GroupVersion.WithResource("clusters"),
+	"MachineDeployment":   clusterv1.GroupVersion.WithResource("machinedeployments"),
+	"MachineSet":          clusterv1.GroupVersion.WithResource("machinesets"),
+	"Machine":             clusterv1.GroupVersion.WithResource("machines"),
+	"FakeMachine":         {Group: "infrastructure.cluster.x-k8s.io", Version: "v1beta2", Resource: "fakemachines"},
+	"FakeMachineTemplate": {Group: "infrastructure.cluster.x-k8s.io", Version: "v1beta2", Resource: "fakemachinetemplates"},
+	"Node":                corev1.SchemeGroupVersion.WithResource("nodes"),
+}
+
+// managementCRDs are those of Cluster API and of a provider that does not exist. They are read once.
+var managementCRDs = sync.OnceValues(func() ([]*apiextensionsv1.CustomResourceDefinition, error) {
+	paths, err := controlplane.CAPICRDPaths()
+	if err != nil {
+		return nil, err
+	}
+	provider, err := controlplane.ProviderCRDPath(context.Background())
+	if err != nil {
+		return nil, err
+	}
+	needed := map[schema.GroupResource]bool{{Group: clusterv1.GroupVersion.Group, Resource: "machinepools"}: true, {Group: clusterv1.GroupVersion.Group, Resource: "clusterclasses"}: true}
+	for _, gvr := range resources {
+		needed[gvr.GroupResource()] = true
+	}
+	var crds []*apiextensionsv1.CustomResourceDefinition
+	for _, path := range append(paths, provider) {
+		all, err := readCRDs(path)
+		if err != nil {
+			return nil, err
+		}
+		for _, crd := range all {
+			if needed[schema.GroupResource{Group: crd.Spec.Group, Resource: crd.Spec.Names.Plural}] {
+				crds = append(crds, crd)
+			}
+		}
+	}
+	return crds, nil
+})
+
+func readCRDs(path string) ([]*apiextensionsv1.CustomResourceDefinition, error) {
+	files := []string{path}
+	if info, err := os.Stat(path); err != nil || info.IsDir() {
+		if files, err = filepath.Glob(filepath.Join(path, "*.yaml")); err != nil {
+			return nil, err
+		}
+	}
+	var crds []*apiextensionsv1.CustomResourceDefinition
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		objects, err := controlplane.DecodeObjects(string(content))
+		if err != nil {
+			return nil, fmt.Errorf("reading %s: %w", file, err)
+		}
+		for _, object := range objects {
+			crd := &apiextensionsv1.CustomResourceDefinition{}
+			raw, err := object.MarshalJSON()
+			if err == nil {
+				err = yaml.Unmarshal(raw, crd)
+			}
+			if err != nil {
+				return nil, fmt.Errorf("reading %s: %w", file, err)
+			}
+			crd.Spec.Conversion = nil // nothing converts here, and the stored version is asked for
+			crds = append(crds, crd)
+		}
+	}
+	return crds, nil
+}
+
+// configurations are the chart's webhook configurations. They are rendered once.
+var configurations = sync.OnceValues(func() ([]unstructured.Unstructured, error) {
+	root, err := controlplane.RepositoryRoot(context.Background())
+	if err != nil {
+		return nil, err
+	}
+	objects, err := controlplane.RenderChart(context.Background(), filepath.Join(root, "deploy", "chart", "heirloom"), controlplane.ChartOptions{Namespace: system})
+	if err != nil {
+		return nil, err
+	}
+	var found []unstructured.Unstructured
+	for _, object := range objects {
+		if object.GetKind() == "MutatingWebhookConfiguration" {
+			found = append(found, object)
+		}
+	}
+	return found, nil
+})
+
+// build makes API servers and what is there before Heirloom is installed: a fleet of Clusters, each with a MachineDeployment.
+func (w *World) build(ctx context.Context, clusters, machines int) error {
+	crds, err := managementCRDs()
+	if err != nil {
+		return err
+	}
+	if w.management, err = w.serve("management", client.ObjectKey{}, crds); err != nil {
+		return err
+	}
+	for _, namespace := range []string{fleet, system} {
+		if err := w.management.admin.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}); err != nil {
+			return fmt.Errorf("creating the namespace: %w", err)
+		}
+	}
+	for i := range clusters {
+		name := fmt.Sprintf("cluster-%d", i)
+		of, err := w.serve(name, client.ObjectKey{Namespace: fleet, Name: name}, nil)
+		if err != nil {
+			return err
+		}
+		w.clusters = append(w.clusters, of)
+		if err := w.declare(ctx, name, machines); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// install installs the webhooks of the chart.
+func (w *World) install(ctx context.Context) error {
+	objects, err := configurations()
+	if err != nil {
+		return err
+	}
+	for _, object := range objects {
+		if err := w.management.admin.Create(ctx, object.DeepCopy()); err != nil {
+			return fmt.Errorf("installing the webhooks: %w", err)
+		}
+	}
+	return nil
+}
+
+// declare creates a Cluster whose control plane is ready, and a MachineDeployment.
+func (w *World) declare(ctx context.Context, name string, machines int) error {
+	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: fleet, Name: name, UID: ""}}
+	cluster.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: name, Port: 6443}
+	cluster.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: resources["FakeMachine"].Group, Kind: "FakeCluster", Name: name}
+	template := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"template": map[string]any{"spec": map[string]any{}}}}}
+	template.SetGroupVersionKind(resources["FakeMachineTemplate"].GroupVersion().WithKind("FakeMachineTemplate"))
+	template.SetNamespace(fleet)
+	template.SetName(name)
+	for _, object := range []client.Object{cluster, template} {
+		if err := w.management.admin.Create(ctx, object); err != nil {
+			return fmt.Errorf("creating %T %s: %w", object, name, err)
+		}
+	}
+	cluster.Status.Initialization.InfrastructureProvisioned, cluster.Status.Initialization.ControlPlaneInitialized = ptr.To(true), ptr.To(true)
+	for _, condition := range []string{clusterv1.ClusterInfrastructureReadyCondition, clusterv1.ClusterControlPlaneInitializedCondition} {
+		cluster.Status.Conditions = append(cluster.Status.Conditions, metav1.Condition{Type: condition, Status: metav1.ConditionTrue, Reason: "Ready", LastTransitionTime: metav1.Now()})
+	}
+	if err := w.management.admin.Status().Update(ctx, cluster); err != nil {
+		return fmt.Errorf("making the Cluster %s ready: %w", name, err)
+	}
+	if err := w.management.admin.Create(ctx, deployment(name, machines)); err != nil {
+		return fmt.Errorf("creating the MachineDeployment of %s: %w", name, err)
+	}
+	return nil
+}
+
+// deployment is what Cluster API's defaulting webhook would leave of a short MachineDeployment.
+func deployment(cluster string, machines int) *clusterv1.MachineDeployment {
+	selector := map[string]string{clusterv1.ClusterNameLabel: cluster, clusterv1.MachineDeploymentNameLabel: cluster}
+	md := &clusterv1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: fleet, Name: cluster, Labels: map[string]string{clusterv1.ClusterNameLabel: cluster}}}
+	md.Spec = clusterv1.MachineDeploymentSpec{ClusterName: cluster, Replicas: ptr.To(int32(machines)), Selector: metav1.LabelSelector{MatchLabels: selector}}
+	md.Spec.Rollout.Strategy.Type = clusterv1.RollingUpdateMachineDeploymentStrategyType
+	md.Spec.Rollout.Strategy.RollingUpdate.MaxSurge, md.Spec.Rollout.Strategy.RollingUpdate.MaxUnavailable = ptr.To(intstr.FromInt32(1)), ptr.To(intstr.FromInt32(0))
+	md.Spec.Template.Labels = map[string]string{clusterv1.ClusterNameLabel: cluster, clusterv1.MachineDeploymentNameLabel: cluster}
+	md.Spec.Template.Spec = clusterv1.MachineSpec{
+		ClusterName: cluster, Version: "v1.36.0", Bootstrap: clusterv1.Bootstrap{DataSecretName: ptr.To("bootstrap-data")},
+		InfrastructureRef: clusterv1.ContractVersionedObjectReference{APIGroup: resources["FakeMachine"].Group, Kind: "FakeMachineTemplate", Name: cluster},
+	}
+	return md
+}

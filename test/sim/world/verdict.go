@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package world
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/heirloom-dev/heirloom/pkg/taint"
+)
+
+// judge holds the final state to what is declared: each key reaches what the table of rules says, and none is left that is no longer
+// declared. It knows the few rules that it needs by itself, so that a fault of the rules is seen as well.
+func (w *World) judge() {
+	sets := map[string]int{}
+	for _, set := range w.management.objects("MachineSet") {
+		sets[set.GetLabels()[clusterv1.ClusterNameLabel]]++
+	}
+	for _, md := range w.management.objects("MachineDeployment") {
+		cluster := md.GetName()
+		if sets[cluster] != 1 {
+			w.history.violated("MachineDeployment %s has %d MachineSets: what can be changed in place has rolled out", cluster, sets[cluster])
+		}
+		labels, _, _ := unstructured.NestedStringMap(md.Object, "spec", "template", "metadata", "labels")
+		annotations, _, _ := unstructured.NestedStringMap(md.Object, "spec", "template", "metadata", "annotations")
+		want := content{labels: labels, annotations: annotations}
+		for _, kind := range []string{"Machine", "FakeMachine"} {
+			for _, object := range w.management.objects(kind) {
+				if object.GetLabels()[clusterv1.ClusterNameLabel] == cluster && object.GetDeletionTimestamp() == nil {
+					w.equal(kind, object, want)
+				}
+			}
+		}
+		w.judgeNodes(cluster, want)
+	}
+}
+
+// judgeNodes holds the Nodes of a Cluster to what its Machines have.
+func (w *World) judgeNodes(cluster string, want content) {
+	machines := map[string]bool{}
+	for _, m := range w.management.objects("Machine") {
+		machines[m.GetName()] = m.GetLabels()[clusterv1.ClusterNameLabel] == cluster && m.GetDeletionTimestamp() == nil
+	}
+	wanted := content{labels: nodeKeys(want.labels), annotations: nodeKeys(want.annotations)}
+	list, err := taint.ParseList(want.annotations[taint.AlwaysAnnotation])
+	w.history.must(err)
+	for _, t := range list {
+		wanted.taints = append(wanted.taints, taint.Format(t))
+	}
+	nodes := 0
+	for _, of := range w.clusters {
+		if of.key.Name != cluster {
+			continue
+		}
+		for _, node := range of.objects("Node") {
+			if machines[node.GetName()] {
+				nodes++
+				w.equal("Node", node, wanted)
+			}
+		}
+	}
+	if alive := len(slices.DeleteFunc(slices.Collect(maps.Values(machines)), func(is bool) bool { return !is })); nodes != alive {
+		w.history.violated("%d of %d Machines of %s have a Node", nodes, alive, cluster)
+	}
+}
+
+// content is what an object should have of what operators declare.
+type content struct {
+	labels, annotations map[string]string
+	taints              []string
+}
+
+func nodeKeys(all map[string]string) map[string]string {
+	kept := map[string]string{}
+	for key, value := range all {
+		if strings.HasPrefix(key, "node.cluster.x-k8s.io/") || strings.HasPrefix(key, "node-role.kubernetes.io/") {
+			kept[key] = value
+		}
+	}
+	return kept
+}
+
+func (w *World) equal(kind string, object *unstructured.Unstructured, want content) {
+	compare := func(what string, keys []string, has, want map[string]string) {
+		for _, key := range keys {
+			value, ok := has[key]
+			wanted, wants := want[key]
+			if ok != wants || value != wanted {
+				w.history.violated("%s %s ends with %s %s=%q (there: %t), which should be %q (there: %t)", kind, object.GetName(), what, key, value, ok, wanted, wants)
+			}
+		}
+	}
+	compare("label", labels, object.GetLabels(), want.labels)
+	compare("annotation", annotations, object.GetAnnotations(), want.annotations)
+	if kind != "Node" {
+		return
+	}
+	var has []string
+	for _, t := range taintsOf(object) {
+		if t.Key != foreignKey {
+			has = append(has, taint.Format(t))
+		}
+	}
+	slices.Sort(has)
+	slices.Sort(want.taints)
+	if !slices.Equal(has, want.taints) {
+		w.history.violated("Node %s ends with the taints %v, which should be %v", object.GetName(), has, want.taints)
+	}
+}

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package world
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heirloom-dev/heirloom/test/sim/apiserver"
+)
+
+const (
+	// heirloomUser begins the users of Heirloom's replicas, operators and foreign writers are the others that tests name.
+	heirloomUser  = "heirloom"
+	clusterAPI    = "cluster-api"
+	operatorUser  = "operator"
+	foreignUser   = "foreign"
+	providerUser  = "provider"
+	kubeletPrefix = "system:node:"
+	// workloadURL is where workload clusters find the webhooks.
+	workloadURL = "https://heirloom.example.com"
+)
+
+var errUnreachable = errors.New("connection refused")
+
+// cluster is an API server of the world.
+type cluster struct {
+	key    client.ObjectKey // of its Cluster; empty for the management cluster
+	server *apiserver.Server
+	mapper meta.RESTMapper
+	admin  client.Client
+}
+
+// World is a management cluster, workload clusters, and all that runs there.
+type World struct {
+	ctx       context.Context
+	cancel    context.CancelFunc
+	scheduler *scheduler
+	flags     []string
+
+	management *cluster
+	clusters   []*cluster
+	replicas   []*process
+	capi       *process
+	processes  sync.WaitGroup // of actions that last
+	provider   sync.WaitGroup
+
+	history *history
+	// booted are the machines whose kubelets have registered, by the UID of the FakeMachine.
+	booted map[types.UID]bool
+	// What is wrong now.
+	unreachable map[string]bool // names of API servers
+	noWebhooks  bool
+	slowWebhook time.Duration
+	faults      bool // whether requests fail, hang and get lost by chance
+}
+
+// serve makes an API server.
+func (w *World) serve(name string, key client.ObjectKey, crds []*apiextensionsv1.CustomResourceDefinition) (*cluster, error) {
+	of := &cluster{key: key}
+	var err error
+	of.server, err = apiserver.New(apiserver.Options{
+		Name: name, CRDs: crds, Turn: w.scheduler.turns(name), Webhook: w.callWebhook,
+		Stored: func(write apiserver.Write) { w.history.stored(name, write) },
+	})
+	if err != nil {
+		return nil, err
+	}
+	of.mapper = of.server.Mapper()
+	of.admin, err = of.as(operatorUser)
+	return of, err
+}
+
+// as returns a user's client without a cache.
+func (c *cluster) as(user string, groups ...string) (client.Client, error) {
+	return client.New(c.server.Client(user, groups...), client.Options{Scheme: clusterAPIScheme, Mapper: c.mapper})
+}
+
+// callWebhook asks a replica. Which replica is the seed's choice.
+func (w *World) callWebhook(ctx context.Context, hook admissionregistrationv1.MutatingWebhook, body []byte) ([]byte, error) {
+	if w.slowWebhook > 0 {
+		sleep(ctx, w.slowWebhook)
+	}
+	ready := slices.DeleteFunc(slices.Clone(w.replicas), func(p *process) bool { return p.serving.Load() == nil })
+	if w.noWebhooks || len(ready) == 0 || ctx.Err() != nil {
+		return nil, errUnreachable
+	}
+	chosen := ready[w.scheduler.dice.IntN(len(ready))].serving.Load()
+	handler, path := chosen.management, ""
+	if at := hook.ClientConfig.URL; at != nil {
+		parsed, err := url.Parse(*at)
+		if err != nil {
+			return nil, err
+		}
+		handler, path = chosen.workload, parsed.EscapedPath()
+	} else if service := hook.ClientConfig.Service; service != nil && service.Path != nil {
+		path = *service.Path
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, path, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	answer, answered := httptest.NewRecorder(), make(chan struct{})
+	go func() {
+		defer close(answered)
+		handler.ServeHTTP(answer, request)
+	}()
+	select {
+	case <-answered:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if answer.Code != http.StatusOK {
+		return nil, fmt.Errorf("the webhook answered %d: %s", answer.Code, strings.TrimSpace(answer.Body.String()))
+	}
+	return answer.Body.Bytes(), nil
+}
+
+// objects returns all objects of a kind as they are stored.
+func (c *cluster) objects(kind string) []*unstructured.Unstructured {
+	return c.server.Objects(resources[kind])
+}
