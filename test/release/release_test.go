@@ -60,7 +60,7 @@ func makeRelease(t *testing.T) (dist string) {
 	root, err := controlplane.RepositoryRoot(t.Context())
 	Expect(err).NotTo(HaveOccurred())
 	source, dist := t.TempDir(), t.TempDir()
-	for _, dir := range []string{"cmd", "pkg", "webhooks", "certs", "deploy", "test/tools"} {
+	for _, dir := range []string{"cmd", "pkg", "webhooks", "certs", "deploy", "hack"} {
 		Expect(os.CopyFS(filepath.Join(source, dir), os.DirFS(filepath.Join(root, dir)))).To(Succeed())
 	}
 	for _, file := range []string{"go.mod", "go.sum", "Makefile", "LICENSE", "CHANGELOG.md", ".krew.yaml"} {
@@ -130,7 +130,7 @@ func checkPush(t *testing.T, dist string) {
 	Expect := NewWithT(t).Expect
 	root, err := controlplane.RepositoryRoot(t.Context())
 	Expect(err).NotTo(HaveOccurred())
-	registry := serveRegistry(t, filepath.Join(root, "test", "tools", "image"))
+	registry := serveRegistry(t, filepath.Join(root, "hack", "tools", "release"))
 	push := exec.CommandContext(t.Context(), "make", "--silent", "-C", root, "push",
 		"VERSION=v1.2.3", "DIST="+dist, "REGISTRY="+registry, "PUSHFLAGS=--plain-http")
 	push.Stderr = t.Output()
