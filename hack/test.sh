@@ -8,7 +8,7 @@
 #        hack/test.sh --help
 #
 #   unit          what needs nothing but Go, with the race detector
-#   integration   on a real API server; alerts, runbooks and dashboard with Prometheus' own code
+#   integration   on a real API server, with the race detector in the program; alerts, runbooks and dashboard with Prometheus' own code
 #   walk          one walk from the chart to the Node
 #   e2e           the built programs beside Cluster API's managers; a release, built twice and compared
 #   cluster       image and chart in a real cluster of one Node (Linux and root; otherwise skipped)
@@ -16,8 +16,7 @@
 #   site          the site of the documentation in a headless Chromium (installed with apt-get as root; otherwise some are skipped)
 #   gitops        beside Argo CD and Flux, with their own code (a first run compiles Argo CD, about 5 min)
 #
-# environment: RACE=1           the race detector for all groups; it makes them slower, and compiles everything once more
-#              RELEASES=all     conformance beside each release of Cluster API, not beside the newest alone
+# environment: RELEASES=all     conformance beside each release of Cluster API, not beside the newest alone
 #              SUMMARY=FILE     also writes the summary there
 #              GOTESTFLAGS      further flags of go test
 #              GOTESTSUM_FORMAT what is printed on the way: pkgname, testname, standard-verbose, ...
@@ -50,9 +49,9 @@ flags+=("$@")
 # is compiled for the race detector is linked with C.
 export GOGC=300 GORACE=${GORACE:-atexit_sleep_ms=0} GOTESTSUM_FORMAT=${GOTESTSUM_FORMAT:-pkgname} GOTESTSUM_FORMAT_ICONS=text
 race=(env CGO_ENABLED=1 go test -json -race -trimpath)
-# Compiled like the program (hack/build.sh), so that both share what they have in common.
+# Compiled like the program (hack/build.sh), so that both share what they have in common. The program of the integration tests has the
+# race detector, and shares with the unit tests.
 plain=(env CGO_ENABLED=0 go test -json -tags grpcnotrace -trimpath -gcflags all=-dwarf=false)
-[[ -z ${RACE-} ]] || plain=("${race[@]}")
 # Their verdict depends on programs that the test cache does not see.
 fresh=("${plain[@]}" -count=1 -timeout=60m)
 
