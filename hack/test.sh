@@ -62,8 +62,10 @@ jobs=()
 clean_up() {
 	local job
 	for job in ${jobs[@]+"${jobs[@]}"}; do
+		kill -TERM "$job" 2>/dev/null || true # so that nothing else begins
 		kill -INT -- "-$job" 2>/dev/null || true
 	done
+	wait
 	rm -rf "$results"
 }
 trap clean_up EXIT

@@ -230,7 +230,7 @@ for set in "$@"; do
 	programs "$set" >/dev/null
 done
 
-compiler= temp=
+compiler='' temp=''
 trap clean_up EXIT
 trap 'exit 130' INT TERM
 
