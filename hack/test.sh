@@ -177,7 +177,7 @@ summary() {
 	cat "$results/said"
 	printf 'API servers started: %d\n' "$(grep -c $'\tan API server to start$' "$HEIRLOOM_WAITS" || true)"
 	[[ ! -s $results/failed ]] || printf 'failed: %s\n' "$(sort -u "$results/failed" | paste -s -d ' ')"
-	[[ $said =~ ^[1-9] ]] || echo "not a single test has run: that is a failure"
+	[[ $said =~ ^[1-9] || ${groups[*]} == bench ]] || echo "not a single test has run: that is a failure" | tee "$results/failed"
 }
 
 prepare "${groups[@]}"
@@ -191,4 +191,4 @@ for group in "${groups[@]}"; do
 done
 wait
 summary | tee "${SUMMARY:-/dev/null}"
-[[ ! -e $results/failed ]] && ! grep -q '^not a single test' "$results/said"
+[[ ! -e $results/failed ]]
