@@ -184,11 +184,14 @@ prepare "${groups[@]}"
 # A process group for each, which does not ignore Ctrl-C.
 set -m
 for group in "${groups[@]}"; do
-	((${#jobs[@]} < 2)) || wait -n
-	"$group" </dev/null &
+	((${#jobs[@]} < 2)) || wait -n || true
+	{ "$group"; echo >"$results/$group.ended"; } </dev/null &
 	jobs+=("$!")
 	mapfile -t jobs < <(jobs -pr)
 done
-wait
+wait || true
+for group in "${groups[@]}"; do
+	[[ -e $results/$group.ended ]] || echo "$group" >>"$results/failed"
+done
 summary | tee "${SUMMARY:-/dev/null}"
 [[ ! -e $results/failed ]]
