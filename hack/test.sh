@@ -118,15 +118,18 @@ e2e() {
 	run e2e . "${fresh[@]}" -p=1 -parallel=2 ./test/e2e/... ./test/release/
 }
 
-cluster() { run cluster . "${fresh[@]}" -p=1 ./test/cluster/...; }
+cluster() {
+	build_cluster
+	run cluster . "${fresh[@]}" -p=1 ./test/cluster/...
+}
 
-# prepare_cluster builds programs and image of the tests in a cluster. Where there can be none, prepare.sh says why, and they are skipped.
-prepare_cluster() {
+# build_cluster builds programs and image of the tests in a cluster. Where there can be none, prepare.sh says why, and they are skipped.
+build_cluster() {
 	test/cluster/prepare.sh || return 0
 	local version
 	version=$(awk '$1 == "appVersion:" { print $2 }' deploy/chart/heirloom/Chart.yaml)
 	VERSION=$version hack/release.sh image
-	go -C hack/tools/release tool -n crane >/dev/null
+	CGO_ENABLED=0 go -C hack/tools/release tool -n crane >/dev/null
 	CGO_ENABLED=0 go -C hack/tools/dev build -trimpath -gcflags all=-dwarf=false -o "$PWD/bin/cert-manager" ./cert-manager
 	programs node
 	HEIRLOOM_IMAGE=$PWD/dist/heirloom-$version-linux-$(go env GOHOSTARCH).tar
@@ -157,10 +160,7 @@ prepare() {
 		integration) programs controlplane tools helm monitoring ;;
 		bench | gitops) programs controlplane tools ;;
 		walk | e2e) programs controlplane tools helm cluster-api ;;
-		cluster)
-			programs controlplane tools helm
-			prepare_cluster
-			;;
+		cluster) programs controlplane tools helm ;;
 		site)
 			programs site
 			hack/tools/docs/chromium.sh || true
