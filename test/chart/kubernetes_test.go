@@ -25,7 +25,7 @@ func TestOldestKubernetes(t *testing.T) {
 		return string(content)
 	}
 	minor := func(module string) string {
-		found := regexp.MustCompile(`k8s\.io/kubernetes v(1\.\d+)\.`).FindStringSubmatch(read("test", "tools", module, "go.mod"))
+		found := regexp.MustCompile(`k8s\.io/kubernetes v(1\.\d+)\.`).FindStringSubmatch(read("hack", "tools", module, "go.mod"))
 		Expect(found).NotTo(BeNil(), module)
 		return found[1]
 	}

@@ -62,7 +62,7 @@ func newSession(ctx context.Context, t *testing.T) *session {
 	return s
 }
 
-// linkImages puts what "make image" has made for this test where the pages' "make image VERSION=dev" puts it.
+// linkImages puts the image that was made for this test where the pages' "VERSION=dev hack/release.sh image" puts it.
 func (s *session) linkImages() {
 	s.t.Helper()
 	Expect := NewWithT(s.t).Expect

@@ -24,9 +24,9 @@ func documented() []step {
 func gettingStartedSteps() []step {
 	return []step{
 		{page: gettingStarted, starts: "git clone", passed: "the sources are there, and nothing leads out of this network"},
-		{page: gettingStarted, starts: "make image", passed: "`make test-cluster` runs it; see linkImages"},
+		{page: gettingStarted, starts: "VERSION=dev hack/release.sh image", passed: "`make test-cluster` runs it; see linkImages"},
 		{page: gettingStarted, starts: "make build", passed: "`make test-cluster` runs it"},
-		{page: gettingStarted, starts: "make push-image", follows: func(w *walk, printed string) {
+		{page: gettingStarted, starts: "VERSION=dev REGISTRY=registry.example.com hack/push.sh --image", follows: func(w *walk, printed string) {
 			w.Expect(printed).To(ContainSubstring("image=" + registryHost + "/heirloom"))
 		}},
 		{page: gettingStarted, starts: "helm install", follows: func(w *walk, printed string) {

@@ -37,7 +37,7 @@ func serveRegistry(t *testing.T, root string) (ca string) {
 	ca = filepath.Join(dir, "ca.crt")
 	Expect(shared.Trust(registryHost, ca)).To(Succeed())
 
-	crane, err := exec.Command("go", "-C", filepath.Join(root, "test", "tools", "image"), "tool", "-n", "crane").Output()
+	crane, err := exec.Command("go", "-C", filepath.Join(root, "hack", "tools", "release"), "tool", "-n", "crane").Output()
 	Expect(err).NotTo(HaveOccurred())
 	port, err := controlplane.FreePort()
 	Expect(err).NotTo(HaveOccurred())

@@ -128,7 +128,7 @@ func PrometheusOperatorCRDs(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	pinnedIn := filepath.Join(root, "test", "tools", "prometheus")
+	pinnedIn := filepath.Join(root, "hack", "tools", "prometheus")
 	_, dir, err := pinned(ctx, pinnedIn, "github.com/prometheus-operator/prometheus-operator")
 	if err != nil {
 		return nil, err

@@ -3,8 +3,8 @@
 // Package controlplane runs real Kubernetes programs on this machine, for integration tests, end-to-end tests and the
 // demo: etcd and kube-apiserver, kubelets with a fake container runtime, helm, kubectl and Heirloom itself.
 //
-// The programs are found in the two directories that "make controlplane" and "make tools" print: the environment
-// variables KUBEBUILDER_ASSETS, HEIRLOOM_TOOLS and HEIRLOOM_HELM name them, and "make test" sets both. Nothing here needs a container
+// The programs are found in the directories that hack/tools/build.sh prints: the environment
+// variables KUBEBUILDER_ASSETS, HEIRLOOM_TOOLS and HEIRLOOM_HELM name them, and hack/test.sh sets them. Nothing here needs a container
 // runtime, a cluster or root, and nothing ever talks to a cluster that it did not start.
 //
 //	plane, err := controlplane.Start(ctx, controlplane.Options{CRDPaths: paths})

@@ -32,11 +32,11 @@ func TestControlPlaneIsDownloaded(t *testing.T) {
 	for set, module := range map[string]string{
 		"controlplane": "kubernetes", "controlplane-oldest": "kubernetes-oldest", "controlplane-newest": "kubernetes-newest",
 	} {
-		pinned, err := os.ReadFile(filepath.Join(root, "test", "tools", module, "go.mod"))
+		pinned, err := os.ReadFile(filepath.Join(root, "hack", "tools", module, "go.mod"))
 		Expect(err).NotTo(HaveOccurred())
 		version := regexp.MustCompile(`k8s.io/kubernetes (v\S+)`).FindSubmatch(pinned)
 		Expect(version).NotTo(BeNil())
-		build := exec.CommandContext(t.Context(), filepath.Join(root, "test", "tools", "build.sh"), set)
+		build := exec.CommandContext(t.Context(), filepath.Join(root, "hack", "tools", "build.sh"), set)
 		build.Env = append(os.Environ(), "KUBEBUILDER_ASSETS=", "XDG_CACHE_HOME="+cache, "HEIRLOOM_ENVTEST_INDEX="+serveIndex(t, string(version[1])))
 		var stderr bytes.Buffer
 		build.Stderr = &stderr

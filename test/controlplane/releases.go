@@ -28,7 +28,7 @@ func Releases(ctx context.Context) ([]Release, error) {
 	}
 	// Core has had a directory of its own since v1.14 only.
 	known := []struct{ pinnedIn, core string }{
-		{"test/tools/cluster-api-v1.13", ""},
+		{"hack/tools/dev", ""},
 		{"", "core"},
 	}
 	releases := make([]Release, 0, len(known))

@@ -11,7 +11,7 @@ import (
 // waitsVariable names the file that collects what a run of tests waited for.
 const waitsVariable = "HEIRLOOM_WAITS"
 
-// What the API servers of a run are counted by; test/tools/waits.awk looks for it.
+// What the API servers of a run are counted by; hack/test.sh looks for it.
 const apiServerStart = "an API server to start"
 
 // Waited notes that this process has waited for something since then. The note is a line in the file that HEIRLOOM_WAITS names,

@@ -27,7 +27,7 @@ import (
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
-// What `make components` makes is a provider for the real clusterctl: it installs, configures, upgrades and deletes it.
+// What `hack/release.sh components` makes is a provider for the real clusterctl: it installs, configures, upgrades and deletes it.
 func TestClusterctl(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)

@@ -20,7 +20,7 @@ import (
 	"github.com/heirloom-dev/heirloom/test/controlplane"
 )
 
-// updateDocs is the variable with which the test writes the picture that it would otherwise compare; make screenshots sets it.
+// updateDocs is the variable with which the test writes the picture that it would otherwise compare; hack/update-docs.sh sets it.
 const updateDocs = "HEIRLOOM_UPDATE_DOCS"
 
 // binary returns the path of a program that `make build` has built.
@@ -69,7 +69,7 @@ func excerpt(t *testing.T, output string, number int) string {
 	return strings.TrimSpace(output[from[0]:to[0]]) + "\n"
 }
 
-// expectPicture compares the text of docs/images/demo.svg with what the demo has printed. With make screenshots, it first has
+// expectPicture compares the text of docs/images/demo.svg with what the demo has printed. With hack/update-docs.sh demo, it first has
 // freeze draw the picture.
 func expectPicture(ctx context.Context, t *testing.T, printed string) {
 	t.Helper()
@@ -88,7 +88,7 @@ func expectPicture(ctx context.Context, t *testing.T, printed string) {
 	}
 	want := regexp.MustCompile("\x1b\\[[0-9;]*m").ReplaceAllString(printed, "")
 	if shown := textOf(t, file); shown != want {
-		t.Fatalf("docs/images/demo.svg shows\n%s\nand the demo prints\n%s\nmake screenshots draws it again", shown, want)
+		t.Fatalf("docs/images/demo.svg shows\n%s\nand the demo prints\n%s\nhack/update-docs.sh demo draws it again", shown, want)
 	}
 }
 

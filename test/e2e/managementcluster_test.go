@@ -63,7 +63,9 @@ func (m *managementCluster) release(version string) string {
 	m.t.Helper()
 	dir, err := m.clusterctl.Repository("addon-heirloom", version)
 	m.Expect(err).NotTo(gomega.HaveOccurred())
-	out, err := exec.CommandContext(m.ctx, "make", "-C", "../..", "components", "VERSION="+version, "DIST="+dir).CombinedOutput()
+	command := exec.CommandContext(m.ctx, filepath.Join("..", "..", "hack", "release.sh"), "components")
+	command.Env = append(os.Environ(), "VERSION="+version, "DIST="+dir)
+	out, err := command.CombinedOutput()
 	m.Expect(err).NotTo(gomega.HaveOccurred(), "%s", out)
 	return dir
 }

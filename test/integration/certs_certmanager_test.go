@@ -100,7 +100,7 @@ func buildCertManager(t *testing.T) string {
 	root, err := controlplane.RepositoryRoot(t.Context())
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	path := filepath.Join(t.TempDir(), "cert-manager")
-	build := exec.CommandContext(t.Context(), "go", "-C", filepath.Join(root, "test", "tools", "cert-manager"), "build", "-trimpath", "-o", path, ".")
+	build := exec.CommandContext(t.Context(), "go", "-C", filepath.Join(root, "hack", "tools", "dev"), "build", "-trimpath", "-gcflags=all=-dwarf=false", "-o", path, "./cert-manager")
 	out, err := build.CombinedOutput()
 	NewWithT(t).Expect(err).NotTo(HaveOccurred(), string(out))
 	return path

@@ -16,7 +16,7 @@ import (
 	"github.com/heirloom-dev/heirloom/test/controlplane"
 )
 
-// updateDocs is the variable with which the test writes what it would otherwise expect; make update-docs sets it.
+// updateDocs is the variable with which the test writes what it would otherwise expect; hack/update-docs.sh sets it.
 const updateDocs = "HEIRLOOM_UPDATE_DOCS"
 
 // testKubectlDocs runs the commands of README.md and docs/kubectl.md as a reader would, through kubectl, in the directory
@@ -46,7 +46,7 @@ func (w *kubectlWorld) expectPage(t *testing.T, file string) {
 		case update:
 			command.output = steady(output)
 		default:
-			t.Errorf("%s:%d: %q prints\n%s\nand not\n%s\nmake update-docs writes what it prints into the page",
+			t.Errorf("%s:%d: %q prints\n%s\nand not\n%s\nhack/update-docs.sh plugin writes what it prints into the page",
 				file, command.number, command.line, steady(output), command.output)
 		}
 	}

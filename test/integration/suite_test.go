@@ -71,6 +71,7 @@ func build(dir string) error {
 	defer controlplane.Waited("the program to be built", time.Now())
 	program = filepath.Join(dir, "heirloom")
 	command := exec.Command("go", "build", "-race", "-trimpath", "-o", program, "github.com/heirloom-dev/heirloom/cmd/heirloom")
+	command.Env = append(os.Environ(), "CGO_ENABLED=1") // which the race detector needs
 	if out, err := command.CombinedOutput(); err != nil {
 		return fmt.Errorf("building the program under test: %w\n%s", err, out)
 	}

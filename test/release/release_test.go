@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package release tests what a release consists of, made by the Makefile as for a release.
+// Package release tests what a release consists of, made by hack/release.sh as for a release.
 package release
 
 import (
@@ -60,16 +60,17 @@ func makeRelease(t *testing.T) (dist string) {
 	root, err := controlplane.RepositoryRoot(t.Context())
 	Expect(err).NotTo(HaveOccurred())
 	source, dist := t.TempDir(), t.TempDir()
-	for _, dir := range []string{"cmd", "pkg", "webhooks", "certs", "deploy", "test/tools"} {
+	for _, dir := range []string{"cmd", "pkg", "webhooks", "certs", "deploy", "hack"} {
 		Expect(os.CopyFS(filepath.Join(source, dir), os.DirFS(filepath.Join(root, dir)))).To(Succeed())
 	}
-	for _, file := range []string{"go.mod", "go.sum", "Makefile", "LICENSE", "CHANGELOG.md", ".krew.yaml"} {
+	for _, file := range []string{"go.mod", "go.sum", "LICENSE", "CHANGELOG.md", ".krew.yaml"} {
 		content, err := os.ReadFile(filepath.Join(root, file))
 		Expect(err).NotTo(HaveOccurred())
 		Expect(os.WriteFile(filepath.Join(source, file), content, 0o600)).To(Succeed())
 	}
-	out, err := exec.CommandContext(t.Context(), "make", "-C", source, "image", "components", "binaries", "notes",
-		"VERSION=v1.2.3", "PLATFORMS=linux-amd64", "revision=0123abc", "SOURCE_DATE_EPOCH=1700000000", "DIST="+dist).CombinedOutput()
+	command := exec.CommandContext(t.Context(), filepath.Join(source, "hack", "release.sh"), "image", "components", "binaries", "notes")
+	command.Env = append(os.Environ(), "VERSION=v1.2.3", "PLATFORMS=linux-amd64", "REVISION=0123abc", "SOURCE_DATE_EPOCH=1700000000", "DIST="+dist)
+	out, err := command.CombinedOutput()
 	Expect(err).NotTo(HaveOccurred(), "%s", out)
 	return dist
 }
@@ -130,9 +131,9 @@ func checkPush(t *testing.T, dist string) {
 	Expect := NewWithT(t).Expect
 	root, err := controlplane.RepositoryRoot(t.Context())
 	Expect(err).NotTo(HaveOccurred())
-	registry := serveRegistry(t, filepath.Join(root, "test", "tools", "image"))
-	push := exec.CommandContext(t.Context(), "make", "--silent", "-C", root, "push",
-		"VERSION=v1.2.3", "DIST="+dist, "REGISTRY="+registry, "PUSHFLAGS=--plain-http")
+	registry := serveRegistry(t, filepath.Join(root, "hack", "tools", "release"))
+	push := exec.CommandContext(t.Context(), filepath.Join(root, "hack", "push.sh"))
+	push.Env = append(os.Environ(), "VERSION=v1.2.3", "DIST="+dist, "REGISTRY="+registry, "PUSHFLAGS=--plain-http")
 	push.Stderr = t.Output()
 	said, err := push.Output()
 	Expect(err).NotTo(HaveOccurred())

@@ -1,0 +1,197 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+
+# Runs groups of tests, two of them side by side, and says at the end what failed, what was skipped, and how many there were.
+#
+# usage: hack/test.sh GROUP... [-- FLAG...]     flags of go test, such as -run '^TestFlags$'
+#        hack/test.sh all
+#        hack/test.sh --help
+#
+#   unit          what needs nothing but Go, with the race detector
+#   integration   on a real API server, with the race detector in the program; alerts, runbooks and dashboard with Prometheus' own code
+#   walk          one walk from the chart to the Node
+#   e2e           the built programs beside Cluster API's managers; a release, built twice and compared
+#   cluster       image and chart in a real cluster of one Node (Linux and root; otherwise skipped)
+#   bench         each quick benchmark once: one that fails measures nothing
+#   site          the site of the documentation in a headless Chromium (installed with apt-get as root; otherwise some are skipped)
+#   gitops        beside Argo CD and Flux, with their own code (a first run compiles Argo CD, about 5 min)
+#
+# environment: RELEASES=all     conformance beside each release of Cluster API, not beside the newest alone
+#              SUMMARY=FILE     also writes the summary there
+#              GOTESTFLAGS      further flags of go test
+#              GOTESTSUM_FORMAT what is printed on the way: pkgname, testname, standard-verbose, ...
+#
+# all is what CI runs: every group but gitops, and walk, which is a part of e2e.
+
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+if [[ ${1---help} == --help ]]; then
+	sed -n '4,/^$/s/^# \{0,1\}//p' hack/test.sh
+	exit
+fi
+
+groups=()
+while (($# > 0)) && [[ $1 != -- ]]; do
+	case $1 in
+	# The longest first.
+	all) groups+=(cluster e2e integration unit bench site) ;;
+	unit | integration | walk | e2e | cluster | bench | site | gitops) groups+=("$1") ;;
+	*) echo "error: there is no group $1; see hack/test.sh --help" >&2; exit 1 ;;
+	esac
+	shift
+done
+[[ ${1-} != -- ]] || shift
+read -ra flags <<<"${GOTESTFLAGS-}"
+flags+=("$@")
+[[ ${RELEASES-} == all ]] || flags+=(-short)
+
+# The API servers of tests live for minutes and build much that stays, so there is little for a garbage collector to find. What
+# is compiled for the race detector is linked with C.
+export GOGC=300 GORACE=${GORACE:-atexit_sleep_ms=0} GOTESTSUM_FORMAT=${GOTESTSUM_FORMAT:-pkgname} GOTESTSUM_FORMAT_ICONS=text
+race=(env CGO_ENABLED=1 go test -json -race -trimpath)
+# Compiled like the program (hack/build.sh), so that both share what they have in common. The program of the integration tests has the
+# race detector, and shares with the unit tests.
+plain=(env CGO_ENABLED=0 go test -json -tags grpcnotrace -trimpath -gcflags all=-dwarf=false)
+# Their verdict depends on programs that the test cache does not see.
+fresh=("${plain[@]}" -count=1 -timeout=60m)
+
+results=$(mktemp -d)
+export HEIRLOOM_WAITS=$results/waits # what test/controlplane counts API servers in
+: >"$HEIRLOOM_WAITS"
+jobs=()
+clean_up() {
+	local job
+	for job in ${jobs[@]+"${jobs[@]}"}; do
+		kill -TERM "$job" 2>/dev/null || true # so that nothing else begins
+		kill -INT -- "-$job" 2>/dev/null || true
+	done
+	wait
+	rm -rf "$results"
+}
+trap clean_up EXIT
+trap 'exit 130' INT TERM
+
+# programs SET...: exports where the helper programs of these sets are, and brings them first where need be.
+programs() {
+	local set
+	set=$(hack/tools/build.sh --env "$@")
+	eval "$set"
+}
+
+# run NAME DIRECTORY COMMAND...: what go test says there, for people as it comes and for the summary.
+run() {
+	local file=$results/$1.json
+	(cd "$2" && "$HEIRLOOM_REPORT/gotestsum" --raw-command --format-hide-empty-pkg --hide-summary=all --jsonfile "$file" -- "${@:3}" ${flags[@]+"${flags[@]}"}) ||
+		echo "$1" >>"$results/failed"
+}
+
+# check NAME COMMAND...: a check that is no test of Go's.
+check() { "${@:2}" || echo "$1" >>"$results/failed"; }
+
+unit() {
+	local directories=() directory
+	# Those of pkg/controllers and of the simulated world take longest: they begin first.
+	for directory in pkg/controllers test/sim/world test/sim/apiserver pkg cmd webhooks certs test/rules test/lockup; do
+		[[ ! -d $directory ]] || directories+=("./$directory/...")
+	done
+	# Those that are parallel mostly wait, and so do some packages, hence -p.
+	run unit . "${race[@]}" -p=4 -parallel=4 "${directories[@]}"
+	run unit-release hack/tools/release "${plain[@]}" ./...
+	# The test cache sees neither a file that is gone nor one of another module.
+	run unit-docs hack/tools/docs "${plain[@]}" -count=1 ./bench ./links
+}
+
+integration() {
+	local packages=(./test/integration ./test/chart ./test/controlplane)
+	[[ ! -d test/sim/equal ]] || packages+=(./test/sim/equal)
+	# Much of such a test is waiting, hence -parallel.
+	run integration . "${fresh[@]}" -p=1 -parallel=4 "${packages[@]}"
+	check promtool "$HEIRLOOM_MONITORING/promtool" check rules --lint=all --lint-fatal deploy/monitoring/alerts.yaml
+	check promtool "$HEIRLOOM_MONITORING/promtool" test rules deploy/monitoring/alerts_test.yaml
+	run monitoring hack/tools/prometheus "${fresh[@]}" ./...
+}
+
+walk() { run walk . "${fresh[@]}" -run '^TestWalk$' ./test/e2e/; }
+
+e2e() {
+	# More than two at a time would need more inotify instances than Linux gives a user (128), and starve each other.
+	run e2e . "${fresh[@]}" -p=1 -parallel=2 ./test/e2e/... ./test/release/
+}
+
+cluster() {
+	build_cluster
+	run cluster . "${fresh[@]}" -p=1 ./test/cluster/...
+}
+
+# build_cluster builds programs and image of the tests in a cluster. Where there can be none, prepare.sh says why, and they are skipped.
+build_cluster() {
+	test/cluster/prepare.sh || return 0
+	local version
+	version=$(awk '$1 == "appVersion:" { print $2 }' deploy/chart/heirloom/Chart.yaml)
+	VERSION=$version hack/release.sh image
+	CGO_ENABLED=0 go -C hack/tools/release tool -n crane >/dev/null
+	CGO_ENABLED=0 go -C hack/tools/dev build -trimpath -gcflags all=-dwarf=false -o "$PWD/bin/cert-manager" ./cert-manager
+	programs node
+	HEIRLOOM_IMAGE=$PWD/dist/heirloom-$version-linux-$(go env GOHOSTARCH).tar
+	export HEIRLOOM_IMAGE
+}
+
+bench() {
+	local packages
+	# Those of cmd and test/bench/scenes take minutes.
+	mapfile -t packages < <(grep -rlE --include='*_test.go' '^func Benchmark' pkg webhooks test/bench/*_test.go | xargs -n 1 dirname | sort -u)
+	run bench . "${fresh[@]}" -p=1 -run '^$' -bench . -benchtime 1x "${packages[@]/#/./}"
+}
+
+site() {
+	check site hack/site.sh "$PWD/dist/site"
+	HEIRLOOM_SITE_DIR=$PWD/dist/site run site hack/tools/docs "${fresh[@]}" ./browser
+}
+
+gitops() { run gitops test/gitops "${fresh[@]}" ./...; }
+
+# prepare GROUP...: what tests need is built before the first one runs, where you see how.
+prepare() {
+	local group
+	[[ $* == unit ]] || make --no-print-directory build
+	programs report
+	for group in "$@"; do
+		case $group in
+		integration) programs controlplane tools helm monitoring ;;
+		bench | gitops) programs controlplane tools ;;
+		walk | e2e) programs controlplane tools helm cluster-api ;;
+		cluster) programs controlplane tools helm ;;
+		site)
+			programs site
+			hack/tools/docs/chromium.sh || true
+			;;
+		esac
+	done
+}
+
+# summary prints what became of all tests, and how many API servers they started.
+summary() {
+	local said
+	"$HEIRLOOM_REPORT/gotestsum" --raw-command --format none -- cat "$results"/*.json >"$results/said" || true
+	said=$(sed -nE 's/^DONE //p' "$results/said" | tail -n 1)
+	cat "$results/said"
+	printf 'API servers started: %d\n' "$(grep -c $'\tan API server to start$' "$HEIRLOOM_WAITS" || true)"
+	[[ ! -s $results/failed ]] || printf 'failed: %s\n' "$(sort -u "$results/failed" | paste -s -d ' ')"
+	[[ $said =~ ^[1-9] || ${groups[*]} == bench ]] || echo "not a single test has run: that is a failure" | tee "$results/failed"
+}
+
+prepare "${groups[@]}"
+# A process group for each, which does not ignore Ctrl-C.
+set -m
+for group in "${groups[@]}"; do
+	((${#jobs[@]} < 2)) || wait -n || true
+	{ "$group"; echo >"$results/$group.ended"; } </dev/null &
+	jobs+=("$!")
+	mapfile -t jobs < <(jobs -pr)
+done
+wait || true
+for group in "${groups[@]}"; do
+	[[ -e $results/$group.ended ]] || echo "$group" >>"$results/failed"
+done
+summary | tee "${SUMMARY:-/dev/null}"
+[[ ! -e $results/failed ]]

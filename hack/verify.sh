@@ -1,0 +1,124 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+
+# Runs every check that is not a test, also after one has failed, and says at the end which have.
+#
+# usage: hack/verify.sh [CHECK...]     (default: all)
+#        hack/verify.sh --help
+
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+tools=hack/tools
+checks=(generated format vet lint licences scripts chart security workflows modules vulnerabilities)
+if [[ ${1-} == --help ]]; then
+	sed -n '4,/^$/s/^# \{0,1\}//p' "hack/${0##*/}"
+	echo "checks: ${checks[*]}"
+	exit
+fi
+(($# == 0)) || checks=("$@")
+
+# files PATTERN...: the files of the work tree that git has or would take.
+files() {
+	git ls-files --cached --others --exclude-standard -- "$@" | sort -u | while read -r file; do
+		[[ ! -f $file ]] || echo "$file"
+	done
+}
+
+# Against the work tree as it is, not against the last commit: uncommitted work is not a fault.
+generated() {
+	local before after
+	before=$(files | git hash-object --stdin-paths | paste - <(files))
+	make --no-print-directory generate
+	after=$(files | git hash-object --stdin-paths | paste - <(files))
+	diff <(echo "$before") <(echo "$after") || {
+		echo "these files are not what 'make generate' makes of them (< before, > after); it has just been run"
+		return 1
+	}
+}
+
+format() {
+	local badly
+	badly=$(gofmt -l .)
+	[[ -z $badly ]] || { echo "$badly"; return 1; }
+}
+
+vet() { go vet ./...; }
+
+lint() { make --no-print-directory lint; }
+
+licences() {
+	local file status=0
+	while read -r file; do
+		if ! head -n 2 "$file" | grep -q 'SPDX-License-Identifier: Apache-2.0' &&
+			! grep -q '^// Code generated .* DO NOT EDIT\.$' "$file"; then
+			echo "$file: no SPDX-License-Identifier: Apache-2.0 at the top"
+			status=1
+		fi
+	done < <(files '*.go' '*.sh' '*Makefile')
+	return "$status"
+}
+
+# scripts checks each script with bash, that those of hack say what they do, and with shellcheck where there is one.
+scripts() {
+	local file status=0
+	while read -r file; do
+		bash -n "$file" || status=1
+		[[ ! $file =~ ^hack/[^/]+\.sh$ ]] || bash "$file" --help | grep '^usage: ' >/dev/null || { echo "$file: --help says nothing"; status=1; }
+	done < <(files '*.sh' .ci/run)
+	if command -v shellcheck >/dev/null; then
+		files '*.sh' .ci/run | xargs shellcheck --severity=warning || status=1
+	fi
+	return "$status"
+}
+
+chart() {
+	"$($tools/build.sh helm)/helm" lint deploy/chart/heirloom
+}
+
+modules() {
+	local file status=0
+	while read -r file; do
+		go -C "$(dirname "$file")" mod tidy -diff || { echo "$file is not tidy"; status=1; }
+	done < <(files go.mod '*/go.mod' ':!docs/site/go.mod') # A theme, which no Go program imports.
+	return "$status"
+}
+
+# security checks that the tests which SECURITY.md and docs/threat-model.md name are there.
+security() {
+	local name status=0
+	while read -r name; do
+		grep -rqE --include='*_test.go' "^func $name\(" . || { echo "$name is named, and there is no such test"; status=1; }
+	done < <(grep -ohE '`(Test|Fuzz)[A-Za-z0-9_]+`' SECURITY.md docs/threat-model.md | tr -d '`' | sort -u)
+	return "$status"
+}
+
+workflows() {
+	"$($tools/build.sh dev)/actionlint"
+}
+
+vulnerabilities() {
+	local dir database=${GOVULNDB:-https://vuln.go.dev}
+	if [[ $database == http* ]] && ! curl --silent --fail --output /dev/null --max-time 20 "$database/index/db.json"; then
+		echo "SKIPPED: the vulnerability database at $database cannot be reached from here"
+		return 0
+	fi
+	dir=$($tools/build.sh dev)
+	"$dir/govulncheck" ./...
+}
+
+failed=()
+for check in "${checks[@]}"; do
+	echo "== $check"
+	# In a shell of its own, as set -e does not hold within a condition.
+	set +e
+	(set -e; "$check")
+	status=$?
+	set -e
+	((status == 0)) || failed+=("$check")
+done
+
+if ((${#failed[@]} > 0)); then
+	echo "failed: ${failed[*]}" >&2
+	exit 1
+fi
+echo "all checks passed"
