@@ -118,13 +118,15 @@ func fail(err error, w http.ResponseWriter, r *http.Request) {
 }
 
 // turn waits for the turn of a step. It returns what is to be answered; a connection that breaks is a panic, as net/http wants it.
-func (s *Server) turn(ctx context.Context, phase string) error {
+func (s *Server) turn(ctx context.Context, phase string) error { return s.turnOf(ctx, phase, "") }
+
+func (s *Server) turnOf(ctx context.Context, phase, suffix string) error {
 	if s.options.Turn == nil {
 		return nil
 	}
 	now := stateOf(ctx)
 	step := now.step
-	step.Phase = phase
+	step.Phase, step.Path = phase, step.Path+suffix
 	return now.answer(s.options.Turn(ctx, step))
 }
 
