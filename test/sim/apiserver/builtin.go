@@ -209,6 +209,13 @@ func orElse(value, otherwise string) string {
 func defaultSecret(object runtime.Object) {
 	if s, ok := object.(*corev1.Secret); ok {
 		s.Type = corev1.SecretType(orElse(string(s.Type), string(corev1.SecretTypeOpaque)))
+		for key, value := range s.StringData {
+			if s.Data == nil {
+				s.Data = map[string][]byte{}
+			}
+			s.Data[key] = []byte(value)
+		}
+		s.StringData = nil
 	}
 }
 

@@ -39,7 +39,6 @@ type state struct {
 	step      Step
 	verb      string
 	admission string
-	cause     error // why the connection breaks
 }
 
 type stateKey struct{}
@@ -124,19 +123,13 @@ func (s *Server) turnOf(ctx context.Context, phase, suffix string) error {
 	if s.options.Turn == nil {
 		return nil
 	}
-	now := stateOf(ctx)
-	step := now.step
+	step := stateOf(ctx).step
 	step.Phase, step.Path = phase, step.Path+suffix
-	return now.answer(s.options.Turn(ctx, step))
-}
-
-// answer is the error if a server can say it, and breaks the connection otherwise.
-func (s *state) answer(err error) error {
-	if status := apierrors.APIStatus(nil); err == nil || errors.As(err, &status) {
-		return err
+	err := s.options.Turn(ctx, step)
+	if status := apierrors.APIStatus(nil); err != nil && !errors.As(err, &status) {
+		panic(http.ErrAbortHandler)
 	}
-	s.cause = err
-	panic(http.ErrAbortHandler)
+	return err
 }
 
 // event waits for the turn of an event of a watch.

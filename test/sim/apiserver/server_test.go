@@ -4,6 +4,7 @@ package apiserver_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -19,10 +20,12 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/net"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
@@ -160,4 +163,36 @@ func TestNode(t *testing.T) {
 		Expect(c.Update(t.Context(), node)).To(MatchError(ContainSubstring("is not allowed to modify taints")))
 		Expect(c.Delete(t.Context(), node)).To(MatchError(ContainSubstring("cannot delete resource")))
 	})
+}
+
+// TestTurns holds that a test may answer, break the connection before or after a write, or end a watch.
+func TestTurns(t *testing.T) {
+	for _, c := range []struct {
+		name, phase string
+		err         error
+		seen        func(error) bool
+		stored      bool
+	}{
+		{name: "served", stored: true, seen: func(err error) bool { return err == nil }},
+		{name: "throttled", phase: "request", err: apierrors.NewTooManyRequests("slowly", 0), seen: apierrors.IsTooManyRequests},
+		{name: "broken before", phase: "request", err: errors.New("broken"), seen: net.IsConnectionReset},
+		{name: "broken before the write", phase: "store", err: errors.New("broken"), seen: net.IsConnectionReset},
+		{name: "refused", phase: "store", err: apierrors.NewInternalError(errors.New("etcd is away")), seen: apierrors.IsInternalError},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				Expect := NewWithT(t).Expect
+				var steps []apiserver.Step
+				s := newServer(t, apiserver.Options{Turn: func(_ context.Context, step apiserver.Step) error {
+					if steps = append(steps, step); step.Phase == c.phase {
+						return c.err
+					}
+					return nil
+				}})
+				err := newClient(t, s, "admin").Create(t.Context(), machine("m"))
+				Expect(c.seen(err)).To(BeTrue(), "%v after %v", err, steps)
+				Expect(s.Objects(clusterv1.GroupVersion.WithResource("machines"))).To(HaveLen(map[bool]int{true: 1}[c.stored]))
+			})
+		})
+	}
 }
