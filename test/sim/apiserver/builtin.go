@@ -130,7 +130,11 @@ func (b builtin) endpoint(s *Server, subresource string) (*endpoint, error) {
 	return &endpoint{
 		strategy: builtinStrategy{common: common{s}, ObjectTyper: scheme, builtin: b, subresource: subresource},
 		fresh:    func() runtime.Object { return made(gvk) }, freshList: func() runtime.Object { return made(b.WithKind(b.kind + "List")) },
-		load: func(o runtime.Object) runtime.Object { return o.DeepCopyObject() }, save: func(o runtime.Object) runtime.Object { return o },
+		load: func(o runtime.Object) runtime.Object { return o.DeepCopyObject() },
+		save: func(o runtime.Object) runtime.Object {
+			o.GetObjectKind().SetGroupVersionKind(gvk)
+			return o
+		},
 		scope: &handlers.RequestScope{
 			Namer: handlers.ContextBasedNaming{Namer: meta.NewAccessor(), ClusterScoped: !b.namespaced}, Serializer: defaultingCodecs{codecs, defaulter},
 			ParameterCodec: runtime.NewParameterCodec(scheme), Creater: scheme, Convertor: scheme, Defaulter: defaulter, Typer: scheme,
@@ -205,6 +209,13 @@ func orElse(value, otherwise string) string {
 func defaultSecret(object runtime.Object) {
 	if s, ok := object.(*corev1.Secret); ok {
 		s.Type = corev1.SecretType(orElse(string(s.Type), string(corev1.SecretTypeOpaque)))
+		for key, value := range s.StringData {
+			if s.Data == nil {
+				s.Data = map[string][]byte{}
+			}
+			s.Data[key] = []byte(value)
+		}
+		s.StringData = nil
 	}
 }
 

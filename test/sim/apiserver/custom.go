@@ -179,6 +179,7 @@ func (s *Server) serveCRD(crd *apiextensionsv1.CustomResourceDefinition) error {
 	if err != nil {
 		return err
 	}
+	s.custom = append(s.custom, p)
 	names := p.crd.Spec.Names
 	table := s.tableOf(schema.GroupVersionResource{Group: p.group.Group, Version: p.storage, Resource: names.Plural})
 	kinds := runtime.NewEquivalentResourceRegistry()

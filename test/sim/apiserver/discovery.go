@@ -3,13 +3,223 @@
 package apiserver
 
 import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
 	"net/http"
+	"slices"
+	"strings"
+	"sync"
 
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
+	"k8s.io/apiextensions-apiserver/pkg/controller/openapi/builder"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/version"
+	"k8s.io/kube-openapi/pkg/spec3"
 )
 
-type openAPI struct{}
+const aggregatedType = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
-func openAPIOf([]*apiextensionsv1.CustomResourceDefinition) *openAPI { return nil }
+var (
+	verbs       = metav1.Verbs{"create", "delete", "get", "list", "patch", "update", "watch"}
+	statusVerbs = metav1.Verbs{"get", "patch", "update"}
+)
 
-func (s *Server) describe(w http.ResponseWriter, r *http.Request) { http.NotFound(w, r) }
+// describe answers what is not about objects.
+func (s *Server) describe(w http.ResponseWriter, r *http.Request) {
+	path := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
+	switch {
+	case r.URL.Path == "/":
+		answerJSON(w, metav1.RootPaths{Paths: []string{"/api", "/api/v1", "/apis", "/openapi/v3", "/readyz", "/version"}})
+	case slices.Contains([]string{"readyz", "livez", "healthz"}, path[0]):
+		_, _ = w.Write([]byte("ok"))
+	case path[0] == "version":
+		answerJSON(w, version.Info{Major: "1", Minor: "36", GitVersion: "v1.36.3", GoVersion: "go1.26", Compiler: "gc", Platform: "linux/amd64"})
+	case path[0] == "openapi" && len(path) >= 2 && path[1] == "v3":
+		s.describeSchemas(w, r, strings.Join(path[2:], "/"))
+	case (path[0] == "api" || path[0] == "apis") && len(path) == 1 && strings.Contains(r.Header.Get("Accept"), aggregatedType):
+		w.Header().Set("Content-Type", aggregatedType)
+		answerJSON(w, s.aggregated(path[0] == "api"))
+	case path[0] == "api" && len(path) == 1:
+		answerJSON(w, metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions"}, Versions: []string{"v1"}})
+	case path[0] == "api" && len(path) == 2:
+		s.describeResources(w, r, schema.GroupVersion{Version: path[1]})
+	case path[0] == "apis" && len(path) == 1:
+		groups := slices.DeleteFunc(s.groups(), func(g metav1.APIGroup) bool { return g.Name == "" })
+		answerJSON(w, metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}, Groups: groups})
+	case path[0] == "apis" && len(path) == 2:
+		s.describeGroup(w, r, path[1])
+	case path[0] == "apis" && len(path) == 3:
+		s.describeResources(w, r, schema.GroupVersion{Group: path[1], Version: path[2]})
+	default:
+		http.NotFound(w, r)
+	}
+}
+
+func answerJSON(w http.ResponseWriter, content any) {
+	if w.Header().Get("Content-Type") == "" {
+		w.Header().Set("Content-Type", "application/json")
+	}
+	_ = json.NewEncoder(w).Encode(content)
+}
+
+// groups are in the order of kinds, their versions in that of their age.
+func (s *Server) groups() []metav1.APIGroup {
+	var groups []metav1.APIGroup
+	for _, k := range s.kinds {
+		i := slices.IndexFunc(groups, func(g metav1.APIGroup) bool { return g.Name == k.gvr.Group })
+		if i < 0 {
+			i = len(groups)
+			groups = append(groups, metav1.APIGroup{Name: k.gvr.Group})
+		}
+		of := metav1.GroupVersionForDiscovery{GroupVersion: k.gvr.GroupVersion().String(), Version: k.gvr.Version}
+		if !slices.Contains(groups[i].Versions, of) {
+			groups[i].Versions = append(groups[i].Versions, of)
+		}
+	}
+	for i := range groups {
+		slices.SortStableFunc(groups[i].Versions, func(a, b metav1.GroupVersionForDiscovery) int {
+			return version.CompareKubeAwareVersionStrings(b.Version, a.Version)
+		})
+		groups[i].PreferredVersion = groups[i].Versions[0]
+	}
+	return groups
+}
+
+func (s *Server) describeGroup(w http.ResponseWriter, r *http.Request, name string) {
+	for _, group := range s.groups() {
+		if group.Name == name {
+			group.TypeMeta = metav1.TypeMeta{Kind: "APIGroup", APIVersion: "v1"}
+			answerJSON(w, group)
+			return
+		}
+	}
+	http.NotFound(w, r)
+}
+
+func (s *Server) describeResources(w http.ResponseWriter, r *http.Request, gv schema.GroupVersion) {
+	list := metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: gv.String()}
+	for _, k := range s.kinds {
+		if k.gvr.GroupVersion() != gv {
+			continue
+		}
+		list.APIResources = append(list.APIResources, metav1.APIResource{
+			Name: k.gvr.Resource, SingularName: k.singular, Namespaced: k.namespaced, Kind: k.gvk.Kind, Verbs: verbs, ShortNames: k.short, Categories: k.categories,
+		})
+		if k.status != nil {
+			list.APIResources = append(list.APIResources, metav1.APIResource{Name: k.gvr.Resource + "/status", Namespaced: k.namespaced, Kind: k.gvk.Kind, Verbs: statusVerbs})
+		}
+	}
+	if len(list.APIResources) == 0 {
+		http.NotFound(w, r)
+		return
+	}
+	answerJSON(w, list)
+}
+
+// aggregated is all of discovery in one answer, for the core or for the other groups.
+func (s *Server) aggregated(core bool) apidiscoveryv2.APIGroupDiscoveryList {
+	list := apidiscoveryv2.APIGroupDiscoveryList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupDiscoveryList", APIVersion: "apidiscovery.k8s.io/v2"}}
+	for _, group := range s.groups() {
+		if core != (group.Name == "") {
+			continue
+		}
+		described := apidiscoveryv2.APIGroupDiscovery{ObjectMeta: metav1.ObjectMeta{Name: group.Name}}
+		for _, of := range group.Versions {
+			resources := apidiscoveryv2.APIVersionDiscovery{Version: of.Version, Freshness: apidiscoveryv2.DiscoveryFreshnessCurrent}
+			for _, k := range s.kinds {
+				if k.gvr.Group == group.Name && k.gvr.Version == of.Version {
+					resources.Resources = append(resources.Resources, k.described())
+				}
+			}
+			described.Versions = append(described.Versions, resources)
+		}
+		list.Items = append(list.Items, described)
+	}
+	return list
+}
+
+func (k *kind) described() apidiscoveryv2.APIResourceDiscovery {
+	of := &metav1.GroupVersionKind{Group: k.gvk.Group, Version: k.gvk.Version, Kind: k.gvk.Kind}
+	d := apidiscoveryv2.APIResourceDiscovery{
+		Resource: k.gvr.Resource, ResponseKind: of, Scope: apidiscoveryv2.ScopeCluster, SingularResource: k.singular, Verbs: verbs,
+		ShortNames: k.short, Categories: k.categories,
+	}
+	if k.namespaced {
+		d.Scope = apidiscoveryv2.ScopeNamespace
+	}
+	if k.status != nil {
+		d.Subresources = []apidiscoveryv2.APISubresourceDiscovery{{Subresource: "status", ResponseKind: of, Verbs: statusVerbs}}
+	}
+	return d
+}
+
+// document is what is published of the schemas of a group version.
+type document struct {
+	gv   schema.GroupVersion
+	json []byte
+	hash string
+}
+
+var documents sync.Map // of func() document, by the CRDs
+
+// documents returns those of all custom resources. They are computed when they are asked for, once for all Servers.
+func (s *Server) documents() []document {
+	byVersion := map[schema.GroupVersion][]*prepared{}
+	var order []schema.GroupVersion
+	for _, p := range s.custom {
+		for name := range p.documents {
+			gv := schema.GroupVersion{Group: p.group.Group, Version: name}
+			if byVersion[gv] = append(byVersion[gv], p); len(byVersion[gv]) == 1 {
+				order = append(order, gv)
+			}
+		}
+	}
+	slices.SortFunc(order, func(a, b schema.GroupVersion) int { return cmp.Compare(a.String(), b.String()) })
+	var all []document
+	for _, gv := range order {
+		once, _ := documents.LoadOrStore(fmt.Sprint(gv, byVersion[gv]), sync.OnceValue(func() document { return newDocument(gv, byVersion[gv]) }))
+		all = append(all, once.(func() document)()) //nolint:forcetypeassert // stored above
+	}
+	return all
+}
+
+func newDocument(gv schema.GroupVersion, of []*prepared) document {
+	var parts []*spec3.OpenAPI
+	for _, p := range of {
+		parts = append(parts, p.documents[gv.Version])
+	}
+	merged, err := builder.MergeSpecsV3(parts...)
+	if err != nil {
+		panic(err) // a real one would not publish it either
+	}
+	content, err := json.Marshal(merged)
+	if err != nil {
+		panic(err)
+	}
+	return document{gv: gv, json: content, hash: fmt.Sprintf("%X", sha256.Sum256(content))}
+}
+
+// describeSchemas answers with the index of OpenAPI documents, or with one of them.
+func (s *Server) describeSchemas(w http.ResponseWriter, r *http.Request, name string) {
+	type link struct {
+		URL string `json:"serverRelativeURL"`
+	}
+	index := map[string]link{}
+	for _, d := range s.documents() {
+		path := "apis/" + d.gv.String()
+		if path == name {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = w.Write(d.json)
+			return
+		}
+		index[path] = link{"/openapi/v3/" + path + "?hash=" + d.hash}
+	}
+	if name != "" {
+		http.NotFound(w, r)
+		return
+	}
+	answerJSON(w, map[string]any{"paths": index})
+}

@@ -37,7 +37,7 @@ type endpoint struct {
 	table    *table
 	strategy strategy
 	scope    *handlers.RequestScope
-	// fresh returns an empty object, and load one that is stored, in the version that is served. save is the way back.
+	// fresh returns an empty object, and load a copy of one that is stored, in the version that is served. save is the way back, without a copy.
 	fresh, freshList func() runtime.Object
 	load             func(runtime.Object) runtime.Object
 	save             func(runtime.Object) runtime.Object
@@ -128,7 +128,7 @@ func (e *endpoint) Create(ctx context.Context, object runtime.Object, validate r
 		return object, nil
 	}
 	if current == nil {
-		created, ok, err := e.commit(ctx, key, nil, object)
+		created, ok, err := e.commit(ctx, key, nil, e.save(object.DeepCopyObject()))
 		if err != nil || ok {
 			return created, err
 		}
@@ -167,9 +167,6 @@ func (e *endpoint) beforeCreate(ctx context.Context, object runtime.Object, vali
 func (e *endpoint) commit(ctx context.Context, key string, before, next runtime.Object) (runtime.Object, bool, error) {
 	if err := e.server.turn(ctx, "store"); err != nil {
 		return nil, false, err
-	}
-	if next != nil {
-		next = e.save(next.DeepCopyObject())
 	}
 	state := stateOf(ctx)
 	e.server.mu.Lock()
@@ -212,10 +209,10 @@ func (e *endpoint) Update(ctx context.Context, name string, info rest.UpdatedObj
 		if err != nil {
 			return nil, false, err
 		}
-		if before != nil && (dryrun.IsDryRun(options.DryRun) || apiequality.Semantic.DeepEqual(object, e.load(before))) {
+		next := e.save(object.DeepCopyObject())
+		if before != nil && (dryrun.IsDryRun(options.DryRun) || apiequality.Semantic.DeepEqual(next, before)) {
 			return object, false, nil
 		}
-		next := object
 		if before != nil && emptied(object, existing) {
 			next = nil // its last finalizer has gone
 		}
@@ -306,10 +303,13 @@ func (e *endpoint) Delete(ctx context.Context, name string, validate rest.Valida
 		deletes := len(accessor.GetFinalizers()) == 0
 		if !deletes {
 			markDeleted(accessor)
-			next = existing
+			next = e.save(existing.DeepCopyObject())
 		}
-		if dryrun.IsDryRun(options.DryRun) || !deletes && apiequality.Semantic.DeepEqual(existing, e.load(before)) {
-			return e.deleted(accessor, next), deletes, nil
+		if dryrun.IsDryRun(options.DryRun) || !deletes && apiequality.Semantic.DeepEqual(next, before) {
+			if deletes {
+				return e.deleted(accessor, nil), true, nil
+			}
+			return existing, false, nil
 		}
 		marked, ok, err := e.commit(ctx, key, before, next)
 		if err != nil {

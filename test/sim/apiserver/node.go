@@ -68,27 +68,27 @@ func forbidden(resource schema.GroupResource, info *request.RequestInfo, by stri
 		by, info.Verb, info.Resource, info.APIGroup))
 }
 
-// admitNode does what the plugins TaintNodesByCondition and NodeRestriction of kube-apiserver do.
-func admitNode(a admission.Attributes) error {
+// admitNode does what the plugins TaintNodesByCondition and NodeRestriction of kube-apiserver do. It reports whether it changes the Node.
+func admitNode(a admission.Attributes) (touched bool, err error) {
 	node, ok := a.GetObject().(*corev1.Node)
 	if !ok {
-		return nil
+		return false, nil
 	}
 	if a.GetOperation() == admission.Create && a.GetSubresource() == "" {
 		notReady := corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule}
 		if !slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.MatchTaint(&notReady) }) {
-			node.Spec.Taints = append(node.Spec.Taints, notReady)
+			node.Spec.Taints, touched = append(node.Spec.Taints, notReady), true
 		}
 	}
 	name, kubelet := nodeOf(a.GetUserInfo())
 	if !kubelet {
-		return nil
+		return touched, nil
 	}
 	old, _ := a.GetOldObject().(*corev1.Node)
 	if err := restricted(name, a.GetName(), node, old); err != nil {
-		return admission.NewForbidden(a, err)
+		return touched, admission.NewForbidden(a, err)
 	}
-	return nil
+	return touched, nil
 }
 
 // restricted is admitNode in k8s.io/kubernetes/plugin/pkg/admission/noderestriction.

@@ -39,7 +39,6 @@ type state struct {
 	step      Step
 	verb      string
 	admission string
-	cause     error // why the connection breaks
 }
 
 type stateKey struct{}
@@ -118,23 +117,19 @@ func fail(err error, w http.ResponseWriter, r *http.Request) {
 }
 
 // turn waits for the turn of a step. It returns what is to be answered; a connection that breaks is a panic, as net/http wants it.
-func (s *Server) turn(ctx context.Context, phase string) error {
+func (s *Server) turn(ctx context.Context, phase string) error { return s.turnOf(ctx, phase, "") }
+
+func (s *Server) turnOf(ctx context.Context, phase, suffix string) error {
 	if s.options.Turn == nil {
 		return nil
 	}
-	now := stateOf(ctx)
-	step := now.step
-	step.Phase = phase
-	return now.answer(s.options.Turn(ctx, step))
-}
-
-// answer is the error if a server can say it, and breaks the connection otherwise.
-func (s *state) answer(err error) error {
-	if status := apierrors.APIStatus(nil); err == nil || errors.As(err, &status) {
-		return err
+	step := stateOf(ctx).step
+	step.Phase, step.Path = phase, step.Path+suffix
+	err := s.options.Turn(ctx, step)
+	if status := apierrors.APIStatus(nil); err != nil && !errors.As(err, &status) {
+		panic(http.ErrAbortHandler)
 	}
-	s.cause = err
-	panic(http.ErrAbortHandler)
+	return err
 }
 
 // event waits for the turn of an event of a watch.

@@ -64,7 +64,7 @@ type Server struct {
 	options Options
 	kinds   []*kind // in the order of discovery
 	byGVR   map[schema.GroupVersionResource]*kind
-	openAPI *openAPI
+	custom  []*prepared
 	hooks   hooks
 
 	mu       sync.Mutex
@@ -88,28 +88,27 @@ func New(options Options) (*Server, error) {
 			return nil, fmt.Errorf("serving %s: %w", crd.Name, err)
 		}
 	}
-	s.openAPI = openAPIOf(options.CRDs)
 	for _, name := range []string{"default", "kube-node-lease", "kube-public", "kube-system"} {
 		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelMetadataName: name}}}
 		namespace.Spec.Finalizers = []corev1.FinalizerName{corev1.FinalizerKubernetes}
 		namespace.Status.Phase = corev1.NamespaceActive
-		s.begin(corev1.Resource("namespaces"), namespace)
+		s.begin(corev1.SchemeGroupVersion.WithResource("namespaces"), namespace)
 	}
 	for _, crd := range options.CRDs {
-		s.begin(apiextensionsv1.Resource("customresourcedefinitions"), established(crd))
+		s.begin(apiextensionsv1.SchemeGroupVersion.WithResource("customresourcedefinitions"), established(crd))
 	}
 	return s, nil
 }
 
 // begin stores an object that a cluster has from its beginning.
-func (s *Server) begin(resource schema.GroupResource, object runtime.Object) {
+func (s *Server) begin(gvr schema.GroupVersionResource, object runtime.Object) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	accessor, _ := meta.Accessor(object)
 	accessor.SetUID(s.uid())
 	accessor.SetCreationTimestamp(metav1.Now())
-	t := s.tables[resource]
-	s.store(t, keyOf(accessor.GetNamespace(), accessor.GetName()), nil, object, Write{Verb: "create", GVR: t.gvr})
+	k := s.byGVR[gvr]
+	s.store(k.table, accessor.GetName(), nil, k.main.save(object), Write{Verb: "create", GVR: gvr})
 }
 
 // uid returns the next UID. Called under the lock.

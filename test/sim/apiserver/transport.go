@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"syscall"
 
 	"k8s.io/client-go/rest"
 )
@@ -73,7 +74,7 @@ func (a *answer) serve(handler http.Handler, r *http.Request) {
 			if !ok || !errors.Is(err, http.ErrAbortHandler) {
 				panic(panicked)
 			}
-			a.abort(err)
+			a.abort()
 		}
 	}()
 	handler.ServeHTTP(a, r)
@@ -86,9 +87,9 @@ func (a *answer) serve(handler http.Handler, r *http.Request) {
 }
 
 // abort is what a client sees of a connection that breaks.
-func (a *answer) abort(cause error) {
+func (a *answer) abort() {
 	defer a.cancel()
-	err := fmt.Errorf("the connection broke: %w", cause)
+	err := fmt.Errorf("the connection broke: %w", syscall.ECONNRESET)
 	if a.pipe != nil {
 		_ = a.pipe.CloseWithError(err)
 		return
