@@ -5,12 +5,14 @@ package world
 import (
 	"context"
 	"fmt"
+	mathrand "math/rand"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	utilrand "k8s.io/apimachinery/pkg/util/rand"
 )
 
 // How large a world is, and how long its parts take. Everything is held to the rules once for each sync period that follows the last fault.
@@ -32,6 +34,8 @@ type Result struct {
 // Run plays the actions in a world whose order is that of the seed.
 func Run(t *testing.T, seed uint64, actions []Action) Result {
 	t.Helper()
+	mathrand.Seed(int64(seed)) //nolint:staticcheck // client-go's jitter, which has no other source
+	utilrand.Seed(int64(seed)) // generated names
 	var result Result
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(seed)
