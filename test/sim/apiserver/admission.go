@@ -146,7 +146,7 @@ func (namespaces) List(labels.Selector) ([]*corev1.Namespace, error) { return ni
 
 // concerns says how a webhook is to be asked about a request, if it is: see ShouldCallHook in k8s.io/apiserver.
 func (d *dispatch) concerns(ctx context.Context, h hook) (*generic.WebhookInvocation, error) {
-	attributes := admission.Attributes(d.attributes)
+	attributes := d.attributes
 	if d.versioned != nil {
 		attributes = d.versioned
 	}

@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/managedfields"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
@@ -107,9 +108,9 @@ func (s *Server) serveBuiltin(b builtin) error {
 func (b builtin) endpoint(s *Server, subresource string) (*endpoint, error) {
 	gvk, gvr := b.WithKind(b.kind), b.WithResource(b.plural)
 	defaulter := builtinDefaulter{b.defaults}
-	types := managedfields.NewDeducedTypeConverter()
+	schemas := managedfields.NewDeducedTypeConverter()
 	if b.GroupVersion != apiextensionsv1.SchemeGroupVersion {
-		types = builtinTypes()
+		schemas = builtinTypes()
 	}
 	var reset map[fieldpath.APIVersion]fieldpath.Filter
 	if b.status {
@@ -118,18 +119,19 @@ func (b builtin) endpoint(s *Server, subresource string) (*endpoint, error) {
 			kept = "spec"
 		}
 		reset = fieldpath.NewExcludeFilterSetMap(map[fieldpath.APIVersion]*fieldpath.Set{
-			fieldpath.APIVersion(b.GroupVersion.String()): fieldpath.NewSet(fieldpath.MakePathOrDie(kept)),
+			fieldpath.APIVersion(b.String()): fieldpath.NewSet(fieldpath.MakePathOrDie(kept)),
 		})
 	}
-	fields, err := managedfields.NewDefaultFieldManager(types, scheme, defaulter, scheme, gvk, b.GroupVersion, subresource, reset)
+	fields, err := managedfields.NewDefaultFieldManager(schemas, scheme, defaulter, scheme, gvk, b.GroupVersion, subresource, reset)
 	if err != nil {
 		return nil, err
 	}
 	kinds := runtime.NewEquivalentResourceRegistry()
 	kinds.RegisterKindFor(gvr, subresource, gvk)
 	return &endpoint{
-		strategy: builtinStrategy{common: common{s}, ObjectTyper: scheme, builtin: b, subresource: subresource},
-		fresh:    func() runtime.Object { return made(gvk) }, freshList: func() runtime.Object { return made(b.WithKind(b.kind + "List")) },
+		patchTypes: append([]string{string(types.StrategicMergePatchType)}, patchTypes...),
+		strategy:   builtinStrategy{common: common{s}, ObjectTyper: scheme, builtin: b, subresource: subresource},
+		fresh:      func() runtime.Object { return made(gvk) }, freshList: func() runtime.Object { return made(b.WithKind(b.kind + "List")) },
 		load: func(o runtime.Object) runtime.Object { return o.DeepCopyObject() },
 		save: func(o runtime.Object) runtime.Object {
 			o.GetObjectKind().SetGroupVersionKind(gvk)
@@ -137,7 +139,8 @@ func (b builtin) endpoint(s *Server, subresource string) (*endpoint, error) {
 		},
 		scope: &handlers.RequestScope{
 			Namer: handlers.ContextBasedNaming{Namer: meta.NewAccessor(), ClusterScoped: !b.namespaced}, Serializer: defaultingCodecs{codecs, defaulter},
-			ParameterCodec: runtime.NewParameterCodec(scheme), Creater: scheme, Convertor: scheme, Defaulter: defaulter, Typer: scheme,
+			ParameterCodec: runtime.NewParameterCodec(scheme), Convertor: scheme, Defaulter: defaulter, Typer: scheme,
+			Creater:         scheme, //nolint:misspell // its name
 			UnsafeConvertor: runtime.UnsafeObjectConvertor(scheme), Authorizer: authorizerfactory.NewAlwaysAllowAuthorizer(), EquivalentResourceMapper: kinds,
 			FieldManager: fields, Resource: gvr, Kind: gvk, Subresource: subresource, MetaGroupVersion: metav1.SchemeGroupVersion,
 			HubGroupVersion: b.GroupVersion, MaxRequestBodyBytes: maxBody,

@@ -91,7 +91,7 @@ func (c customCodecs) DecoderToVersion(decoder runtime.Decoder, gv runtime.Group
 		strict = serializer.IsStrict()
 	}
 	return versioning.NewCodec(nil, coercingDecoder{decoder, c.prepared, strict}, runtime.UnsafeObjectConvertor(scheme), scheme, scheme,
-		structuralDefaulter{c.prepared}, nil, gv, "custom resources")
+		structuralDefaulter(c), nil, gv, "custom resources")
 }
 
 // coercingDecoder drops what the schema does not know.

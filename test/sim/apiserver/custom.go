@@ -216,7 +216,7 @@ func (p *prepared) endpoint(s *Server, k *kind, subresource string, kinds runtim
 		strategy, fields = statusStrategy{main}, v.sub
 	}
 	return &endpoint{
-		strategy: strategy,
+		strategy: strategy, patchTypes: patchTypes,
 		fresh: func() runtime.Object {
 			object := &unstructured.Unstructured{}
 			object.SetGroupVersionKind(k.gvk)
@@ -231,7 +231,8 @@ func (p *prepared) endpoint(s *Server, k *kind, subresource string, kinds runtim
 		save: func(o runtime.Object) runtime.Object { return p.in(o, p.storage) },
 		scope: &handlers.RequestScope{
 			Namer: handlers.ContextBasedNaming{Namer: meta.NewAccessor(), ClusterScoped: !k.namespaced}, Serializer: customCodecs{p},
-			ParameterCodec: runtime.NewParameterCodec(scheme), Creater: unstructuredCreator{}, Convertor: p.convert, UnsafeConvertor: p.unsafe,
+			ParameterCodec: runtime.NewParameterCodec(scheme), Convertor: p.convert, UnsafeConvertor: p.unsafe,
+			Creater:   unstructuredCreator{}, //nolint:misspell // its name
 			Defaulter: structuralDefaulter{p}, Typer: unstructuredTyper{}, Authorizer: authorizerfactory.NewAlwaysAllowAuthorizer(),
 			EquivalentResourceMapper: kinds, FieldManager: fields, Resource: k.gvr, Kind: k.gvk, Subresource: subresource,
 			MetaGroupVersion: metav1.SchemeGroupVersion, HubGroupVersion: gv, MaxRequestBodyBytes: maxBody,
@@ -241,7 +242,7 @@ func (p *prepared) endpoint(s *Server, k *kind, subresource string, kinds runtim
 
 // in returns an object in another version, as conversion without a webhook does. It may change the object.
 func (p *prepared) in(object runtime.Object, version string) runtime.Object {
-	u := object.(*unstructured.Unstructured) //nolint:errcheck,forcetypeassert // of a custom resource
+	u := object.(*unstructured.Unstructured) //nolint:forcetypeassert // of a custom resource
 	if u.GroupVersionKind().Version == version {
 		return u
 	}

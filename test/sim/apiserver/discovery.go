@@ -30,31 +30,38 @@ var (
 // describe answers what is not about objects.
 func (s *Server) describe(w http.ResponseWriter, r *http.Request) {
 	path := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
-	switch {
-	case r.URL.Path == "/":
+	switch path[0] {
+	case "":
 		answerJSON(w, metav1.RootPaths{Paths: []string{"/api", "/api/v1", "/apis", "/openapi/v3", "/readyz", "/version"}})
-	case slices.Contains([]string{"readyz", "livez", "healthz"}, path[0]):
+	case "readyz", "livez", "healthz":
 		_, _ = w.Write([]byte("ok"))
-	case path[0] == "version":
+	case "version":
 		answerJSON(w, version.Info{Major: "1", Minor: "36", GitVersion: "v1.36.3", GoVersion: "go1.26", Compiler: "gc", Platform: "linux/amd64"})
-	case path[0] == "openapi" && len(path) >= 2 && path[1] == "v3":
-		s.describeSchemas(w, r, strings.Join(path[2:], "/"))
-	case (path[0] == "api" || path[0] == "apis") && len(path) == 1 && strings.Contains(r.Header.Get("Accept"), aggregatedType):
-		w.Header().Set("Content-Type", aggregatedType)
-		answerJSON(w, s.aggregated(path[0] == "api"))
-	case path[0] == "api" && len(path) == 1:
-		answerJSON(w, metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions"}, Versions: []string{"v1"}})
-	case path[0] == "api" && len(path) == 2:
-		s.describeResources(w, r, schema.GroupVersion{Version: path[1]})
-	case path[0] == "apis" && len(path) == 1:
-		groups := slices.DeleteFunc(s.groups(), func(g metav1.APIGroup) bool { return g.Name == "" })
-		answerJSON(w, metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}, Groups: groups})
-	case path[0] == "apis" && len(path) == 2:
-		s.describeGroup(w, r, path[1])
-	case path[0] == "apis" && len(path) == 3:
-		s.describeResources(w, r, schema.GroupVersion{Group: path[1], Version: path[2]})
+	case "openapi":
+		s.describeSchemas(w, r, strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, "/openapi/v3"), "/"))
+	case "api", "apis":
+		s.describeGroups(w, r, path)
 	default:
 		http.NotFound(w, r)
+	}
+}
+
+func (s *Server) describeGroups(w http.ResponseWriter, r *http.Request, path []string) {
+	core := path[0] == "api"
+	switch {
+	case len(path) == 1 && strings.Contains(r.Header.Get("Accept"), aggregatedType):
+		w.Header().Set("Content-Type", aggregatedType)
+		answerJSON(w, s.aggregated(core))
+	case len(path) == 1 && core:
+		answerJSON(w, metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions"}, Versions: []string{"v1"}})
+	case len(path) == 1:
+		groups := slices.DeleteFunc(s.groups(), func(g metav1.APIGroup) bool { return g.Name == "" })
+		answerJSON(w, metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}, Groups: groups})
+	case len(path) == 2 && !core:
+		s.describeGroup(w, r, path[1])
+	default:
+		gv, _ := schema.ParseGroupVersion(strings.Join(path[1:], "/"))
+		s.describeResources(w, r, gv)
 	}
 }
 

@@ -37,6 +37,8 @@ type endpoint struct {
 	table    *table
 	strategy strategy
 	scope    *handlers.RequestScope
+	// patchTypes are what a PATCH may be.
+	patchTypes []string
 	// fresh returns an empty object, and load a copy of one that is stored, in the version that is served. save is the way back, without a copy.
 	fresh, freshList func() runtime.Object
 	load             func(runtime.Object) runtime.Object
@@ -108,7 +110,7 @@ func (e *endpoint) List(ctx context.Context, options *metainternalversion.ListOp
 	return list, nil
 }
 
-// Create implements rest.Creater.
+// Create implements an interface of package rest.
 func (e *endpoint) Create(ctx context.Context, object runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
 	accessor, err := meta.Accessor(object)
 	if err != nil {
@@ -186,13 +188,13 @@ func (e *endpoint) commit(ctx context.Context, key string, before, next runtime.
 func (e *endpoint) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, validateCreate rest.ValidateObjectFunc,
 	validate rest.ValidateObjectUpdateFunc, create bool, options *metav1.UpdateOptions,
 ) (runtime.Object, bool, error) {
-	key, create := e.key(ctx, name), create || e.strategy.AllowCreateOnUpdate()
+	key, dry := e.key(ctx, name), dryrun.IsDryRun(options.DryRun)
 	for {
 		before, existing := e.stored(key), e.fresh()
 		switch {
 		case before != nil:
 			existing = e.load(before)
-		case !create:
+		case !create && !e.strategy.AllowCreateOnUpdate():
 			return nil, false, apierrors.NewNotFound(e.resource(), name)
 		}
 		if err := e.check(info.Preconditions(), key, existing); err != nil {
@@ -200,9 +202,7 @@ func (e *endpoint) Update(ctx context.Context, name string, info rest.UpdatedObj
 		}
 		object, err := info.UpdatedObject(ctx, existing)
 		if err == nil && before == nil {
-			if err = e.createByUpdate(ctx, object, validateCreate); err == nil && dryrun.IsDryRun(options.DryRun) {
-				return object, true, nil
-			}
+			err = e.createByUpdate(ctx, object, validateCreate)
 		} else if err == nil {
 			object, err = e.beforeUpdate(ctx, name, object, existing, validate)
 		}
@@ -210,23 +210,21 @@ func (e *endpoint) Update(ctx context.Context, name string, info rest.UpdatedObj
 			return nil, false, err
 		}
 		next := e.save(object.DeepCopyObject())
-		if before != nil && (dryrun.IsDryRun(options.DryRun) || apiequality.Semantic.DeepEqual(next, before)) {
-			return object, false, nil
+		if dry || before != nil && apiequality.Semantic.DeepEqual(next, before) {
+			return object, before == nil, nil
 		}
-		if before != nil && emptied(object, existing) {
-			next = nil // its last finalizer has gone
-		}
-		updated, ok, err := e.commit(ctx, key, before, next)
-		if err != nil {
-			return nil, false, err
-		}
-		if ok && next == nil {
-			return object, false, nil
-		}
-		if ok {
-			return updated, before == nil, nil
+		if updated, ok, err := e.commit(ctx, key, before, unlessEmptied(next, before)); err != nil || ok {
+			return answered(updated, object), before == nil, err
 		}
 	}
+}
+
+// answered is the object as it is stored or, once its last finalizer has gone, as it was sent.
+func answered(updated, object runtime.Object) runtime.Object {
+	if updated == nil {
+		return object
+	}
+	return updated
 }
 
 func (e *endpoint) check(preconditions *metav1.Preconditions, key string, existing runtime.Object) error {
@@ -273,11 +271,17 @@ func (e *endpoint) beforeUpdate(ctx context.Context, name string, object, existi
 	return object, validate(ctx, object.DeepCopyObject(), existing.DeepCopyObject())
 }
 
-// emptied reports whether an update removes the last finalizer of an object that is being deleted.
-func emptied(object, existing runtime.Object) bool {
-	accessor, _ := meta.Accessor(object)
-	old, _ := meta.Accessor(existing)
-	return len(accessor.GetFinalizers()) == 0 && old.GetDeletionTimestamp() != nil
+// unlessEmptied is what an update stores: nothing if it removes the last finalizer of an object that is being deleted.
+func unlessEmptied(next, before runtime.Object) runtime.Object {
+	if before == nil {
+		return next
+	}
+	accessor, _ := meta.Accessor(next)
+	old, _ := meta.Accessor(before)
+	if len(accessor.GetFinalizers()) == 0 && old.GetDeletionTimestamp() != nil {
+		return nil
+	}
+	return next
 }
 
 // Delete implements rest.GracefulDeleter. Nothing is deleted gracefully, and owner references mean nothing.

@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
@@ -24,7 +23,7 @@ import (
 
 // validateNode looks at taints: validateNodeTaints in k8s.io/kubernetes/pkg/apis/core/validation.
 func validateNode(object runtime.Object) field.ErrorList {
-	node := object.(*corev1.Node) //nolint:errcheck,forcetypeassert // of its row
+	node := object.(*corev1.Node) //nolint:forcetypeassert // of its row
 	effects := []corev1.TaintEffect{corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute}
 	seen := map[string]bool{}
 	var errs field.ErrorList
@@ -64,6 +63,7 @@ func refused(ctx context.Context, info *request.RequestInfo) bool {
 }
 
 func forbidden(resource schema.GroupResource, info *request.RequestInfo, by string) error {
+	//nolint:staticcheck // what RBAC says
 	return apierrors.NewForbidden(resource, info.Name, fmt.Errorf("User %q cannot %s resource %q in API group %q at the cluster scope",
 		by, info.Verb, info.Resource, info.APIGroup))
 }

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -32,7 +31,8 @@ const (
 
 var resolver = request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
 
-var patchTypes = []string{string(types.JSONPatchType), string(types.MergePatchType), string(types.StrategicMergePatchType), string(types.ApplyYAMLPatchType)}
+// patchTypes are those of custom resources; built-in kinds have a strategic merge, too.
+var patchTypes = []string{string(types.JSONPatchType), string(types.MergePatchType), string(types.ApplyYAMLPatchType)}
 
 // state is what is known of a request while it is served.
 type state struct {
@@ -157,31 +157,31 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, info *request.Req
 		fail(forbidden(gvr.GroupResource(), info, by.GetName()), w, r)
 		return
 	}
-	e, admit := k.main, admitter{s}
+	e := k.main
 	if info.Subresource != "" {
 		e = k.status
 	}
-	switch info.Verb {
-	case "get":
-		handlers.GetResource(e, e.scope)(w, r)
-	case "list", "watch":
-		handlers.ListResource(e, e, e.scope, false, longest)(w, r)
-	case "create":
-		handlers.CreateResource(e, e.scope, admit)(w, r)
-	case "update":
-		handlers.UpdateResource(e, e.scope, admit)(w, r)
-	case "patch":
-		handlers.PatchResource(e, e.scope, admit, e.patchTypes())(w, r)
-	case "delete":
-		handlers.DeleteResource(e, true, e.scope, admit)(w, r)
-	default:
-		fail(apierrors.NewMethodNotSupported(gvr.GroupResource(), info.Verb), w, r)
-	}
+	e.handler(info.Verb)(w, r)
 }
 
-func (e *endpoint) patchTypes() []string {
-	if e.scope.Creater == (unstructuredCreator{}) {
-		return slices.DeleteFunc(slices.Clone(patchTypes), func(t string) bool { return strings.Contains(t, "strategic") })
+// handler is that of k8s.io/apiserver for a verb.
+func (e *endpoint) handler(verb string) http.HandlerFunc {
+	admit := admitter{e.server}
+	switch verb {
+	case "get":
+		return handlers.GetResource(e, e.scope)
+	case "list", "watch":
+		return handlers.ListResource(e, e, e.scope, false, longest)
+	case "create":
+		return handlers.CreateResource(e, e.scope, admit)
+	case "update":
+		return handlers.UpdateResource(e, e.scope, admit)
+	case "patch":
+		return handlers.PatchResource(e, e.scope, admit, e.patchTypes)
+	case "delete":
+		return handlers.DeleteResource(e, true, e.scope, admit)
 	}
-	return patchTypes
+	return func(w http.ResponseWriter, r *http.Request) {
+		fail(apierrors.NewMethodNotSupported(e.resource(), verb), w, r)
+	}
 }

@@ -77,6 +77,7 @@ type Server struct {
 
 // New returns a Server that has the namespaces of a new cluster and its CRDs.
 func New(options Options) (*Server, error) {
+	quiet()
 	s := &Server{options: options, byGVR: map[schema.GroupVersionResource]*kind{}, tables: map[schema.GroupResource]*table{}, version: 1}
 	for _, b := range builtins() {
 		if err := s.serveBuiltin(b); err != nil {
@@ -286,11 +287,11 @@ func toUnstructured(object runtime.Object) *unstructured.Unstructured {
 	return u
 }
 
-func init() {
-	// The default ones wait according to the time of the last error, which another bubble has had in another age; and a client that leaves
-	// its watch is such an error.
-	utilruntime.ErrorHandlers = nil //nolint:reassign // nothing else changes it
-}
+// quiet drops the handlers of errors. The default ones wait according to the time of the last error, which another bubble has had in
+// another age; and a client that leaves its watch is such an error.
+var quiet = sync.OnceFunc(func() {
+	utilruntime.ErrorHandlers = nil //nolint:reassign // that is what it is for
+})
 
 var (
 	_ http.Handler    = &Server{}

@@ -127,13 +127,13 @@ func run(t *testing.T) []string {
 		c := newClient(t, s, "admin")
 		for i := range 5 {
 			Expect(c.Create(ctx, machine(fmt.Sprint("m", i)))).To(Succeed())
-			time.Sleep(time.Minute)
+			time.Sleep(time.Minute) //nolint:forbidigo // of virtual time
 			s.CutWatches()
 			if i == 3 {
 				s.Expire()
 			}
 		}
-		time.Sleep(10 * time.Minute)
+		time.Sleep(10 * time.Minute) //nolint:forbidigo // of virtual time
 		machines := &clusterv1.MachineList{}
 		Expect(c.List(ctx, machines)).To(Succeed())
 		Expect(machines.Items).To(HaveLen(5))

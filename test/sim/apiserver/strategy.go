@@ -85,7 +85,7 @@ func (s customStrategy) PrepareForUpdate(_ context.Context, object, old runtime.
 }
 
 func custom(object runtime.Object) *unstructured.Unstructured {
-	return object.(*unstructured.Unstructured) //nolint:errcheck,forcetypeassert // custom resources are nothing else
+	return object.(*unstructured.Unstructured) //nolint:forcetypeassert // custom resources are nothing else
 }
 
 func withoutMetadata(u *unstructured.Unstructured) map[string]any {
