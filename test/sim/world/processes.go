@@ -94,6 +94,8 @@ func (p *process) stop() {
 	<-p.ended
 }
 
+var debugHTTP func(*http.Request, *http.Response, error)
+
 // mortal breaks the requests of a program that was killed.
 type mortal struct {
 	http.RoundTripper
@@ -110,6 +112,9 @@ func (m mortal) RoundTrip(r *http.Request) (*http.Response, error) {
 		return &http.Response{StatusCode: http.StatusCreated, Header: http.Header{"Content-Type": r.Header["Content-Type"]}, Body: r.Body, Request: r}, nil
 	}
 	response, err := m.RoundTripper.RoundTrip(r)
+	if debugHTTP != nil {
+		debugHTTP(r, response, err)
+	}
 	if err == nil && m.dead.Load() {
 		_ = response.Body.Close()
 		return nil, errDead

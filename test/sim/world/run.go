@@ -29,6 +29,7 @@ type Result struct {
 	// Broken says what must not be, and was. Trace has each write.
 	Broken, Trace []string
 	Steps         int
+	Requests      map[string]int // by user, method and resource
 }
 
 // Run plays the actions in a world whose order is that of the seed.
@@ -46,7 +47,7 @@ func Run(t *testing.T, seed uint64, actions []Action) Result {
 			w.scheduler.run(ctx)
 		}()
 		w.play(ctx, actions)
-		result = Result{Broken: w.history.broken, Trace: w.history.lines, Steps: w.scheduler.steps}
+		result = Result{Broken: w.history.broken, Trace: w.history.lines, Steps: w.scheduler.steps, Requests: w.scheduler.requests}
 		w.end()
 		cancel()
 		<-ended

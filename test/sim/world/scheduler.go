@@ -7,6 +7,7 @@ import (
 	"context"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"testing/synctest"
 	"time"
@@ -26,7 +27,8 @@ type scheduler struct {
 	arrived chan struct{}
 	ended   bool // whether there are no more turns
 	// steps counts all turns.
-	steps int
+	steps    int
+	requests map[string]int
 }
 
 // turn is a step that waits.
@@ -40,7 +42,7 @@ type turn struct {
 }
 
 func newScheduler(seed uint64) *scheduler {
-	return &scheduler{dice: rand.New(rand.NewPCG(seed, 1)), arrived: make(chan struct{}, 1)}
+	return &scheduler{dice: rand.New(rand.NewPCG(seed, 1)), arrived: make(chan struct{}, 1), requests: map[string]int{}}
 }
 
 // turns returns an API server's Options.Turn.
@@ -78,6 +80,9 @@ func (s *scheduler) run(ctx context.Context) {
 			continue
 		}
 		s.steps++
+		if next.step.Phase == "request" {
+			s.requests[next.step.User+" "+next.step.Method+" "+strings.SplitN(next.step.Path, "?", 2)[0]]++
+		}
 		next.may <- nil
 	}
 }

@@ -53,6 +53,11 @@ func TestSim(t *testing.T) {
 		actions := plan(seed, clusters, replicas)
 		result := Run(t, seed, actions)
 		steps += result.Steps
+		if os.Getenv("SIM_REQUESTS") != "" {
+			for key, n := range result.Requests {
+				t.Log(n, key)
+			}
+		}
 		if len(result.Broken) > 0 {
 			actions, result = shrink(t, seed, actions, result)
 			t.Fatalf("SEED=%d breaks a promise:\n%s\n\nThe shortest schedule that shows it:\n%s\n\nWhat was written:\n%s",

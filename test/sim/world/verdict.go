@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
@@ -101,7 +102,7 @@ func (w *World) equal(kind string, object *unstructured.Unstructured, want conte
 	}
 	var has []string
 	for _, t := range taintsOf(object) {
-		if t.Key != foreignKey {
+		if t.Key != foreignKey && t.Key != corev1.TaintNodeNotReady { // which the API server adds to each new Node
 			has = append(has, taint.Format(t))
 		}
 	}
