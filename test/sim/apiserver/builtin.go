@@ -135,6 +135,7 @@ func (b builtin) endpoint(s *Server, subresource string) (*endpoint, error) {
 		load: func(o runtime.Object) runtime.Object { return o.DeepCopyObject() },
 		save: func(o runtime.Object) runtime.Object {
 			o.GetObjectKind().SetGroupVersionKind(gvk)
+			truncate(o)
 			return o
 		},
 		scope: &handlers.RequestScope{
@@ -146,6 +147,21 @@ func (b builtin) endpoint(s *Server, subresource string) (*endpoint, error) {
 			HubGroupVersion: b.GroupVersion, MaxRequestBodyBytes: maxBody,
 		},
 	}, nil
+}
+
+// truncate leaves whole seconds of the times in an object's metadata, as storage does.
+func truncate(object runtime.Object) {
+	accessor, _ := meta.Accessor(object)
+	created := accessor.GetCreationTimestamp()
+	accessor.SetCreationTimestamp(created.Rfc3339Copy())
+	if deleted := accessor.GetDeletionTimestamp(); deleted != nil {
+		accessor.SetDeletionTimestamp(ptr.To(deleted.Rfc3339Copy()))
+	}
+	for _, entry := range accessor.GetManagedFields() {
+		if entry.Time != nil {
+			*entry.Time = entry.Time.Rfc3339Copy()
+		}
+	}
 }
 
 const maxBody = 3 << 20

@@ -125,6 +125,9 @@ func (e *endpoint) Create(ctx context.Context, object runtime.Object, validate r
 	}
 	name := accessor.GetName()
 	key := e.key(ctx, name)
+	if version := accessor.GetResourceVersion(); version != "" && version != "0" {
+		return nil, storage.ErrResourceVersionSetOnCreate
+	}
 	current := e.stored(key)
 	if current == nil && dryrun.IsDryRun(options.DryRun) {
 		return object, nil

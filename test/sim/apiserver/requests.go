@@ -26,7 +26,9 @@ import (
 const (
 	// longest is how long a request may take, and a watch. Clients ask for watches of five to ten minutes, at random.
 	longest      = time.Minute
-	longestWatch = "300"
+	longestWatch = 5 * time.Minute
+	// never is in seconds. Watches see to their end themselves: the handler would choose at random between that and an event.
+	never = "1000000000"
 )
 
 var resolver = request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
@@ -39,6 +41,7 @@ type state struct {
 	step      Step
 	verb      string
 	admission string
+	until     time.Time // of a watch
 }
 
 type stateKey struct{}
@@ -61,9 +64,12 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ctx = audit.WithAuditContext(warning.WithWarningRecorder(ctx, warnings{w.Header()}))
 	query := r.URL.Query()
 	if info.Verb == "watch" {
-		if asked := query.Get("timeoutSeconds"); asked == "" || len(asked) >= len(longestWatch) {
-			query.Set("timeoutSeconds", longestWatch)
+		limit := longestWatch
+		if asked, err := time.ParseDuration(query.Get("timeoutSeconds") + "s"); err == nil && asked > 0 {
+			limit = min(limit, asked)
 		}
+		now.until = time.Now().Add(limit)
+		query.Set("timeoutSeconds", never)
 	} else {
 		limit := longest
 		if asked, err := time.ParseDuration(query.Get("timeout")); err == nil && asked > 0 {

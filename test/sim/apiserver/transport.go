@@ -46,8 +46,12 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	select {
 	case <-a.ready:
 	case <-r.Context().Done():
-		cancel()
-		return nil, r.Context().Err()
+		select {
+		case <-a.ready: // at the same time: the answer counts
+		default:
+			cancel()
+			return nil, r.Context().Err()
+		}
 	}
 	return a.response, a.err
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -28,7 +29,8 @@ type watcher struct {
 	// wake has an element if there may be something to do.
 	wake   chan struct{}
 	stop   context.CancelFunc
-	closed bool
+	closed bool          // will get no events
+	cut    bool          // and loses those that it has
 	queue  []watch.Event // of shared objects; under the Server's lock
 	ending sync.Once
 }
@@ -156,7 +158,7 @@ func (w *watcher) awake() {
 
 // close ends the watch, without what is in its queue. Called under the lock.
 func (w *watcher) close() {
-	w.closed, w.queue = true, nil
+	w.closed, w.cut, w.queue = true, true, nil
 	w.endpoint.server.watchers = slices.DeleteFunc(w.endpoint.server.watchers, func(other *watcher) bool { return other == w })
 	w.awake()
 }
@@ -164,34 +166,39 @@ func (w *watcher) close() {
 func (w *watcher) run(ctx context.Context) {
 	defer close(w.result)
 	defer w.Stop()
-	for sequence := 1; ; {
+	until := stateOf(ctx).until
+	end := time.NewTimer(time.Until(until))
+	defer end.Stop()
+	for sequence := 1; time.Now().Before(until); {
 		next, ended := w.next()
-		switch {
-		case next.Object != nil:
-			if w.endpoint.server.event(ctx, sequence) != nil {
-				return
-			}
-			if next.Type != watch.Error {
-				next.Object = w.endpoint.load(next.Object)
-			}
-			select {
-			case <-ctx.Done():
-				return
-			case w.result <- next:
-			}
-			sequence++
-		case ended:
+		if ended {
 			return
-		default:
+		}
+		if next.Object == nil {
 			select {
 			case <-ctx.Done():
 				return
+			case <-end.C:
 			case <-w.wake:
 			}
+			continue
 		}
+		if w.endpoint.server.event(ctx, sequence) != nil || w.isCut() {
+			return
+		}
+		if next.Type != watch.Error {
+			next.Object = w.endpoint.load(next.Object)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case w.result <- next:
+		}
+		sequence++
 	}
 }
 
+// next takes an event out of the queue, if there is one. It reports whether there will be none.
 func (w *watcher) next() (watch.Event, bool) {
 	w.endpoint.server.mu.Lock()
 	defer w.endpoint.server.mu.Unlock()
@@ -201,6 +208,12 @@ func (w *watcher) next() (watch.Event, bool) {
 	next := w.queue[0]
 	w.queue = w.queue[1:]
 	return next, false
+}
+
+func (w *watcher) isCut() bool {
+	w.endpoint.server.mu.Lock()
+	defer w.endpoint.server.mu.Unlock()
+	return w.cut
 }
 
 // Stop implements watch.Interface.
