@@ -71,7 +71,7 @@ func builtins() []builtin {
 		{GroupVersion: core, kind: "ConfigMap", plural: "configmaps", short: []string{"cm"}, namespaced: true, unconditional: true},
 		{GroupVersion: core, kind: "Event", plural: "events", short: []string{"ev"}, namespaced: true, unconditional: true, upserts: true},
 		{GroupVersion: core, kind: "Namespace", plural: "namespaces", short: []string{"ns"}, status: true, unconditional: true, defaults: defaultNamespace},
-		{GroupVersion: core, kind: "Node", plural: "nodes", short: []string{"no"}, status: true, unconditional: true, validate: validateNode},
+		{GroupVersion: core, kind: "Node", plural: "nodes", short: []string{"no"}, status: true, unconditional: true, defaults: defaultNode, validate: validateNode},
 		{GroupVersion: core, kind: "PersistentVolume", plural: "persistentvolumes", short: []string{"pv"}, status: true, unconditional: true},
 		{GroupVersion: core, kind: "Pod", plural: "pods", short: []string{"po"}, namespaced: true, status: true, unconditional: true},
 		{GroupVersion: core, kind: "Secret", plural: "secrets", namespaced: true, unconditional: true, defaults: defaultSecret},
@@ -132,7 +132,11 @@ func (b builtin) endpoint(s *Server, subresource string) (*endpoint, error) {
 		patchTypes: append([]string{string(types.StrategicMergePatchType)}, patchTypes...),
 		strategy:   builtinStrategy{common: common{s}, ObjectTyper: scheme, builtin: b, subresource: subresource},
 		fresh:      func() runtime.Object { return made(gvk) }, freshList: func() runtime.Object { return made(b.WithKind(b.kind + "List")) },
-		load: func(o runtime.Object) runtime.Object { return o.DeepCopyObject() },
+		load: func(o runtime.Object) runtime.Object {
+			o = o.DeepCopyObject()
+			o.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{}) // in lists, items have none
+			return o
+		},
 		save: func(o runtime.Object) runtime.Object {
 			o.GetObjectKind().SetGroupVersionKind(gvk)
 			truncate(o)
@@ -335,9 +339,12 @@ func (s builtinStrategy) Validate(_ context.Context, object runtime.Object) fiel
 	return errs
 }
 
-func (s builtinStrategy) ValidateUpdate(ctx context.Context, object, _ runtime.Object) field.ErrorList {
+func (s builtinStrategy) ValidateUpdate(ctx context.Context, object, old runtime.Object) field.ErrorList {
 	if s.validate == nil {
 		return nil
 	}
-	return append(s.Validate(ctx, object), s.validate(object)...) // twice, as kube-apiserver does
+	accessor, _ := meta.Accessor(object)
+	before, _ := meta.Accessor(old)
+	errs := append(s.Validate(ctx, object), apivalidation.ValidateObjectMetaAccessorUpdate(accessor, before, field.NewPath("metadata"))...)
+	return append(errs, s.validate(object)...) // once more, as kube-apiserver does
 }

@@ -107,6 +107,7 @@ func (e *endpoint) List(ctx context.Context, options *metainternalversion.ListOp
 		return nil, err
 	}
 	accessor.SetResourceVersion(fmt.Sprint(e.server.version))
+	accessor.SetContinue("")
 	return list, nil
 }
 

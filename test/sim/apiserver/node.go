@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -20,6 +21,12 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
 )
+
+func defaultNode(object runtime.Object) {
+	if n, ok := object.(*corev1.Node); ok && n.Status.Allocatable == nil && n.Status.Capacity != nil {
+		n.Status.Allocatable = n.Status.Capacity.DeepCopy()
+	}
+}
 
 // validateNode looks at taints: validateNodeTaints in k8s.io/kubernetes/pkg/apis/core/validation.
 func validateNode(object runtime.Object) field.ErrorList {
@@ -40,7 +47,12 @@ func validateNode(object runtime.Object) field.ErrorList {
 		}
 		id := taint.Key + ":" + string(taint.Effect)
 		if seen[id] {
-			duplicate := field.Duplicate(path, taint)
+			// As a server shows it, whose own type has no names for JSON.
+			duplicate := field.Duplicate(path, struct {
+				Key, Value string
+				Effect     corev1.TaintEffect
+				TimeAdded  *metav1.Time
+			}{taint.Key, taint.Value, taint.Effect, taint.TimeAdded})
 			duplicate.Detail = "taints must be unique by key and effect pair"
 			errs = append(errs, duplicate)
 		}
