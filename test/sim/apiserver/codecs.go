@@ -10,6 +10,7 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/objectmeta"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
 	"k8s.io/apiextensions-apiserver/pkg/crdserverscheme"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -56,6 +57,14 @@ func (d structuralDefaulter) Default(object runtime.Object) {
 	}
 }
 
+// customScheme knows what is sent beside custom resources, whatever their version.
+var customScheme = func() *runtime.Scheme {
+	s, v1 := runtime.NewScheme(), schema.GroupVersion{Version: "v1"}
+	metav1.AddToGroupVersion(s, v1)
+	s.AddUnversionedTypes(v1, &metav1.Status{}, &metav1.WatchEvent{}, &metav1.APIVersions{}, &metav1.APIGroupList{}, &metav1.APIGroup{}, &metav1.APIResourceList{})
+	return s
+}()
+
 // customCodecs read and write the custom resources of a CRD.
 type customCodecs struct{ *prepared }
 
@@ -81,7 +90,7 @@ func (customCodecs) SupportedMediaTypes() []runtime.SerializerInfo { return cust
 
 // EncoderForVersion implements runtime.NegotiatedSerializer.
 func (c customCodecs) EncoderForVersion(encoder runtime.Encoder, gv runtime.GroupVersioner) runtime.Encoder {
-	return versioning.NewCodec(encoder, nil, c.convert, scheme, scheme, scheme, gv, nil, "custom resources")
+	return versioning.NewCodec(encoder, nil, c.convert, customScheme, customScheme, customScheme, gv, nil, "custom resources")
 }
 
 // DecoderToVersion implements runtime.NegotiatedSerializer.

@@ -31,6 +31,8 @@ type scheduler struct {
 	requests map[string]int
 }
 
+var debugStep func(*turn)
+
 // turn is a step that waits.
 type turn struct {
 	server string
@@ -80,6 +82,9 @@ func (s *scheduler) run(ctx context.Context) {
 			continue
 		}
 		s.steps++
+		if debugStep != nil {
+			debugStep(next)
+		}
 		if next.step.Phase == "request" {
 			s.requests[next.step.User+" "+next.step.Method+" "+strings.SplitN(next.step.Path, "?", 2)[0]]++
 		}
