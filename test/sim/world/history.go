@@ -57,6 +57,13 @@ func (h *history) note(format string, args ...any) {
 	h.lines = append(h.lines, fmt.Sprintf("%8s  ", time.Since(h.began).Round(time.Millisecond))+fmt.Sprintf(format, args...))
 }
 
+// writes is how many there have been.
+func (h *history) writes() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.lines)
+}
+
 func (h *history) refused(node string, err error) {
 	h.violated("Node %s cannot register: %v", node, err)
 }

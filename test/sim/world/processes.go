@@ -251,7 +251,7 @@ func (w *World) runClusterAPI(ctx context.Context, p *process) error {
 	management := w.client(p, w.management, "manager")
 	options := ctrl.Options{
 		Scheme: clusterAPIScheme, Metrics: metricsserver.Options{BindAddress: "0"}, Client: setup.ManagerClientOptions(),
-		Cache:      setup.ManagerCacheOptions(clusterAPIScheme, fmt.Sprintf("manager-%d", managers.Add(1)), "", 10*time.Minute),
+		Cache:      setup.ManagerCacheOptions(clusterAPIScheme, fmt.Sprintf("manager-%d", managers.Add(1)), "", syncPeriod),
 		Controller: ctrlconfig.Controller{ReconciliationTimeout: time.Minute},
 	}
 	simulated(management.mapper)(&options)

@@ -20,34 +20,42 @@ func (w *World) provide(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for ctx.Err() == nil {
-		for _, infra := range w.management.objects("FakeMachine") {
-			w.provision(ctx, provider, infra)
+	for seen := -1; ctx.Err() == nil; sleep(ctx, time.Second) {
+		writes := w.history.writes()
+		if writes == seen {
+			continue
 		}
-		sleep(ctx, time.Second)
+		done := true
+		for _, infra := range w.management.objects("FakeMachine") {
+			done = w.provision(ctx, provider, infra) && done
+		}
+		if done {
+			seen = writes
+		}
 	}
 	return nil
 }
 
-// provision takes the next step of a machine. What fails is tried again in the next second.
-func (w *World) provision(ctx context.Context, provider client.Client, infra *unstructured.Unstructured) {
-	if infra.GetDeletionTimestamp() != nil {
-		return
+// provision takes the next step of a machine, and reports whether there is none. What fails is tried again in the next second.
+func (w *World) provision(ctx context.Context, provider client.Client, infra *unstructured.Unstructured) bool {
+	if infra.GetDeletionTimestamp() != nil || w.booted[infra.GetUID()] {
+		return true
 	}
 	if id, _, _ := unstructured.NestedString(infra.Object, "spec", "providerID"); id == "" {
 		_ = provider.Patch(ctx, infra, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"providerID":"fake://`+infra.GetName()+`"}}`)))
-		return
+		return false
 	}
 	if provisioned, _, _ := unstructured.NestedBool(infra.Object, "status", "initialization", "provisioned"); !provisioned {
 		_ = provider.Status().Patch(ctx, infra, client.RawPatch("application/merge-patch+json",
 			[]byte(`{"status":{"ready":true,"initialization":{"provisioned":true},"addresses":[{"type":"InternalIP","address":"10.0.0.1"}]}}`)))
-		return
+		return false
 	}
 	for _, of := range w.clusters {
-		if of.key.Name == infra.GetLabels()[clusterv1.ClusterNameLabel] && !w.unreachable[of.key.Name] && !w.booted[infra.GetUID()] {
+		if of.key.Name == infra.GetLabels()[clusterv1.ClusterNameLabel] && !w.unreachable[of.key.Name] {
 			w.booted[infra.GetUID()] = w.register(ctx, of, infra.GetName()) == nil
 		}
 	}
+	return w.booted[infra.GetUID()]
 }
 
 // register is what a kubelet does once: it creates its Node, and then says that it is ready.

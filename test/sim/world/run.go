@@ -19,9 +19,10 @@ import (
 const (
 	clusters, machines, replicas = 2, 5, 2
 
-	startsFor  = 2 * time.Minute
-	settlesFor = 31 * time.Minute
-	quietFor   = 21 * time.Minute
+	syncPeriod = 2 * time.Minute
+	startsFor  = time.Minute
+	settlesFor = 4 * syncPeriod
+	quietFor   = 3 * syncPeriod
 )
 
 // Result is what became of a run.
@@ -59,7 +60,7 @@ func newWorld(seed uint64) *World {
 	w := &World{
 		scheduler: newScheduler(seed), history: newHistory(), unreachable: map[string]bool{}, booted: map[types.UID]bool{},
 		flags: []string{
-			"--leader-elect", "--leader-elect-namespace=" + system, "--workload-admission=webhook", "--workload-webhook-url=" + workloadURL,
+			"--sync-period=" + syncPeriod.String(), "--leader-elect", "--leader-elect-namespace=" + system, "--workload-admission=webhook", "--workload-webhook-url=" + workloadURL,
 			"--workload-webhook-key-secret=" + system + "/heirloom-workload-webhook",
 		},
 	}
