@@ -11,7 +11,9 @@ import (
 
 func init() {
 	if os.Getenv("SIM_STEPS") != "" {
-		debugStep = func(t *turn) { fmt.Println("STEP", time.Now().Format("04:05.000"), t.server, t.step.Phase, t.step.User, t.step.Method, t.step.Path, t.step.Sequence) }
+		debugStep = func(t *turn) {
+			fmt.Println("STEP", time.Now().Format("04:05.000"), t.server, t.step.Phase, t.step.User, t.step.Method, t.step.Path, t.step.Sequence)
+		}
 	}
 	if os.Getenv("SIM_HTTP") != "" {
 		debugHTTP = func(r *http.Request, resp *http.Response, err error) {

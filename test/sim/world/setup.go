@@ -4,6 +4,7 @@ package world
 
 import (
 	"context"
+	"encoding/base64"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	certutil "k8s.io/client-go/util/cert"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -148,14 +150,36 @@ func (w *World) build(ctx context.Context, clusters, machines int) error {
 	return nil
 }
 
+// authority is the CA that Heirloom's certificates' controller would publish in the configuration. Nobody speaks TLS here.
+var authority = sync.OnceValues(func() ([]byte, error) {
+	certificate, _, err := certutil.GenerateSelfSignedCertKey("heirloom", nil, nil)
+	return certificate, err
+})
+
 // install installs the webhooks of the chart.
 func (w *World) install(ctx context.Context) error {
 	objects, err := configurations()
 	if err != nil {
 		return err
 	}
-	for _, object := range objects {
-		if err := w.management.admin.Create(ctx, object.DeepCopy()); err != nil {
+	ca, err := authority()
+	if err != nil {
+		return err
+	}
+	for i := range objects {
+		object := objects[i].DeepCopy()
+		hooks, _, err := unstructured.NestedSlice(object.Object, "webhooks")
+		if err != nil {
+			return err
+		}
+		for _, hook := range hooks {
+			hook, _ := hook.(map[string]any)
+			if err := unstructured.SetNestedField(hook, base64.StdEncoding.EncodeToString(ca), "clientConfig", "caBundle"); err != nil {
+				return err
+			}
+		}
+		object.Object["webhooks"] = hooks
+		if err := w.management.admin.Create(ctx, object); err != nil {
 			return fmt.Errorf("installing the webhooks: %w", err)
 		}
 	}

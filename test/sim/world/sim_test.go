@@ -53,10 +53,8 @@ func TestSim(t *testing.T) {
 		actions := plan(seed, clusters, replicas)
 		result := Run(t, seed, actions)
 		steps += result.Steps
-		if os.Getenv("SIM_REQUESTS") != "" {
-			for key, n := range result.Requests {
-				t.Log(n, key)
-			}
+		if testing.Verbose() && count == 1 {
+			t.Log("What was written:\n" + strings.Join(result.Trace, "\n"))
 		}
 		if len(result.Broken) > 0 {
 			actions, result = shrink(t, seed, actions, result)
