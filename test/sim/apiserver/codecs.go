@@ -10,6 +10,7 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/objectmeta"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
 	"k8s.io/apiextensions-apiserver/pkg/crdserverscheme"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -19,6 +20,14 @@ import (
 
 // What follows is in k8s.io/apiextensions-apiserver/pkg/apiserver, which cannot be imported without etcd.
 
+// customScheme has what is sent besides custom resources.
+var customScheme = func() *runtime.Scheme {
+	s, v1 := runtime.NewScheme(), schema.GroupVersion{Version: "v1"}
+	metav1.AddToGroupVersion(s, v1)
+	s.AddUnversionedTypes(v1, &metav1.Status{}, &metav1.WatchEvent{})
+	return s
+}()
+
 type unstructuredTyper struct {
 	crdserverscheme.UnstructuredObjectTyper
 }
@@ -26,14 +35,14 @@ type unstructuredTyper struct {
 // ObjectKinds implements runtime.ObjectTyper.
 func (t unstructuredTyper) ObjectKinds(object runtime.Object) ([]schema.GroupVersionKind, bool, error) {
 	if _, ok := object.(runtime.Unstructured); !ok {
-		return scheme.ObjectKinds(object)
+		return customScheme.ObjectKinds(object)
 	}
 	return t.UnstructuredObjectTyper.ObjectKinds(object)
 }
 
 // Recognizes implements runtime.ObjectTyper.
 func (t unstructuredTyper) Recognizes(gvk schema.GroupVersionKind) bool {
-	return scheme.Recognizes(gvk)
+	return customScheme.Recognizes(gvk)
 }
 
 type unstructuredCreator struct{}
@@ -81,7 +90,7 @@ func (customCodecs) SupportedMediaTypes() []runtime.SerializerInfo { return cust
 
 // EncoderForVersion implements runtime.NegotiatedSerializer.
 func (c customCodecs) EncoderForVersion(encoder runtime.Encoder, gv runtime.GroupVersioner) runtime.Encoder {
-	return versioning.NewCodec(encoder, nil, c.convert, scheme, scheme, scheme, gv, nil, "custom resources")
+	return versioning.NewCodec(encoder, nil, c.convert, customScheme, customScheme, customScheme, gv, nil, "custom resources")
 }
 
 // DecoderToVersion implements runtime.NegotiatedSerializer.
@@ -90,7 +99,7 @@ func (c customCodecs) DecoderToVersion(decoder runtime.Decoder, gv runtime.Group
 	if serializer, ok := decoder.(*json.Serializer); ok {
 		strict = serializer.IsStrict()
 	}
-	return versioning.NewCodec(nil, coercingDecoder{decoder, c.prepared, strict}, runtime.UnsafeObjectConvertor(scheme), scheme, scheme,
+	return versioning.NewCodec(nil, coercingDecoder{decoder, c.prepared, strict}, runtime.UnsafeObjectConvertor(customScheme), customScheme, customScheme,
 		structuralDefaulter(c), nil, gv, "custom resources")
 }
 
