@@ -20,14 +20,6 @@ import (
 
 // What follows is in k8s.io/apiextensions-apiserver/pkg/apiserver, which cannot be imported without etcd.
 
-// customScheme has what is sent besides custom resources.
-var customScheme = func() *runtime.Scheme {
-	s, v1 := runtime.NewScheme(), schema.GroupVersion{Version: "v1"}
-	metav1.AddToGroupVersion(s, v1)
-	s.AddUnversionedTypes(v1, &metav1.Status{}, &metav1.WatchEvent{})
-	return s
-}()
-
 type unstructuredTyper struct {
 	crdserverscheme.UnstructuredObjectTyper
 }
@@ -64,6 +56,14 @@ func (d structuralDefaulter) Default(object runtime.Object) {
 		defaulting.Default(u.UnstructuredContent(), d.schemas[kind.Version])
 	}
 }
+
+// customScheme knows what is sent beside custom resources, whatever their version.
+var customScheme = func() *runtime.Scheme {
+	s, v1 := runtime.NewScheme(), schema.GroupVersion{Version: "v1"}
+	metav1.AddToGroupVersion(s, v1)
+	s.AddUnversionedTypes(v1, &metav1.Status{}, &metav1.WatchEvent{}, &metav1.APIVersions{}, &metav1.APIGroupList{}, &metav1.APIGroup{}, &metav1.APIResourceList{})
+	return s
+}()
 
 // customCodecs read and write the custom resources of a CRD.
 type customCodecs struct{ *prepared }
