@@ -76,7 +76,7 @@ func builtins() []builtin {
 		{GroupVersion: core, kind: "Pod", plural: "pods", short: []string{"po"}, namespaced: true, status: true, unconditional: true},
 		{GroupVersion: core, kind: "Secret", plural: "secrets", namespaced: true, unconditional: true, defaults: defaultSecret},
 		{GroupVersion: core, kind: "Service", plural: "services", short: []string{"svc"}, namespaced: true, status: true, unconditional: true},
-		{GroupVersion: admission, kind: "MutatingAdmissionPolicy", plural: "mutatingadmissionpolicies", generation: true},
+		{GroupVersion: admission, kind: "MutatingAdmissionPolicy", plural: "mutatingadmissionpolicies", generation: true, defaults: defaultPolicy},
 		{GroupVersion: admission, kind: "MutatingAdmissionPolicyBinding", plural: "mutatingadmissionpolicybindings", generation: true},
 		{GroupVersion: admission, kind: "MutatingWebhookConfiguration", plural: "mutatingwebhookconfigurations", generation: true, defaults: defaultMutating},
 		{GroupVersion: admission, kind: "ValidatingWebhookConfiguration", plural: "validatingwebhookconfigurations", generation: true},
@@ -264,6 +264,22 @@ func defaultMutating(object runtime.Object) {
 	}
 }
 
+func defaultPolicy(object runtime.Object) {
+	policy, ok := object.(*admissionregistrationv1.MutatingAdmissionPolicy)
+	if !ok {
+		return
+	}
+	setDefault(&policy.Spec.FailurePolicy, admissionregistrationv1.Fail)
+	if constraints := policy.Spec.MatchConstraints; constraints != nil {
+		setDefault(&constraints.MatchPolicy, admissionregistrationv1.Equivalent)
+		setDefault(&constraints.NamespaceSelector, metav1.LabelSelector{})
+		setDefault(&constraints.ObjectSelector, metav1.LabelSelector{})
+		for i := range constraints.ResourceRules {
+			setDefault(&constraints.ResourceRules[i].Scope, admissionregistrationv1.AllScopes)
+		}
+	}
+}
+
 func setDefault[T any](field **T, value T) {
 	if *field == nil {
 		*field = ptr.To(value)
@@ -284,7 +300,6 @@ func (s builtinStrategy) AllowUnconditionalUpdate() bool { return s.unconditiona
 
 func (s builtinStrategy) PrepareForCreate(_ context.Context, object runtime.Object) {
 	accessor, _ := meta.Accessor(object)
-	accessor.SetGeneration(0)
 	if s.generation {
 		accessor.SetGeneration(1)
 	}
@@ -346,5 +361,9 @@ func (s builtinStrategy) ValidateUpdate(ctx context.Context, object, old runtime
 	accessor, _ := meta.Accessor(object)
 	before, _ := meta.Accessor(old)
 	errs := append(s.Validate(ctx, object), apivalidation.ValidateObjectMetaAccessorUpdate(accessor, before, field.NewPath("metadata"))...)
-	return append(errs, s.validate(object)...) // once more, as kube-apiserver does
+	errs = append(errs, s.validate(object)...) // once more, as kube-apiserver does
+	if node, ok := old.(*corev1.Node); ok && node.Spec.ProviderID != "" && part(object, "Spec").FieldByName("ProviderID").String() != node.Spec.ProviderID {
+		errs = append(errs, field.Forbidden(field.NewPath("spec", "providerID"), `node updates may not change providerID except from "" to valid`))
+	}
+	return errs
 }

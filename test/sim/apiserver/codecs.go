@@ -27,14 +27,14 @@ type unstructuredTyper struct {
 // ObjectKinds implements runtime.ObjectTyper.
 func (t unstructuredTyper) ObjectKinds(object runtime.Object) ([]schema.GroupVersionKind, bool, error) {
 	if _, ok := object.(runtime.Unstructured); !ok {
-		return scheme.ObjectKinds(object)
+		return customScheme.ObjectKinds(object)
 	}
 	return t.UnstructuredObjectTyper.ObjectKinds(object)
 }
 
 // Recognizes implements runtime.ObjectTyper.
 func (t unstructuredTyper) Recognizes(gvk schema.GroupVersionKind) bool {
-	return scheme.Recognizes(gvk)
+	return customScheme.Recognizes(gvk)
 }
 
 type unstructuredCreator struct{}
@@ -99,7 +99,7 @@ func (c customCodecs) DecoderToVersion(decoder runtime.Decoder, gv runtime.Group
 	if serializer, ok := decoder.(*json.Serializer); ok {
 		strict = serializer.IsStrict()
 	}
-	return versioning.NewCodec(nil, coercingDecoder{decoder, c.prepared, strict}, runtime.UnsafeObjectConvertor(scheme), scheme, scheme,
+	return versioning.NewCodec(nil, coercingDecoder{decoder, c.prepared, strict}, runtime.UnsafeObjectConvertor(customScheme), customScheme, customScheme,
 		structuralDefaulter(c), nil, gv, "custom resources")
 }
 

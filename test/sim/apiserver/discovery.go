@@ -23,7 +23,7 @@ import (
 const aggregatedType = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
 var (
-	verbs       = metav1.Verbs{"create", "delete", "get", "list", "patch", "update", "watch"}
+	verbs       = metav1.Verbs{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}
 	statusVerbs = metav1.Verbs{"get", "patch", "update"}
 )
 

@@ -236,7 +236,7 @@ func (e *endpoint) check(preconditions *metav1.Preconditions, key string, existi
 		return nil
 	}
 	p := &storage.Preconditions{UID: preconditions.UID, ResourceVersion: preconditions.ResourceVersion}
-	return p.Check("/"+e.resource().String()+"/"+key, existing)
+	return p.Check("/registry/"+e.kind.gvr.Resource+"/"+key, existing)
 }
 
 func (e *endpoint) createByUpdate(ctx context.Context, object runtime.Object, validate rest.ValidateObjectFunc) error {
@@ -327,6 +327,24 @@ func (e *endpoint) Delete(ctx context.Context, name string, validate rest.Valida
 			return e.deleted(accessor, marked), deletes, nil
 		}
 	}
+}
+
+// DeleteCollection implements rest.CollectionDeleter.
+func (e *endpoint) DeleteCollection(ctx context.Context, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions, of *metainternalversion.ListOptions) (runtime.Object, error) {
+	list, err := e.List(ctx, of)
+	if err != nil {
+		return nil, err
+	}
+	return list, meta.EachListItem(list, func(object runtime.Object) error {
+		accessor, err := meta.Accessor(object)
+		if err != nil {
+			return err
+		}
+		if _, _, err = e.Delete(ctx, accessor.GetName(), validate, options.DeepCopy()); apierrors.IsNotFound(err) {
+			return nil
+		}
+		return err
+	})
 }
 
 func markDeleted(accessor metav1.Object) {

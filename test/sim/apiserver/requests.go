@@ -186,6 +186,8 @@ func (e *endpoint) handler(verb string) http.HandlerFunc {
 		return handlers.PatchResource(e, e.scope, admit, e.patchTypes)
 	case "delete":
 		return handlers.DeleteResource(e, true, e.scope, admit)
+	case "deletecollection":
+		return handlers.DeleteCollection(e, true, e.scope, admit)
 	}
 	return func(w http.ResponseWriter, r *http.Request) {
 		fail(apierrors.NewMethodNotSupported(e.resource(), verb), w, r)

@@ -77,7 +77,7 @@ type Server struct {
 
 // New returns a Server that has the namespaces of a new cluster and its CRDs.
 func New(options Options) (*Server, error) {
-	quiet()
+	handleErrors()
 	s := &Server{options: options, byGVR: map[schema.GroupVersionResource]*kind{}, tables: map[schema.GroupResource]*table{}, version: 1}
 	for _, b := range builtins() {
 		if err := s.serveBuiltin(b); err != nil {
@@ -287,10 +287,15 @@ func toUnstructured(object runtime.Object) *unstructured.Unstructured {
 	return u
 }
 
-// quiet drops the handlers of errors. The default ones wait according to the time of the last error, which another bubble has had in
-// another age; and a client that leaves its watch is such an error.
-var quiet = sync.OnceFunc(func() {
-	utilruntime.ErrorHandlers = nil //nolint:reassign // that is what it is for
+// handleErrors takes the place of the handlers of errors. The default ones wait according to the time of the last error, which another bubble
+// has had in another age. Nothing that is sent to a watch may be lost without a word, unless the client has gone.
+var handleErrors = sync.OnceFunc(func() {
+	//nolint:reassign // that is what it is for
+	utilruntime.ErrorHandlers = []utilruntime.ErrorHandler{func(ctx context.Context, err error, message string, _ ...any) {
+		if stateOf(ctx) != nil && ctx.Err() == nil && strings.Contains(message, "watch event") {
+			panic(fmt.Sprintf("%s: %v", message, err))
+		}
+	}}
 })
 
 var (

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -125,10 +126,14 @@ func run(t *testing.T) []string {
 		ended := make(chan error)
 		go func() { ended <- mgr.Start(ctx) }()
 		c := newClient(t, s, "admin")
+		time.Sleep(time.Minute) //nolint:forbidigo // of virtual time
+		before := slices.Clone(writes)
 		for i := range 5 {
 			Expect(c.Create(ctx, machine(fmt.Sprint("m", i)))).To(Succeed())
-			time.Sleep(time.Minute) //nolint:forbidigo // of virtual time
+			synctest.Wait()
+			Expect(writes).To(HaveLen(len(before)+2*(i+1)), "no event has been late")
 			s.CutWatches()
+			time.Sleep(time.Minute) //nolint:forbidigo // of virtual time
 			if i == 3 {
 				s.Expire()
 			}
