@@ -14,6 +14,7 @@ import (
 	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
 	"k8s.io/apiextensions-apiserver/pkg/controller/openapi/builder"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -228,7 +229,11 @@ func (p *prepared) endpoint(s *Server, k *kind, subresource string, kinds runtim
 			return list
 		},
 		load: func(o runtime.Object) runtime.Object { return p.in(o.DeepCopyObject(), k.gvk.Version) },
-		save: func(o runtime.Object) runtime.Object { return p.in(o, p.storage) },
+		save: func(o runtime.Object) runtime.Object {
+			o = p.in(o, p.storage)
+			pruning.Prune(custom(o).Object, p.schemas[p.storage], true) // a webhook may have added what the schema does not know
+			return o
+		},
 		scope: &handlers.RequestScope{
 			Namer: handlers.ContextBasedNaming{Namer: meta.NewAccessor(), ClusterScoped: !k.namespaced}, Serializer: customCodecs{p},
 			ParameterCodec: runtime.NewParameterCodec(scheme), Convertor: p.convert, UnsafeConvertor: p.unsafe,

@@ -129,12 +129,12 @@ func (e *endpoint) Create(ctx context.Context, object runtime.Object, validate r
 	if version := accessor.GetResourceVersion(); version != "" && version != "0" {
 		return nil, storage.ErrResourceVersionSetOnCreate
 	}
-	current := e.stored(key)
+	current, next := e.stored(key), e.save(object.DeepCopyObject())
 	if current == nil && dryrun.IsDryRun(options.DryRun) {
-		return object, nil
+		return e.load(next), nil
 	}
 	if current == nil {
-		created, ok, err := e.commit(ctx, key, nil, e.save(object.DeepCopyObject()))
+		created, ok, err := e.commit(ctx, key, nil, next)
 		if err != nil || ok {
 			return created, err
 		}
@@ -215,7 +215,7 @@ func (e *endpoint) Update(ctx context.Context, name string, info rest.UpdatedObj
 		}
 		next := e.save(object.DeepCopyObject())
 		if dry || before != nil && apiequality.Semantic.DeepEqual(next, before) {
-			return object, before == nil, nil
+			return e.load(next), before == nil, nil
 		}
 		if updated, ok, err := e.commit(ctx, key, before, unlessEmptied(next, before)); err != nil || ok {
 			return answered(updated, object), before == nil, err

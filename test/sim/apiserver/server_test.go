@@ -26,6 +26,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/net"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -197,6 +198,48 @@ func TestTurns(t *testing.T) {
 				err := newClient(t, s, "admin").Create(t.Context(), machine("m"))
 				Expect(c.seen(err)).To(BeTrue(), "%v after %v", err, steps)
 				Expect(s.Objects(clusterv1.GroupVersion.WithResource("machines"))).To(HaveLen(map[bool]int{true: 1}[c.stored]))
+			})
+		})
+	}
+}
+
+// TestWriteInBetween holds that a patch is made again when somebody has written since it was computed, and that an update is refused.
+func TestWriteInBetween(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		write   func(context.Context, client.Client, *clusterv1.Machine) error
+		refused bool
+	}{
+		{name: "patch", write: func(ctx context.Context, cl client.Client, m *clusterv1.Machine) error {
+			return cl.Patch(ctx, m, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"mine":"yes"}}}`)))
+		}},
+		{name: "update", refused: true, write: func(ctx context.Context, cl client.Client, m *clusterv1.Machine) error {
+			m.Annotations = map[string]string{"mine": "yes"}
+			return cl.Update(ctx, m)
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				Expect := NewWithT(t).Expect
+				var between func()
+				s := newServer(t, apiserver.Options{Turn: func(_ context.Context, step apiserver.Step) error {
+					if do := between; do != nil && step.Phase == "store" {
+						between = nil
+						do()
+					}
+					return nil
+				}})
+				cl, m := newClient(t, s, "admin"), machine("m")
+				Expect(cl.Create(t.Context(), m)).To(Succeed())
+				between = func() {
+					other := machine("m")
+					Expect(cl.Patch(t.Context(), other, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"other":"yes"}}}`)))).To(Succeed())
+				}
+				err := c.write(t.Context(), cl, m)
+				Expect(apierrors.IsConflict(err)).To(Equal(c.refused), "%v", err)
+				Expect(cl.Get(t.Context(), client.ObjectKeyFromObject(m), m)).To(Succeed())
+				Expect(m.Annotations).To(HaveKey("other"))
+				Expect(m.Annotations).To(HaveLen(map[bool]int{true: 1, false: 2}[c.refused]))
 			})
 		})
 	}
