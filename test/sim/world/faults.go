@@ -28,6 +28,9 @@ func (w *World) fault(server string, step apiserver.Step, dice *rand.Rand) (dela
 	if w.unreachable[server] {
 		return 0, errUnreachable
 	}
+	if pause := time.Until(w.stalled[step.User]); pause > 0 && step.Phase == "event" {
+		return pause, nil
+	}
 	if !w.faults {
 		return 0, nil
 	}

@@ -25,12 +25,15 @@ type history struct {
 	broken []string
 	quiet  bool // whether nothing may be written any more
 	tracks map[string]*declared
+	lost   map[string]map[string]time.Time // by Machine
 }
 
 // declared is since when a Machine has asked for a taint without a break.
 type declared map[string]time.Time
 
-func newHistory() *history { return &history{began: time.Now(), tracks: map[string]*declared{}} }
+func newHistory() *history {
+	return &history{began: time.Now(), tracks: map[string]*declared{}, lost: map[string]map[string]time.Time{}}
+}
 
 // must notes an error that only a fault of the simulation can cause.
 func (h *history) must(err error) {
@@ -90,8 +93,10 @@ func (h *history) stored(server string, w apiserver.Write) {
 	switch w.GVR.Resource {
 	case "machines":
 		h.track(w.After)
+		h.loses(w)
 	case "nodes":
 		h.keepsAlways(w)
+		h.bringsNothingBack(w)
 	}
 }
 
@@ -160,6 +165,56 @@ func (h *history) keepsAlways(w apiserver.Write) {
 			h.violate("%s removes the Always taint %s from Node %s, and admission lets it", w.User, t, w.After.GetName())
 		}
 	}
+}
+
+// bringsNothingBack holds each write of a Node to bring no key that its Machine has lost a while ago.
+func (h *history) bringsNothingBack(w apiserver.Write) {
+	if w.User == foreignUser {
+		return
+	}
+	lost := h.lost[w.After.GetName()]
+	before, after := inherited(w.Before), inherited(w.After)
+	for key := range after {
+		since, gone := lost[key]
+		if _, had := before[key]; !had && gone && time.Since(since) > 2*settledFor {
+			h.violate("%s brings %s back to Node %s, %s after its Machine has lost it", w.User, key, w.After.GetName(), time.Since(since))
+		}
+	}
+}
+
+// loses remembers which of the keys that operators declare a Machine has lost, and since when.
+func (h *history) loses(w apiserver.Write) {
+	name, after := w.After.GetName(), inherited(w.After)
+	if h.lost[name] == nil {
+		h.lost[name] = map[string]time.Time{}
+	}
+	for key := range inherited(w.Before) {
+		if _, has := after[key]; !has {
+			h.lost[name][key] = time.Now()
+		}
+	}
+	for key := range after {
+		delete(h.lost[name], key)
+	}
+}
+
+// inherited are the keys of an object that operators declare.
+func inherited(object *unstructured.Unstructured) map[string]bool {
+	found := map[string]bool{}
+	for _, key := range labels {
+		if _, ok := object.GetLabels()[key]; ok {
+			found["label "+key] = true
+		}
+	}
+	for _, key := range annotations {
+		if _, ok := object.GetAnnotations()[key]; ok {
+			found["annotation "+key] = true
+		}
+	}
+	for key := range taintMap(object) {
+		found["taint "+key] = true
+	}
+	return found
 }
 
 func asText(taints []corev1.Taint) []string {

@@ -46,9 +46,9 @@ const foreignKey = "foreign.example.com/key"
 func plan(seed uint64, clusters, replicas int) []Action {
 	dice := rand.New(rand.NewPCG(seed, 2))
 	actions := make([]Action, 0, 16)
-	for range 6 + dice.IntN(10) {
+	for range 8 + dice.IntN(16) {
 		action := kinds[dice.IntN(len(kinds))](dice, dice.IntN(clusters), dice.IntN(replicas))
-		action.After = time.Duration(dice.IntN(40_000)) * time.Millisecond
+		action.After = time.Duration(dice.IntN(15_000)) * time.Millisecond
 		actions = append(actions, action)
 	}
 	return actions
@@ -56,8 +56,8 @@ func plan(seed uint64, clusters, replicas int) []Action {
 
 // kinds make an action, about a Cluster or a replica.
 var kinds = []func(dice *rand.Rand, cluster, replica int) Action{
-	declareLabel, declareLabel, declareAnnotation, declareTaints, declareTaints, scale, deleteMachine, foreignNode, foreignNode, staleTaints,
-	killReplica, killClusterAPI, away, webhooksAway, webhooksSlow, cutWatches, storm, storm,
+	declareLabel, declareLabel, declareAnnotation, declareTaints, declareTaints, scale, deleteMachine, foreignNode, foreignNode, foreignNode, staleTaints,
+	killReplica, killClusterAPI, away, webhooksAway, webhooksSlow, cutWatches, storm, stall, stall, stall,
 }
 
 func lasting(dice *rand.Rand) time.Duration { return time.Duration(1+dice.IntN(90)) * time.Second }
@@ -252,6 +252,14 @@ func cutWatches(dice *rand.Rand, n, _ int) Action {
 			}
 			of.server.CutWatches()
 		}
+	}}
+}
+
+// stall is a time in which a replica sees the past: its watches send nothing.
+func stall(dice *rand.Rand, _, replica int) Action {
+	name := fmt.Sprintf("%s-%d", heirloomUser, replica)
+	return Action{Name: "the watches of " + name + " send nothing", Lasts: lasting(dice), do: func(_ context.Context, w *World, a Action) {
+		w.stalled[name] = time.Now().Add(a.Lasts)
 	}}
 }
 

@@ -15,14 +15,15 @@ import (
 	utilrand "k8s.io/apimachinery/pkg/util/rand"
 )
 
-// How large a world is, and how long its parts take. Everything is held to the rules once for each sync period that follows the last fault.
+// How large a world is, and how long its parts take in virtual time.
 const (
 	clusters, machines, replicas = 2, 5, 2
 
-	syncPeriod = 2 * time.Minute
+	// syncPeriod is longer than a run, so that no resync hides a change that nobody was told of.
+	syncPeriod = 1000 * time.Hour
 	startsFor  = time.Minute
-	settlesFor = 4 * syncPeriod
-	quietFor   = 3 * syncPeriod
+	settlesFor = 10 * time.Minute
+	quietFor   = 5 * time.Minute
 )
 
 // Result is what became of a run.
@@ -58,7 +59,7 @@ func Run(t *testing.T, seed uint64, actions []Action) Result {
 
 func newWorld(seed uint64) *World {
 	w := &World{
-		scheduler: newScheduler(seed), history: newHistory(), unreachable: map[string]bool{}, booted: map[types.UID]bool{},
+		scheduler: newScheduler(seed), history: newHistory(), unreachable: map[string]bool{}, stalled: map[string]time.Time{}, booted: map[types.UID]bool{},
 		flags: []string{
 			"--sync-period=" + syncPeriod.String(), "--leader-elect", "--leader-elect-namespace=" + system, "--workload-admission=webhook", "--workload-webhook-url=" + workloadURL,
 			"--workload-webhook-key-secret=" + system + "/heirloom-workload-webhook",

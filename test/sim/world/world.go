@@ -65,7 +65,8 @@ type World struct {
 	// booted are the machines whose kubelets have registered, by the UID of the FakeMachine.
 	booted map[types.UID]bool
 	// What is wrong now.
-	unreachable map[string]bool // names of API servers
+	unreachable map[string]bool      // names of API servers
+	stalled     map[string]time.Time // until when a program's watches send nothing
 	noWebhooks  bool
 	slowWebhook time.Duration
 	faults      bool // whether requests fail, hang and get lost by chance
