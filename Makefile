@@ -45,8 +45,8 @@ test-cluster: ## Run the tests of the image and the chart in a real cluster of o
 	@hack/test.sh cluster
 
 .PHONY: sim
-sim: ## Run SEEDS (1000) runs of the simulated world, or the one of SEED.
-	SIM_SEEDS='$(or $(SEEDS),1000)' $(if $(SEED),SIM_SEED='$(SEED)' )CGO_ENABLED=0 go test $(LIKE_THE_PROGRAM) \
+sim: ## Play SEEDS (1000) simulated worlds, from SEED (1) on; SEED alone plays that one, and shows what was written.
+	SIM_SEEDS='$(or $(SEEDS),$(if $(SEED),1,1000))' $(if $(SEED),SIM_SEED='$(SEED)' )CGO_ENABLED=0 go test $(LIKE_THE_PROGRAM) \
 		./test/sim/world -run '^TestSim$$' -count=1 -v -timeout=0 $(GOTESTFLAGS)
 
 .PHONY: bench

@@ -25,6 +25,8 @@ func (w *World) fault(server string, step apiserver.Step, dice *rand.Rand) (dela
 	if !program {
 		return 0, nil
 	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	if w.unreachable[server] {
 		return 0, errUnreachable
 	}

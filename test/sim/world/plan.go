@@ -218,7 +218,7 @@ func (w *World) away(ctx context.Context, p *process, kill bool, lasts time.Dura
 func away(dice *rand.Rand, cluster, _ int) Action {
 	return Action{Name: fmt.Sprintf("workload cluster cluster-%d is away", cluster), Lasts: lasting(dice), do: func(ctx context.Context, w *World, a Action) {
 		of := w.clusters[cluster]
-		w.unreachable[of.key.Name] = true
+		w.wrong(func() { w.unreachable[of.key.Name] = true })
 		of.server.CutWatches()
 		w.later(ctx, a.Lasts, func() { w.unreachable[of.key.Name] = false })
 	}}
@@ -226,7 +226,7 @@ func away(dice *rand.Rand, cluster, _ int) Action {
 
 func webhooksAway(dice *rand.Rand, _, _ int) Action {
 	return Action{Name: "webhooks cannot be reached", Lasts: lasting(dice), do: func(ctx context.Context, w *World, a Action) {
-		w.noWebhooks = true
+		w.wrong(func() { w.noWebhooks = true })
 		w.later(ctx, a.Lasts, func() { w.noWebhooks = false })
 	}}
 }
@@ -234,7 +234,7 @@ func webhooksAway(dice *rand.Rand, _, _ int) Action {
 func webhooksSlow(dice *rand.Rand, _, _ int) Action {
 	slow := time.Duration(dice.IntN(4000)) * time.Millisecond
 	return Action{Name: fmt.Sprintf("webhooks are reached %s late", slow), Lasts: lasting(dice), do: func(ctx context.Context, w *World, a Action) {
-		w.slowWebhook = slow
+		w.wrong(func() { w.slowWebhook = slow })
 		w.later(ctx, a.Lasts, func() { w.slowWebhook = 0 })
 	}}
 }
@@ -259,14 +259,14 @@ func cutWatches(dice *rand.Rand, n, _ int) Action {
 func stall(dice *rand.Rand, _, replica int) Action {
 	name := fmt.Sprintf("%s-%d", heirloomUser, replica)
 	return Action{Name: "the watches of " + name + " send nothing", Lasts: lasting(dice), do: func(_ context.Context, w *World, a Action) {
-		w.stalled[name] = time.Now().Add(a.Lasts)
+		w.wrong(func() { w.stalled[name] = time.Now().Add(a.Lasts) })
 	}}
 }
 
 // storm is a time in which requests are late, fail, and lose their answers.
 func storm(dice *rand.Rand, _, _ int) Action {
 	return Action{Name: "requests fail and are late", Lasts: lasting(dice), do: func(ctx context.Context, w *World, a Action) {
-		w.faults = true
+		w.wrong(func() { w.faults = true })
 		w.later(ctx, a.Lasts, func() { w.faults = false })
 	}}
 }
@@ -274,6 +274,6 @@ func storm(dice *rand.Rand, _, _ int) Action {
 func (w *World) later(ctx context.Context, lasts time.Duration, end func()) {
 	w.processes.Go(func() {
 		sleep(ctx, lasts)
-		end()
+		w.wrong(end)
 	})
 }

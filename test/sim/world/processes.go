@@ -95,8 +95,6 @@ func (p *process) stop() {
 	<-p.ended
 }
 
-var debugHTTP func(*http.Request, *http.Response, error)
-
 // mortal breaks the requests of a program that was killed.
 type mortal struct {
 	http.RoundTripper
@@ -114,9 +112,6 @@ func (m mortal) RoundTrip(r *http.Request) (*http.Response, error) {
 		return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: body, Request: r}, nil
 	}
 	response, err := m.RoundTripper.RoundTrip(r)
-	if debugHTTP != nil {
-		debugHTTP(r, response, err)
-	}
 	if err == nil && m.dead.Load() {
 		_ = response.Body.Close()
 		return nil, errDead

@@ -51,7 +51,9 @@ func (w *World) provision(ctx context.Context, provider client.Client, infra *un
 		return false
 	}
 	for _, of := range w.clusters {
-		if of.key.Name == infra.GetLabels()[clusterv1.ClusterNameLabel] && !w.unreachable[of.key.Name] {
+		away := false
+		w.wrong(func() { away = w.unreachable[of.key.Name] })
+		if of.key.Name == infra.GetLabels()[clusterv1.ClusterNameLabel] && !away {
 			w.booted[infra.GetUID()] = w.register(ctx, of, infra.GetName()) == nil
 		}
 	}

@@ -31,7 +31,6 @@ type Result struct {
 	// Broken says what must not be, and was. Trace has each write.
 	Broken, Trace []string
 	Steps         int
-	Requests      map[string]int // by user, method and resource
 }
 
 // Run plays the actions in a world whose order is that of the seed.
@@ -49,10 +48,11 @@ func Run(t *testing.T, seed uint64, actions []Action) Result {
 			w.scheduler.run(ctx)
 		}()
 		w.play(ctx, actions)
-		result = Result{Broken: w.history.broken, Trace: w.history.lines, Steps: w.scheduler.steps, Requests: w.scheduler.requests}
+		result = Result{Broken: w.history.broken, Trace: w.history.lines}
 		w.end()
 		cancel()
 		<-ended
+		result.Steps = w.scheduler.steps
 	})
 	return result
 }

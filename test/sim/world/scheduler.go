@@ -5,9 +5,10 @@ package world
 import (
 	"cmp"
 	"context"
+	"fmt"
+	"hash/fnv"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"sync"
 	"testing/synctest"
 	"time"
@@ -16,22 +17,22 @@ import (
 )
 
 // scheduler is the only point of ordering: whoever wants to take a step waits for it, and once everybody waits, the seed chooses
-// whose turn it is. So a seed has one order of steps.
+// whose turn it is. What it decides about a step depends on the step's name and on how often there was one of that name, not on the steps
+// before. So two runs of a seed that differ somewhere, because Cluster API goes through maps in the random order that Go gives them, are
+// alike everywhere else.
 type scheduler struct {
-	dice *rand.Rand
+	seed uint64
 	// fault decides what goes wrong with a step: nothing, an error, or a delay.
 	fault func(server string, step apiserver.Step, dice *rand.Rand) (delay time.Duration, err error)
 
 	mu      sync.Mutex
+	counts  map[string]uint64
 	waiting []*turn
 	arrived chan struct{}
 	ended   bool // whether there are no more turns
 	// steps counts all turns.
-	steps    int
-	requests map[string]int
+	steps int
 }
-
-var debugStep func(*turn)
 
 // turn is a step that waits.
 type turn struct {
@@ -39,12 +40,13 @@ type turn struct {
 	step   apiserver.Step
 	ctx    context.Context
 	from   time.Time
-	faced  bool // whether the seed has decided what goes wrong
+	dice   *rand.Rand // nil until the seed has decided
+	lot    uint64     // the lowest has the next turn
 	may    chan error
 }
 
 func newScheduler(seed uint64) *scheduler {
-	return &scheduler{dice: rand.New(rand.NewPCG(seed, 1)), arrived: make(chan struct{}, 1), requests: map[string]int{}}
+	return &scheduler{seed: seed, counts: map[string]uint64{}, arrived: make(chan struct{}, 1)}
 }
 
 // turns returns an API server's Options.Turn.
@@ -82,12 +84,6 @@ func (s *scheduler) run(ctx context.Context) {
 			continue
 		}
 		s.steps++
-		if debugStep != nil {
-			debugStep(next)
-		}
-		if next.step.Phase == "request" {
-			s.requests[next.step.User+" "+next.step.Method+" "+strings.SplitN(next.step.Path, "?", 2)[0]]++
-		}
 		next.may <- nil
 	}
 }
@@ -125,11 +121,12 @@ func (s *scheduler) next(now time.Time) (next *turn, pause time.Duration) {
 	s.waiting = slices.DeleteFunc(s.waiting, func(t *turn) bool { return t.ctx.Err() != nil })
 	slices.SortStableFunc(s.waiting, compare)
 	for _, t := range s.waiting {
-		if t.faced || s.fault == nil {
+		if t.dice != nil {
 			continue
 		}
-		t.faced = true
-		delay, err := s.fault(t.server, t.step, s.dice)
+		t.dice = s.throw(fmt.Sprint(t.server, t.step))
+		t.lot = t.dice.Uint64()
+		delay, err := s.fault(t.server, t.step, t.dice)
 		if err != nil {
 			t.may <- err
 		}
@@ -149,9 +146,24 @@ func (s *scheduler) next(now time.Time) (next *turn, pause time.Duration) {
 	if len(ready) == 0 {
 		return nil, pause
 	}
-	next = ready[s.dice.IntN(len(ready))]
+	next = slices.MinFunc(ready, func(a, b *turn) int { return cmp.Compare(a.lot, b.lot) })
 	s.waiting = slices.DeleteFunc(s.waiting, func(t *turn) bool { return t == next })
 	return next, 0
+}
+
+// throw returns the dice for the next step of that name. Called under the lock.
+func (s *scheduler) throw(name string) *rand.Rand {
+	s.counts[name]++
+	sum := fnv.New64a()
+	_, _ = fmt.Fprint(sum, name, " ", s.counts[name])
+	return rand.New(rand.NewPCG(s.seed, sum.Sum64()))
+}
+
+// choose returns a number below n for the next question of that name.
+func (s *scheduler) choose(name string, n int) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.throw(name).IntN(n)
 }
 
 // compare orders turns by all that is known of them.

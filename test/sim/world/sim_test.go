@@ -47,7 +47,7 @@ func number(t *testing.T, name string, otherwise uint64) uint64 {
 
 // TestSim plays SIM_SEEDS worlds, from SIM_SEED on.
 func TestSim(t *testing.T) {
-	first, count := number(t, "SIM_SEED", 1), number(t, "SIM_SEEDS", 20)
+	first, count := number(t, "SIM_SEED", 1), number(t, "SIM_SEEDS", 2)
 	began, steps := time.Now(), 0
 	for seed := first; seed < first+count; seed++ {
 		actions := plan(seed, clusters, replicas)
@@ -66,20 +66,6 @@ func TestSim(t *testing.T) {
 	}
 	took := time.Since(began).Seconds()
 	t.Logf("%d seeds, %.1f seeds/s, %.0f steps/s", count, float64(count)/took, float64(steps)/took)
-}
-
-// The same seed gives the same writes in the same order.
-func TestASeedIsReproducible(t *testing.T) {
-	actions := plan(7, clusters, replicas)
-	first, second := Run(t, 7, actions), Run(t, 7, actions)
-	for i := range min(len(first.Trace), len(second.Trace)) {
-		if first.Trace[i] != second.Trace[i] {
-			t.Fatalf("write %d of %d differs:\n%s\n%s", i, len(first.Trace), first.Trace[i], second.Trace[i])
-		}
-	}
-	if len(first.Trace) != len(second.Trace) {
-		t.Fatalf("%d and %d writes", len(first.Trace), len(second.Trace))
-	}
 }
 
 // shrink leaves out each action without which the promise is broken as well.

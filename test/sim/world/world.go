@@ -64,7 +64,8 @@ type World struct {
 	history *history
 	// booted are the machines whose kubelets have registered, by the UID of the FakeMachine.
 	booted map[types.UID]bool
-	// What is wrong now.
+	mu     sync.Mutex
+	// What is wrong now; guarded by mu.
 	unreachable map[string]bool      // names of API servers
 	stalled     map[string]time.Time // until when a program's watches send nothing
 	noWebhooks  bool
@@ -93,16 +94,28 @@ func (c *cluster) as(user string, groups ...string) (client.Client, error) {
 	return client.New(c.server.Client(user, groups...), client.Options{Scheme: clusterAPIScheme, Mapper: c.mapper})
 }
 
+// wrong changes what is wrong.
+func (w *World) wrong(change func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	change()
+}
+
+// webhooks returns how late they are reached, and whether they cannot be reached at all.
+func (w *World) webhooks() (slow time.Duration, none bool) {
+	w.wrong(func() { slow, none = w.slowWebhook, w.noWebhooks })
+	return slow, none
+}
+
 // callWebhook asks a replica. Which replica is the seed's choice.
 func (w *World) callWebhook(ctx context.Context, hook admissionregistrationv1.MutatingWebhook, body []byte) ([]byte, error) {
-	if w.slowWebhook > 0 {
-		sleep(ctx, w.slowWebhook)
-	}
+	slow, none := w.webhooks()
+	sleep(ctx, slow)
 	ready := slices.DeleteFunc(slices.Clone(w.replicas), func(p *process) bool { return p.serving.Load() == nil })
-	if w.noWebhooks || len(ready) == 0 || ctx.Err() != nil {
+	if none || len(ready) == 0 || ctx.Err() != nil {
 		return nil, errUnreachable
 	}
-	chosen := ready[w.scheduler.dice.IntN(len(ready))].serving.Load()
+	chosen := ready[w.scheduler.choose(hook.Name, len(ready))].serving.Load()
 	handler, path := chosen.management, ""
 	if at := hook.ClientConfig.URL; at != nil {
 		parsed, err := url.Parse(*at)
