@@ -158,7 +158,7 @@ func probe(ctx context.Context, conn *connection) error {
 	if err != nil {
 		return err
 	}
-	defer response.Body.Close()
+	defer func() { _ = response.Body.Close() }()
 	if response.StatusCode != http.StatusOK {
 		return fmt.Errorf("the probe was answered with %s", response.Status)
 	}

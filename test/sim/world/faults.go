@@ -36,6 +36,11 @@ func (w *World) fault(server string, step apiserver.Step, dice *rand.Rand) (dela
 	if !w.faults {
 		return 0, nil
 	}
+	return inStorm(step, dice)
+}
+
+// inStorm is what becomes of a step while requests fail and are late.
+func inStorm(step apiserver.Step, dice *rand.Rand) (delay time.Duration, err error) {
 	switch chance := dice.IntN(100); {
 	case step.Phase == "event":
 		if chance < 20 {

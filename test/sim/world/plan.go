@@ -135,7 +135,8 @@ func foreignNode(dice *rand.Rand, cluster, _ int) Action {
 					kept = append(kept, t)
 				}
 			}
-			node.Spec.Taints = append(kept, corev1.Taint{Key: foreignKey, Value: value, Effect: corev1.TaintEffectPreferNoSchedule})
+			node.Spec.Taints = kept
+			node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: foreignKey, Value: value, Effect: corev1.TaintEffectPreferNoSchedule})
 		}, 0)
 	}}
 }
