@@ -47,7 +47,7 @@ test-cluster: ## Run the tests of the image and the chart in a real cluster of o
 .PHONY: sim
 sim: ## Play SEEDS (1000) simulated worlds, from SEED (1) on; SEED alone plays that one, and shows what was written.
 	SIM_SEEDS='$(or $(SEEDS),$(if $(SEED),1,1000))' $(if $(SEED),SIM_SEED='$(SEED)' )CGO_ENABLED=0 go test $(LIKE_THE_PROGRAM) \
-		./test/sim/world -run '^TestSim$$' -count=1 -v -timeout=0 $(GOTESTFLAGS)
+		./test/sim/world -run '^TestSim$$' -count=1 -v -timeout=24h $(GOTESTFLAGS)
 
 .PHONY: bench
 bench: build ## Run the benchmarks, and draw docs/performance (RUN, COUNT, SIZES, MACHINES, QUIET, PROFILES: hack/bench.sh --help).

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net/http"
+	"path"
 	"strings"
 	"time"
 
@@ -30,13 +31,19 @@ func (w *World) fault(server string, step apiserver.Step, dice *rand.Rand) (dela
 	if w.unreachable[server] {
 		return 0, errUnreachable
 	}
-	if pause := time.Until(w.stalled[step.User]); pause > 0 && step.Phase == "event" {
+	if pause := time.Until(w.stalled[step.User+" "+resourceOf(step.Path)]); pause > 0 && step.Phase == "event" {
 		return pause, nil
 	}
 	if !w.faults {
 		return 0, nil
 	}
 	return inStorm(step, dice)
+}
+
+// resourceOf returns what a watch is about.
+func resourceOf(at string) string {
+	at, _, _ = strings.Cut(at, "?")
+	return path.Base(at)
 }
 
 // inStorm is what becomes of a step while requests fail and are late.

@@ -256,11 +256,12 @@ func cutWatches(dice *rand.Rand, n, _ int) Action {
 	}}
 }
 
-// stall is a time in which a replica sees the past: its watches send nothing.
+// stall is a time in which a replica sees the past of a kind: that watch sends nothing.
 func stall(dice *rand.Rand, _, replica int) Action {
-	name := fmt.Sprintf("%s-%d", heirloomUser, replica)
-	return Action{Name: "the watches of " + name + " send nothing", Lasts: lasting(dice), do: func(_ context.Context, w *World, a Action) {
-		w.wrong(func() { w.stalled[name] = time.Now().Add(a.Lasts) })
+	of := []string{"machines", "machinesets", "machinedeployments", "nodes", "fakemachines"}
+	watch := fmt.Sprintf("%s-%d %s", heirloomUser, replica, of[dice.IntN(len(of))])
+	return Action{Name: "the watch of " + watch + " sends nothing", Lasts: lasting(dice), do: func(_ context.Context, w *World, a Action) {
+		w.wrong(func() { w.stalled[watch] = time.Now().Add(a.Lasts) })
 	}}
 }
 

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -60,7 +61,9 @@ type process struct {
 	cancel  context.CancelFunc
 	ended   chan struct{}
 	dead    *atomic.Bool
-	down    atomic.Bool // whether an action keeps it away
+	mu      sync.Mutex
+	begun   chan struct{} // is closed once the caches of the present run are filled, or it has ended
+	down    atomic.Bool   // whether an action keeps it away
 	serving atomic.Pointer[serving]
 }
 
@@ -72,27 +75,68 @@ func (p *process) start() {
 	p.cancel, p.ended, p.dead = cancel, make(chan struct{}), &atomic.Bool{}
 	go func() {
 		defer close(p.ended)
-		for ctx.Err() == nil {
+		for p.begins(ctx) {
 			if err := p.run(ctx, p); err != nil {
 				p.note("%s ended: %v", p.name, err)
 			}
+			p.hasBegun()
 			p.serving.Store(nil)
 			sleep(ctx, restarts)
 		}
 	}()
 }
 
+// begins notes that the program is about to run, unless it is to end.
+func (p *process) begins(ctx context.Context) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if ctx.Err() != nil {
+		return false
+	}
+	p.begun = make(chan struct{})
+	return true
+}
+
+// hasBegun notes that the caches of the program are filled, or that it has ended.
+func (p *process) hasBegun() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	select {
+	case <-p.begun:
+	default:
+		close(p.begun)
+	}
+}
+
 // kill ends the program in the middle of whatever it does: no request of it is answered or sent from now on.
 func (p *process) kill() {
-	p.dead.Store(true)
-	p.stop()
+	p.end(func() { p.dead.Store(true) })
 }
 
 // stop ends the program as SIGTERM does.
 func (p *process) stop() {
-	p.serving.Store(nil)
-	p.cancel()
-	<-p.ended
+	p.end(func() {})
+}
+
+// end ends the program once its caches are filled: until then, controller-runtime's manager spins for ever when its context is done. The
+// real program just exits.
+func (p *process) end(how func()) {
+	for {
+		p.mu.Lock()
+		begun := p.begun
+		select {
+		case <-begun:
+			how()
+			p.cancel()
+			p.mu.Unlock()
+			p.serving.Store(nil)
+			<-p.ended
+			return
+		default:
+			p.mu.Unlock()
+			<-begun
+		}
+	}
 }
 
 // mortal breaks the requests of a program that was killed.
@@ -159,6 +203,7 @@ func (w *World) runHeirloom(ctx context.Context, p *process) error {
 	}
 	go func() {
 		if h.Manager.GetCache().WaitForCacheSync(ctx) && ctx.Err() == nil {
+			p.hasBegun()
 			mine, theirs := webhook.NewServer(webhook.Options{}), webhook.NewServer(webhook.Options{})
 			webhooks.Register(mine, h.Webhooks)
 			webhooks.RegisterWorkload(theirs, h.Webhooks, h.Key)
@@ -248,7 +293,7 @@ func (w *World) runClusterAPI(ctx context.Context, p *process) error {
 	management := w.client(p, w.management, "manager")
 	options := ctrl.Options{
 		Scheme: clusterAPIScheme, Metrics: metricsserver.Options{BindAddress: "0"}, Client: setup.ManagerClientOptions(),
-		Cache:      setup.ManagerCacheOptions(clusterAPIScheme, fmt.Sprintf("manager-%d", managers.Add(1)), "", syncPeriod),
+		Cache:      setup.ManagerCacheOptions(clusterAPIScheme, fmt.Sprintf("manager-%d", managers.Add(1)), "", clusterAPISyncPeriod),
 		Controller: ctrlconfig.Controller{ReconciliationTimeout: time.Minute},
 	}
 	simulated(management.mapper)(&options)
@@ -274,6 +319,11 @@ func (w *World) runClusterAPI(ctx context.Context, p *process) error {
 	if err != nil {
 		return fmt.Errorf("setting up Cluster API: %w", err)
 	}
+	go func() {
+		if mgr.GetCache().WaitForCacheSync(ctx) {
+			p.hasBegun()
+		}
+	}()
 	return mgr.Start(ctx)
 }
 

@@ -21,9 +21,11 @@ const (
 
 	// syncPeriod is longer than a run, so that no resync hides a change that nobody was told of.
 	syncPeriod = 1000 * time.Hour
-	startsFor  = time.Minute
-	settlesFor = 10 * time.Minute
-	quietFor   = 5 * time.Minute
+	// clusterAPISyncPeriod is shorter than Cluster API's own of ten minutes, which it needs after a workload cluster has come back.
+	clusterAPISyncPeriod = 3 * time.Minute
+	startsFor            = time.Minute
+	settlesFor           = 10 * time.Minute
+	quietFor             = 5 * time.Minute
 )
 
 // Result is what became of a run.

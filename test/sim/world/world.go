@@ -67,7 +67,7 @@ type World struct {
 	mu     sync.Mutex
 	// What is wrong now; guarded by mu.
 	unreachable map[string]bool      // names of API servers
-	stalled     map[string]time.Time // until when a program's watches send nothing
+	stalled     map[string]time.Time // until when the watch of a program and a resource sends nothing
 	noWebhooks  bool
 	slowWebhook time.Duration
 	faults      bool // whether requests fail, hang and get lost by chance
