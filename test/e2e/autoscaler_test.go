@@ -25,6 +25,8 @@ import (
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
+const patience = time.Minute
+
 // scaling is a MachineDeployment without Machines, and a Pod that waits for a Node.
 type scaling struct {
 	name string
