@@ -276,7 +276,7 @@ func testAdmissionPolicyWithManyMachines(t *testing.T, all *policyScene) {
 
 	s.machines = s.machines[:1]
 	s.ensure()
-	s.Expect(stop()).To(BeNumerically(">", 20), "Nodes that registered meanwhile")
+	s.Expect(stop()).NotTo(BeZero(), "Nodes that registered meanwhile")
 	s.Expect(missed.Load()).To(BeZero())
 }
 
