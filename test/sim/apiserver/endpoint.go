@@ -278,6 +278,10 @@ func (e *endpoint) beforeUpdate(ctx context.Context, name string, object, existi
 	if err := rest.BeforeUpdate(e.strategy, ctx, object, existing); err != nil {
 		return nil, err
 	}
+	if e.clean == nil { // an object of kube-apiserver's own type does not say what it is
+		object.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
+		existing.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
+	}
 	if object, err = fieldmanager.IgnoreManagedFieldsTimestampsTransformer(ctx, object, existing); err != nil || validate == nil {
 		return object, err
 	}
