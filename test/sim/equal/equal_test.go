@@ -66,7 +66,8 @@ var (
 		"events": "/api/v1/namespaces/default/", "nodes": "/api/v1/", "namespaces": "/api/v1/",
 		"leases":                        "/apis/coordination.k8s.io/v1/namespaces/default/",
 		"customresourcedefinitions":     "/apis/apiextensions.k8s.io/v1/",
-		"mutatingwebhookconfigurations": "/apis/admissionregistration.k8s.io/v1/",
+		"mutatingwebhookconfigurations": "/apis/admissionregistration.k8s.io/v1/", "mutatingadmissionpolicies": "/apis/admissionregistration.k8s.io/v1/",
+		"mutatingadmissionpolicybindings": "/apis/admissionregistration.k8s.io/v1/",
 	}
 	variable = regexp.MustCompile(`\$(rv|uid|first)\(([^)]+)\)`)
 )

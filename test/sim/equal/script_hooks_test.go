@@ -2,6 +2,11 @@
 
 package equal
 
+import (
+	"fmt"
+	"strings"
+)
+
 // configurations are webhooks for objects that have the label hook with the configuration's name.
 var configurations = []step{
 	hook("label", "label"),
@@ -95,6 +100,46 @@ var admissions = []step{
 	{name: "side effects in a dry run", do: "POST machines?dryRun=All", body: machine("effects", "labels: {hook: effects}", "")},
 	{name: "a webhook at another version", do: "PATCH /apis/cluster.x-k8s.io/v1beta1/namespaces/default/machines/label?fieldManager=old", as: "merge", body: "{metadata: {labels: {old: x}}}"},
 	{name: "a webhook goes", do: "DELETE mutatingwebhookconfigurations/label"},
+}
+
+const (
+	policy = "{apiVersion: admissionregistration.k8s.io/v1, kind: MutatingAdmissionPolicy, metadata: {name: p, labels: {a: b}}, spec: {failurePolicy: Ignore, reinvocationPolicy: IfNeeded, " +
+		"matchConstraints: {resourceRules: [{apiGroups: [''], apiVersions: [v1], operations: [CREATE], resources: [nodes]}], objectSelector: {matchLabels: {none: at-all}}}, " +
+		"matchConditions: [{name: c, expression: 'true'}], variables: [{name: v, expression: '1'}], paramKind: {apiVersion: v1, kind: ConfigMap}, " +
+		`mutations: [{patchType: JSONPatch, jsonPatch: {expression: "[JSONPatch{op: 'add', path: '/metadata/labels/x', value: 'x'}]"}}]}}`
+	binding = "{apiVersion: admissionregistration.k8s.io/v1, kind: MutatingAdmissionPolicyBinding, metadata: {name: p, labels: {a: b}}, " +
+		"spec: {policyName: p, paramRef: {name: x, namespace: default, parameterNotFoundAction: Allow}}}"
+	happened = "{apiVersion: events.k8s.io/v1, kind: Event, metadata: {name: h.1, namespace: default}, eventTime: '2026-01-02T03:04:05.000006Z', type: Normal, reason: R, action: A, note: text, " +
+		"reportingController: heirloom, reportingInstance: heirloom-0, regarding: {apiVersion: cluster.x-k8s.io/v1beta2, kind: Machine, namespace: default, name: h}}"
+	entryOf = `{manager: heirloom, operation: Apply, apiVersion: cluster.x-k8s.io/v1beta2, time: '2000-01-01T00:00:00Z', fieldsType: FieldsV1, fieldsV1: {'f:metadata': {'f:labels': {%s}}}}`
+)
+
+// heirlooms are requests as Heirloom makes them.
+var heirlooms = []step{
+	{name: "an heir", do: "POST machines", body: machine("h", "labels: {own: x}", "")},
+	{name: "an heir inherits", do: "PATCH machines/h?fieldManager=heirloom&force=true", as: "apply", body: partly("h", "labels: {i: 'yes', j: 'yes'}", "deletion: {nodeDrainTimeoutSeconds: 5}, taints: [{key: a, effect: NoSchedule, propagation: Always}]")},
+	{name: "the gate is asked", do: "PATCH machines/h?fieldManager=heirloom-probe&force=true&dryRun=All", as: "apply", body: partly("h", "", "taints: [{key: b, effect: NoSchedule, propagation: OnInitialization}]")},
+	{name: "an heir gives a label up by patch", do: "PATCH machines/h?fieldManager=heirloom", as: "json", later: true, body: "[{op: add, path: /metadata/labels, value: {own: x, i: 'yes'}}, {op: replace, path: /metadata/managedFields/0, value: " +
+		fmt.Sprintf(entryOf, "'f:i': {}") + "}, {op: replace, path: /metadata/resourceVersion, value: '$rv(h)'}]"},
+	{name: "an heir gives a label up by a stale patch", do: "PATCH machines/h?fieldManager=heirloom", as: "json", code: 409, body: "[{op: add, path: /metadata/labels, value: {own: x}}, {op: replace, path: /metadata/resourceVersion, value: '$first(h)'}]"},
+	{name: "an heir gives its entry up", do: "PATCH machines/h?fieldManager=heirloom", as: "json", body: "[{op: remove, path: /metadata/managedFields/0}, {op: replace, path: /metadata/resourceVersion, value: '$rv(h)'}]"},
+	{name: "an heir adopts", do: "PATCH machines/h?fieldManager=heirloom", as: "json", body: "[{op: add, path: /metadata/managedFields/0, value: " + fmt.Sprintf(entryOf, "'f:i': {}, 'f:own': {}") + "}]"},
+	{name: "an heir adopts wrongly placed", do: "PATCH machines/h?fieldManager=other", as: "json", body: "[{op: add, path: /metadata/managedFields/-, value: " + strings.ReplaceAll(fmt.Sprintf(entryOf, "'f:i': {}"), "heirloom", "zother") + "}]"},
+	{name: "an heir's apply after that", do: "PATCH machines/h?fieldManager=heirloom&force=true", as: "apply", later: true, body: partly("h", "labels: {i: 'yes', own: x}", "")},
+	{name: "an heir's apply again", do: "PATCH machines/h?fieldManager=heirloom&force=true", as: "apply", later: true, noop: true, body: partly("h", "labels: {i: 'yes', own: x}", "")},
+	{name: "a Node inherits", do: "PATCH nodes/n1?fieldManager=heirloom", as: "merge", body: "{metadata: {resourceVersion: '$rv(n1)', labels: {i: 'yes'}, annotations: {heirloom.dev/inherited: x}}, spec: {taints: [{key: i, effect: NoSchedule}, {key: j, effect: NoExecute}]}}"},
+	{name: "a Node inherits, too late", do: "PATCH nodes/n1?fieldManager=heirloom", as: "merge", code: 409, body: "{metadata: {resourceVersion: '$first(n1)', labels: {i: 'no'}}, spec: {taints: null}}"},
+	{name: "a policy", do: "PATCH mutatingadmissionpolicies/p?fieldManager=heirloom&force=true", as: "apply", code: 201, body: policy},
+	{name: "a policy again", do: "PATCH mutatingadmissionpolicies/p?fieldManager=heirloom&force=true", as: "apply", noop: true, later: true, body: policy},
+	{name: "a policy changes", do: "PATCH mutatingadmissionpolicies/p?fieldManager=heirloom&force=true", as: "apply", body: strings.Replace(policy, "Ignore", "Fail", 1)},
+	{name: "a binding", do: "PATCH mutatingadmissionpolicybindings/p?fieldManager=heirloom&force=true", as: "apply", code: 201, body: binding},
+	{name: "a binding again", do: "PATCH mutatingadmissionpolicybindings/p?fieldManager=heirloom&force=true", as: "apply", noop: true, later: true, body: binding},
+	{name: "a binding goes", do: "DELETE mutatingadmissionpolicybindings/p", body: "{apiVersion: v1, kind: DeleteOptions, preconditions: {uid: $uid(p)}}"},
+	{name: "a webhook changes", do: "PATCH mutatingwebhookconfigurations/deny?fieldManager=heirloom", as: "strategic", body: "{metadata: {labels: {a: b}}, webhooks: [{name: h0.deny.example.com, timeoutSeconds: 5}]}"},
+	{name: "a webhook does not change", do: "PATCH mutatingwebhookconfigurations/deny?fieldManager=heirloom", as: "merge", noop: true, body: "{metadata: {labels: {a: b}}}"},
+	{name: "a webhook goes if it is the same", do: "DELETE mutatingwebhookconfigurations/deny", body: "{apiVersion: v1, kind: DeleteOptions, preconditions: {uid: $uid(deny), resourceVersion: '$rv(deny)'}}"},
+	{name: "an Event of events.k8s.io", do: "POST /apis/events.k8s.io/v1/namespaces/default/events", body: happened},
+	{name: "a series of it", do: "PATCH /apis/events.k8s.io/v1/namespaces/default/events/h.1", as: "strategic", body: "{series: {count: 2, lastObservedTime: '2026-01-02T03:04:06.000007Z'}}"},
 }
 
 var reads = []step{

@@ -63,7 +63,7 @@ func script() []step {
 			name: fmt.Sprint("updater ", i), do: fmt.Sprintf("PATCH machines/pruned?fieldManager=u%02d", i), as: "merge", body: fmt.Sprintf("{metadata: {annotations: {a%d: b}}}", i),
 		})
 	}
-	return slices.Concat(writes, updaters, applies, statuses, deletions, schemas, nodes, kubelets, configurations, admissions, reads, ends)
+	return slices.Concat(writes, updaters, applies, statuses, deletions, schemas, nodes, kubelets, configurations, admissions, heirlooms, reads, ends)
 }
 
 var writes = []step{
