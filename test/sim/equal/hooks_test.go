@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 
@@ -30,57 +31,39 @@ type hooks struct {
 	reviews []map[string]any
 }
 
-// patches are JSON patches, by path. Some depend on the object.
-var patches = map[string]func(request *admissionv1.AdmissionRequest, object *unstructured.Unstructured) string{
-	"label": func(*admissionv1.AdmissionRequest, *unstructured.Unstructured) string {
-		return `[{"op":"add","path":"/metadata/labels/added","value":"yes"}]`
-	},
-	"entry": func(r *admissionv1.AdmissionRequest, o *unstructured.Unstructured) string {
-		for _, entry := range o.GetManagedFields() {
-			if entry.Manager == "inheritor" {
-				return ""
-			}
-		}
-		return `[{"op":"add","path":"/metadata/labels/inherited","value":"yes"},{"op":"add","path":"/metadata/managedFields/0","value":{"manager":"inheritor",` +
-			`"operation":"Apply","apiVersion":"` + o.GetAPIVersion() + `","time":"2000-01-01T00:00:00Z","fieldsType":"FieldsV1","fieldsV1":{"f:metadata":{"f:labels":{"f:inherited":{}}}}}}]`
-	},
-	"empty": func(*admissionv1.AdmissionRequest, *unstructured.Unstructured) string {
-		return `[{"op":"add","path":"/metadata/annotations","value":{}}]`
-	},
-	"bare": func(*admissionv1.AdmissionRequest, *unstructured.Unstructured) string {
-		return `[{"op":"add","path":"/metadata/managedFields","value":[]}]`
-	},
-	"wrong": func(*admissionv1.AdmissionRequest, *unstructured.Unstructured) string {
-		return `[{"op":"add","path":"/metadata/managedFields/0","value":{"manager":"inheritor","operation":"Apply","apiVersion":"","fieldsType":"FieldsV1","fieldsV1":{}}}]`
-	},
-	"count": func(_ *admissionv1.AdmissionRequest, o *unstructured.Unstructured) string {
+// patches are JSON patches, by path.
+var patches = map[string]string{
+	"label":   `[{"op":"add","path":"/metadata/labels/added","value":"yes"}]`,
+	"invalid": `[{"op":"add","path":"/metadata/labels/bad","value":"not a label!"}]`,
+	"node":    `[{"op":"add","path":"/metadata/labels/node-restriction.kubernetes.io~1team","value":"a"}]`,
+	"empty":   `[{"op":"add","path":"/metadata/annotations","value":{}}]`,
+	"bare":    `[{"op":"add","path":"/metadata/managedFields","value":[]}]`,
+	"wrong": `[{"op":"add","path":"/metadata/managedFields/0","value":{"manager":"inheritor","operation":"Apply","apiVersion":"","fieldsType":"FieldsV1",` +
+		`"fieldsV1":{}}}]`,
+	"nopatch": `{"metadata":{}}`,
+	"nowhere": `[{"op":"replace","path":"/spec/nothing/at/all","value":"x"}]`,
+	"broken":  `[{"op":"add","path":"/spec","value":"no object"}]`,
+	"unknown": `[{"op":"add","path":"/spec/unknown","value":"x"}]`,
+	"rename":  `[{"op":"replace","path":"/metadata/name","value":"other"}]`,
+}
+
+// patch is what a webhook changes; some look at the object.
+func patch(path string, o *unstructured.Unstructured) string {
+	switch path {
+	case "count":
 		return fmt.Sprintf(`[{"op":"add","path":"/metadata/labels/counted","value":"%d"}]`, len(o.GetLabels()))
-	},
-	"nopatch": func(*admissionv1.AdmissionRequest, *unstructured.Unstructured) string { return `{"metadata":{}}` },
-	"nowhere": func(*admissionv1.AdmissionRequest, *unstructured.Unstructured) string {
-		return `[{"op":"replace","path":"/spec/nothing/at/all","value":"x"}]`
-	},
-	"broken": func(*admissionv1.AdmissionRequest, *unstructured.Unstructured) string {
-		return `[{"op":"add","path":"/spec","value":"no object"}]`
-	},
-	"invalid": func(*admissionv1.AdmissionRequest, *unstructured.Unstructured) string {
-		return `[{"op":"add","path":"/metadata/labels/bad","value":"not a label!"}]`
-	},
-	"unknown": func(*admissionv1.AdmissionRequest, *unstructured.Unstructured) string {
-		return `[{"op":"add","path":"/spec/unknown","value":"x"}]`
-	},
-	"rename": func(*admissionv1.AdmissionRequest, *unstructured.Unstructured) string {
-		return `[{"op":"replace","path":"/metadata/name","value":"other"}]`
-	},
-	"taint": func(_ *admissionv1.AdmissionRequest, o *unstructured.Unstructured) string {
-		if taints, _, _ := unstructured.NestedSlice(o.Object, "spec", "taints"); len(taints) > 1 {
-			return ""
+	case "taint":
+		if taints, _, _ := unstructured.NestedSlice(o.Object, "spec", "taints"); len(taints) < 2 {
+			return `[{"op":"add","path":"/spec/taints/-","value":{"key":"inherited","effect":"NoSchedule"}}]`
 		}
-		return `[{"op":"add","path":"/spec/taints/-","value":{"key":"inherited","effect":"NoSchedule"}}]`
-	},
-	"node": func(*admissionv1.AdmissionRequest, *unstructured.Unstructured) string {
-		return `[{"op":"add","path":"/metadata/labels/node-restriction.kubernetes.io~1team","value":"a"}]`
-	},
+	case "entry":
+		if !slices.ContainsFunc(o.GetManagedFields(), func(entry metav1.ManagedFieldsEntry) bool { return entry.Manager == "inheritor" }) {
+			return `[{"op":"add","path":"/metadata/labels/inherited","value":"yes"},{"op":"add","path":"/metadata/managedFields/0","value":{"manager":"inheritor",` +
+				`"operation":"Apply","apiVersion":"` + o.GetAPIVersion() + `","time":"2000-01-01T00:00:00Z","fieldsType":"FieldsV1",` +
+				`"fieldsV1":{"f:metadata":{"f:labels":{"f:inherited":{}}}}}}]`
+		}
+	}
+	return patches[path]
 }
 
 // answer says what a webhook answers. It is "" for what is no answer.
@@ -110,12 +93,11 @@ func (h *hooks) answer(path string, body []byte) string {
 		response.Allowed, response.Result = false, &metav1.Status{Message: "not on my watch", Code: http.StatusTeapot}
 	case strings.HasPrefix(path, "probe-"), path == "warn":
 		response.Warnings = []string{path}
-	case patches[path] != nil:
-		if patch := patches[path](review.Request, object); patch != "" {
-			response.Patch, response.PatchType = []byte(patch), ptr.To(admissionv1.PatchTypeJSONPatch)
-		}
-	default:
+	case path == "error":
 		return ""
+	}
+	if patch := patch(path, object); patch != "" {
+		response.Patch, response.PatchType = []byte(patch), ptr.To(admissionv1.PatchTypeJSONPatch)
 	}
 	review.Request, review.Response = nil, response
 	text, _ := json.Marshal(review)

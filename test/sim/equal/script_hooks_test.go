@@ -114,6 +114,8 @@ const (
 	entryOf = `{manager: heirloom, operation: Apply, apiVersion: cluster.x-k8s.io/v1beta2, time: '2000-01-01T00:00:00Z', fieldsType: FieldsV1, fieldsV1: {'f:metadata': {'f:labels': {%s}}}}`
 )
 
+const eventsApart = "Events of the two groups are the same objects only in a real one; Heirloom and the world write and read those of events.k8s.io"
+
 // heirlooms are requests as Heirloom makes them.
 var heirlooms = []step{
 	{name: "an heir", do: "POST machines", body: machine("h", "labels: {own: x}", "")},
@@ -140,6 +142,8 @@ var heirlooms = []step{
 	{name: "a webhook goes if it is the same", do: "DELETE mutatingwebhookconfigurations/deny", body: "{apiVersion: v1, kind: DeleteOptions, preconditions: {uid: $uid(deny), resourceVersion: '$rv(deny)'}}"},
 	{name: "an Event of events.k8s.io", do: "POST /apis/events.k8s.io/v1/namespaces/default/events", body: happened},
 	{name: "a series of it", do: "PATCH /apis/events.k8s.io/v1/namespaces/default/events/h.1", as: "strategic", body: "{series: {count: 2, lastObservedTime: '2026-01-02T03:04:06.000007Z'}}"},
+	{name: "it, as others see it", differs: eventsApart, do: "GET events/h.1"},
+	{name: "all Events", differs: eventsApart, do: "GET /apis/events.k8s.io/v1/namespaces/default/events"},
 }
 
 var reads = []step{
