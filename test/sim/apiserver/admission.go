@@ -35,7 +35,7 @@ func (admitter) Handles(admission.Operation) bool { return true }
 // Admit implements admission.MutationInterface. The plugins of kube-apiserver run again, once, if a webhook has changed the object.
 func (a admitter) Admit(ctx context.Context, attributes admission.Attributes, o admission.ObjectInterfaces) error {
 	stateOf(ctx).admission = ""
-	if operation := attributes.GetOperation(); operation != admission.Create && operation != admission.Update {
+	if operation := attributes.GetOperation(); operation != admission.Create && operation != admission.Update || rules.IsExemptAdmissionConfigurationResource(attributes) {
 		return nil
 	}
 	if name := attributes.GetNamespace(); attributes.GetOperation() == admission.Create && name != "" && attributes.GetResource().Resource != "namespaces" {

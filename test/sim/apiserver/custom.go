@@ -5,6 +5,7 @@ package apiserver
 import (
 	"fmt"
 	"maps"
+	"reflect"
 	"strings"
 	"sync"
 
@@ -23,11 +24,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/managedfields"
+	apimachineryversion "k8s.io/apimachinery/pkg/version"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
 	"k8s.io/apiserver/pkg/endpoints/handlers"
 	"k8s.io/kube-openapi/pkg/spec3"
 	"k8s.io/kube-openapi/pkg/validation/spec"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
@@ -199,6 +202,7 @@ func (s *Server) serveCRD(crd *apiextensionsv1.CustomResourceDefinition) error {
 		k := &kind{
 			gvr: gv.WithResource(names.Plural), gvk: gv.WithKind(names.Kind), singular: names.Singular, short: names.ShortNames, categories: names.Categories,
 			namespaced: p.crd.Spec.Scope == apiextensionsv1.NamespaceScoped, table: table,
+			warning: ptr.To(deprecation(p.crd.Spec, version)),
 		}
 		k.main = p.endpoint(s, k, "", kinds)
 		if p.versions[version.Name].status {
@@ -207,6 +211,24 @@ func (s *Server) serveCRD(crd *apiextensionsv1.CustomResourceDefinition) error {
 		s.add(k)
 	}
 	return nil
+}
+
+// deprecation is what is said with each answer at a version that is deprecated.
+func deprecation(of apiextensionsv1.CustomResourceDefinitionSpec, version apiextensionsv1.CustomResourceDefinitionVersion) string {
+	if !version.Deprecated || version.DeprecationWarning != nil {
+		return ptr.Deref(version.DeprecationWarning, "")
+	}
+	newest := version
+	for _, other := range of.Versions {
+		if other.Served && !other.Deprecated && apimachineryversion.CompareKubeAwareVersionStrings(newest.Name, other.Name) < 0 {
+			newest = other
+		}
+	}
+	text := fmt.Sprintf("%s/%s %s is deprecated", of.Group, version.Name, of.Names.Kind)
+	if newest.Name != version.Name {
+		text += fmt.Sprintf("; use %s/%s %s", of.Group, newest.Name, of.Names.Kind)
+	}
+	return text
 }
 
 func (p *prepared) endpoint(s *Server, k *kind, subresource string, kinds runtime.EquivalentResourceMapper) *endpoint {
@@ -229,10 +251,10 @@ func (p *prepared) endpoint(s *Server, k *kind, subresource string, kinds runtim
 			return list
 		},
 		load: func(o runtime.Object) runtime.Object { return p.in(o.DeepCopyObject(), k.gvk.Version) },
-		save: func(o runtime.Object) runtime.Object {
-			o = p.in(o, p.storage)
-			pruning.Prune(custom(o).Object, p.schemas[p.storage], true) // a webhook may have added what the schema does not know
-			return o
+		save: func(o runtime.Object) runtime.Object { return p.in(o, p.storage) },
+		clean: func(o runtime.Object) {
+			pruning.Prune(custom(o).Object, p.schemas[p.storage], true)
+			withoutEmpty(o)
 		},
 		scope: &handlers.RequestScope{
 			Namer: handlers.ContextBasedNaming{Namer: meta.NewAccessor(), ClusterScoped: !k.namespaced}, Serializer: customCodecs{p},
@@ -242,6 +264,16 @@ func (p *prepared) endpoint(s *Server, k *kind, subresource string, kinds runtim
 			EquivalentResourceMapper: kinds, FieldManager: fields, Resource: k.gvr, Kind: k.gvk, Subresource: subresource,
 			MetaGroupVersion: metav1.SchemeGroupVersion, HubGroupVersion: gv, MaxRequestBodyBytes: maxBody,
 		},
+	}
+}
+
+// withoutEmpty drops what is empty in the metadata.
+func withoutEmpty(object runtime.Object) {
+	metadata, _ := custom(object).Object["metadata"].(map[string]any)
+	for _, field := range []string{"labels", "annotations", "finalizers", "ownerReferences", "managedFields"} {
+		if value := reflect.ValueOf(metadata[field]); value.IsValid() && value.Len() == 0 {
+			delete(metadata, field)
+		}
 	}
 }
 

@@ -23,8 +23,15 @@ import (
 )
 
 func defaultNode(object runtime.Object) {
-	if n, ok := object.(*corev1.Node); ok && n.Status.Allocatable == nil && n.Status.Capacity != nil {
+	n, ok := object.(*corev1.Node)
+	if !ok {
+		return
+	}
+	if n.Status.Allocatable == nil && n.Status.Capacity != nil {
 		n.Status.Allocatable = n.Status.Capacity.DeepCopy()
+	}
+	if n.Spec.PodCIDRs == nil && n.Spec.PodCIDR != "" {
+		n.Spec.PodCIDRs = []string{n.Spec.PodCIDR}
 	}
 }
 

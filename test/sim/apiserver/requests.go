@@ -155,6 +155,9 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, info *request.Req
 	case !info.IsResourceRequest:
 		s.describe(w, r)
 		return
+	case k != nil && k.warning != nil && info.Subresource != "" && (info.Subresource != "status" || k.status == nil):
+		fail(apierrors.NewNotFound(gvr.GroupResource(), info.Name), w, r)
+		return
 	case k == nil || info.Subresource != "" && (info.Subresource != "status" || k.status == nil) || !k.namespaced && info.Namespace != "" && info.Resource != "namespaces":
 		http.NotFound(w, r)
 		return
@@ -162,6 +165,9 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, info *request.Req
 		by, _ := request.UserFrom(r.Context())
 		fail(forbidden(gvr.GroupResource(), info, by.GetName()), w, r)
 		return
+	}
+	if k.warning != nil && *k.warning != "" {
+		warning.AddWarning(r.Context(), "", *k.warning)
 	}
 	e := k.main
 	if info.Subresource != "" {

@@ -185,6 +185,7 @@ type kind struct {
 	table      *table
 	main       *endpoint
 	status     *endpoint // nil without that subresource
+	warning    *string   // of a version that is deprecated, or empty; nil of a built-in kind
 }
 
 func (s *Server) add(k *kind) {

@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package equal holds the API server in memory to a real kube-apiserver: both get the same requests, and must answer the same.
+package equal
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	. "github.com/onsi/gomega"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
+
+	"github.com/heirloom-dev/heirloom/test/controlplane"
+	"github.com/heirloom-dev/heirloom/test/sim/apiserver"
+)
+
+// step is a request.
+type step struct {
+	name string
+	// user is a name from users; empty: an administrator.
+	user string
+	// do is the method and the path; a path without a slash in front begins with a name from resources.
+	do string
+	// as is the format of the body, a name from formats; empty: the object itself.
+	as string
+	// body is YAML. $rv(x) and $uid(x) are the last ones that an answer about an object of name x had, $first(x) its first resourceVersion.
+	body string
+	// code is that of the answer; zero: of success.
+	code int
+	// noop says that nothing may be stored.
+	noop bool
+	// later has the request wait for the next second, in which a manager's time would be another.
+	later bool
+	// differs says why the answers must differ.
+	differs string
+	// hook is the name of the webhook configuration that is in force from then on.
+	hook string
+}
+
+var (
+	users = map[string][]string{
+		"": {"admin", "system:masters"}, "node-a": {"system:node:node-a", "system:nodes"}, "node-b": {"system:node:node-b", "system:nodes"},
+	}
+	formats = map[string]string{
+		"": "application/json", "json": "application/json-patch+json", "merge": "application/merge-patch+json",
+		"strategic": "application/strategic-merge-patch+json", "apply": "application/apply-patch+yaml",
+	}
+	resources = map[string]string{
+		"clusters": "/apis/cluster.x-k8s.io/v1beta2/namespaces/default/", "machines": "/apis/cluster.x-k8s.io/v1beta2/namespaces/default/",
+		"machinesets": "/apis/cluster.x-k8s.io/v1beta2/namespaces/default/", "fakemachines": "/apis/infrastructure.cluster.x-k8s.io/v1beta2/namespaces/default/",
+		"things": "/apis/example.com/v1/namespaces/default/", "configmaps": "/api/v1/namespaces/default/", "secrets": "/api/v1/namespaces/default/",
+		"events": "/api/v1/namespaces/default/", "nodes": "/api/v1/", "namespaces": "/api/v1/",
+		"leases":                        "/apis/coordination.k8s.io/v1/namespaces/default/",
+		"customresourcedefinitions":     "/apis/apiextensions.k8s.io/v1/",
+		"mutatingwebhookconfigurations": "/apis/admissionregistration.k8s.io/v1/", "mutatingadmissionpolicies": "/apis/admissionregistration.k8s.io/v1/",
+		"mutatingadmissionpolicybindings": "/apis/admissionregistration.k8s.io/v1/",
+	}
+	variable = regexp.MustCompile(`\$(rv|uid|first)\(([^)]+)\)`)
+)
+
+// side is one of the two API servers.
+type side struct {
+	t *testing.T
+	*WithT
+	connect func(user string, groups ...string) (*rest.Config, error)
+	clients map[string]*http.Client
+	host    string
+	hooks   *hooks
+	expire  func() // makes a watch from the first resourceVersion impossible
+	// known is by variable, as it stands in a body.
+	known map[string]string
+	normaliser
+}
+
+// answer is what a request has led to.
+type answer struct {
+	Code     int
+	Body     any
+	Warnings []string
+	Reviews  []any // which webhooks have been sent meanwhile
+}
+
+func (s *side) client(user string) *http.Client {
+	if s.clients[user] == nil {
+		config, err := s.connect(users[user][0], users[user][1:]...)
+		s.Expect(err).NotTo(HaveOccurred())
+		s.host = config.Host
+		s.clients[user], err = rest.HTTPClientFor(config)
+		s.Expect(err).NotTo(HaveOccurred())
+	}
+	return s.clients[user]
+}
+
+// send returns the answer before anybody has read it.
+func (s *side) send(ctx context.Context, do step) *http.Response {
+	method, path, _ := strings.Cut(do.do, " ")
+	if !strings.HasPrefix(path, "/") {
+		resource := path[:strings.IndexAny(path+"/", "/?")]
+		s.Expect(resources).To(HaveKey(resource))
+		path = resources[resource] + path
+	}
+	body, err := yaml.YAMLToJSON([]byte(variable.ReplaceAllStringFunc(do.body, func(name string) string {
+		if s.known[name] == "" {
+			s.t.Errorf("%s: %s is not known", do.name, name)
+		}
+		return s.known[name]
+	})))
+	s.Expect(err).NotTo(HaveOccurred(), do.name)
+	c := s.client(do.user)
+	request, err := http.NewRequestWithContext(ctx, method, s.host+path, strings.NewReader(s.hooks.addresses(string(body))))
+	s.Expect(err).NotTo(HaveOccurred())
+	request.Header.Set("Content-Type", formats[do.as])
+	request.Header.Set("User-Agent", "tester/v1")
+	request.Header.Set("Accept", "application/json")
+	if strings.Contains(path, "partial") {
+		request.Header.Set("Accept", "application/json;as=PartialObjectMetadata"+map[bool]string{true: "List"}[strings.Contains(path, "partial=List")]+";g=meta.k8s.io;v=v1")
+	}
+	response, err := c.Do(request)
+	s.Expect(err).NotTo(HaveOccurred(), do.name)
+	return response
+}
+
+func (s *side) do(ctx context.Context, do step) answer {
+	if do.later {
+		now := time.Now()
+		time.Sleep(now.Truncate(time.Second).Add(time.Second).Sub(now)) //nolint:forbidigo // what is waited for is the clock
+	}
+	response := s.send(ctx, do)
+	defer response.Body.Close()
+	content, err := io.ReadAll(response.Body)
+	s.Expect(err).NotTo(HaveOccurred(), do.name)
+	var body map[string]any
+	if err := json.Unmarshal(content, &body); err != nil {
+		body = map[string]any{"text": string(content)}
+	}
+	metadata, _ := body["metadata"].(map[string]any)
+	if name := fmt.Sprint(metadata["name"]); metadata["uid"] != nil {
+		rv := fmt.Sprint(metadata["resourceVersion"])
+		if do.noop && s.known["$rv("+name+")"] != rv {
+			s.t.Errorf("%s: has been stored", do.name)
+		}
+		s.known["$rv("+name+")"], s.known["$uid("+name+")"] = rv, fmt.Sprint(metadata["uid"])
+		if s.known["$first("+name+")"] == "" {
+			s.known["$first("+name+")"] = rv
+		}
+	}
+	reviews := s.normals(s.hooks.take())
+	return answer{Code: response.StatusCode, Body: s.normal(body), Warnings: response.Header["Warning"], Reviews: reviews}
+}
+
+// recording is all that one side has said.
+type recording struct {
+	answers []answer
+	events  [][]any // by watch
+}
+
+func (s *side) run(ctx context.Context) recording {
+	var r recording
+	for _, resource := range slices.Sorted(maps.Keys(resources)) { // whose caches a real one fills when they are asked for
+		s.Eventually(func() int {
+			response := s.send(ctx, step{name: "first " + resource, do: "GET " + resource})
+			_ = response.Body.Close()
+			return response.StatusCode
+		}, "30s", "50ms").Should(Equal(http.StatusOK))
+	}
+	var opened []*bufio.Scanner
+	for _, path := range watches {
+		opened = append(opened, s.watch(ctx, path))
+	}
+	for _, do := range script() {
+		r.answers = append(r.answers, s.do(ctx, do))
+		if do.hook != "" {
+			s.waitForHooks(ctx, do.hook)
+		}
+	}
+	for _, scanner := range opened {
+		r.events = append(r.events, s.events(scanner, false))
+	}
+	s.expire()
+	for _, path := range lateWatches {
+		r.events = append(r.events, s.events(s.watch(ctx, path+"&timeoutSeconds=30"), true))
+	}
+	return r
+}
+
+func (s *side) watch(ctx context.Context, path string) *bufio.Scanner {
+	response := s.send(ctx, step{name: path, do: "GET " + path})
+	s.t.Cleanup(func() { _ = response.Body.Close() })
+	scanner := bufio.NewScanner(response.Body)
+	scanner.Buffer(nil, 1<<20)
+	return scanner
+}
+
+// events reads a watch up to what the script does at its end, or to the end of its own beginning.
+func (s *side) events(scanner *bufio.Scanner, late bool) []any {
+	var events []any
+	for scanner.Scan() {
+		var event map[string]any
+		s.Expect(json.Unmarshal(scanner.Bytes(), &event)).To(Succeed())
+		events = append(events, s.normal(event))
+		object, _ := event["object"].(map[string]any)
+		metadata, _ := object["metadata"].(map[string]any)
+		annotations, _ := metadata["annotations"].(map[string]any)
+		if !late && metadata["name"] == last || annotations["k8s.io/initial-events-end"] != nil {
+			return events
+		}
+	}
+	if !late {
+		s.t.Errorf("a watch has ended: %v", scanner.Err())
+	}
+	return events
+}
+
+func TestSimEqualsTheRealThing(t *testing.T) {
+	paths, err := controlplane.CAPICRDPaths()
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	paths = append(paths[:1], "../../controlplane/crds/infrastructure.cluster.x-k8s.io.yaml", "testdata/things.yaml")
+	var real, memory recording
+	t.Run("real", func(t *testing.T) { real = runReal(t, paths) })
+	t.Run("memory", func(t *testing.T) {
+		crds := readCRDs(t, paths)
+		synctest.Test(t, func(t *testing.T) { memory = runMemory(t, crds) })
+	})
+	if len(memory.answers) == 0 || len(real.answers) == 0 {
+		return
+	}
+	for i, do := range script() {
+		t.Run(do.name, func(t *testing.T) {
+			code := do.code
+			if code == 0 {
+				code = map[bool]int{true: http.StatusCreated, false: http.StatusOK}[strings.HasPrefix(do.do, "POST")]
+			}
+			if real.answers[i].Code != code {
+				t.Errorf("the real one says %d: %s", real.answers[i].Code, show(real.answers[i].Body))
+			}
+			diff := cmp.Diff(real.answers[i], memory.answers[i])
+			if do.differs != "" && diff == "" {
+				t.Errorf("no longer differs: %s", do.differs)
+			}
+			if do.differs == "" && diff != "" {
+				t.Errorf("- real, + in memory\n%s", diff)
+			}
+			if os.Getenv("SHOW") != "" {
+				t.Logf("%s\n%s", do.do, show(real.answers[i]))
+			}
+		})
+	}
+	for i, path := range slices.Concat(watches, lateWatches) {
+		t.Run("watch "+path, func(t *testing.T) {
+			if diff := cmp.Diff(real.events[i], memory.events[i]); diff != "" {
+				t.Errorf("- real, + in memory\n%s", diff)
+			}
+		})
+	}
+}
+
+func runReal(t *testing.T, crds []string) recording {
+	plane, err := controlplane.Start(t.Context(), controlplane.Options{CRDPaths: crds})
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	defer func() { NewWithT(t).Expect(plane.Stop()).To(Succeed()) }()
+	s := newSide(t, plane.User)
+	server := s.hooks.serve()
+	defer server.Close()
+	return s.run(t.Context())
+}
+
+func runMemory(t *testing.T, crds []*apiextensionsv1.CustomResourceDefinition) recording {
+	h := &hooks{}
+	server, err := apiserver.New(apiserver.Options{Name: "memory", CRDs: crds, Webhook: h.call})
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	s := newSide(t, func(user string, groups ...string) (*rest.Config, error) { return server.Client(user, groups...), nil })
+	s.hooks, s.expire = h, server.Expire
+	return s.run(t.Context())
+}
+
+func newSide(t *testing.T, connect func(string, ...string) (*rest.Config, error)) *side {
+	return &side{
+		t: t, WithT: NewWithT(t), connect: connect, clients: map[string]*http.Client{}, hooks: &hooks{}, expire: func() {}, known: map[string]string{},
+		normaliser: normaliser{tokens: map[string]string{}, versions: map[string]string{}},
+	}
+}
+
+// readCRDs reads them as an API server has them.
+func readCRDs(t *testing.T, paths []string) []*apiextensionsv1.CustomResourceDefinition {
+	var crds []*apiextensionsv1.CustomResourceDefinition
+	for _, path := range paths {
+		files, _ := filepath.Glob(filepath.Join(path, "*.yaml"))
+		if files == nil {
+			files = []string{path}
+		}
+		for _, file := range files {
+			content, err := os.ReadFile(file)
+			NewWithT(t).Expect(err).NotTo(HaveOccurred())
+			for _, document := range strings.Split(string(content), "\n---") {
+				crd := &apiextensionsv1.CustomResourceDefinition{}
+				NewWithT(t).Expect(yaml.Unmarshal([]byte(document), crd)).To(Succeed(), file)
+				if crd.Kind == "CustomResourceDefinition" {
+					crds = append(crds, crd)
+				}
+			}
+		}
+	}
+	return crds
+}
+
+func show(value any) string {
+	text, _ := yaml.Marshal(value)
+	return string(text)
+}
