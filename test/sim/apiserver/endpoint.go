@@ -199,15 +199,9 @@ func (e *endpoint) Update(ctx context.Context, name string, info rest.UpdatedObj
 ) (runtime.Object, bool, error) {
 	key, dry := e.key(ctx, name), dryrun.IsDryRun(options.DryRun)
 	for {
-		before, existing := e.stored(key), e.fresh()
-		switch {
-		case before != nil:
-			existing = e.load(before)
-		case !create && !e.strategy.AllowCreateOnUpdate():
-			return nil, false, apierrors.NewNotFound(e.resource(), name)
-		}
-		if err := e.check(info.Preconditions(), key, existing); err != nil {
-			return nil, false, storeerr.InterpretUpdateError(err, e.resource(), name)
+		before, existing, err := e.existing(key, name, create || e.strategy.AllowCreateOnUpdate(), info.Preconditions())
+		if err != nil {
+			return nil, false, err
 		}
 		object, err := info.UpdatedObject(ctx, existing)
 		if err == nil && before == nil {
@@ -230,6 +224,21 @@ func (e *endpoint) Update(ctx context.Context, name string, info rest.UpdatedObj
 			return answered(updated, object), before == nil, err
 		}
 	}
+}
+
+// existing returns an object as it is stored, nil if it is not, and as it is to be changed, which is empty then.
+func (e *endpoint) existing(key, name string, mayBeNew bool, preconditions *metav1.Preconditions) (before, existing runtime.Object, err error) {
+	before, existing = e.stored(key), e.fresh()
+	switch {
+	case before != nil:
+		existing = e.load(before)
+	case !mayBeNew:
+		return nil, nil, apierrors.NewNotFound(e.resource(), name)
+	}
+	if err := e.check(preconditions, key, existing); err != nil {
+		return nil, nil, storeerr.InterpretUpdateError(err, e.resource(), name)
+	}
+	return before, existing, nil
 }
 
 // answered is the object as it is stored or, once its last finalizer has gone, as it was sent.

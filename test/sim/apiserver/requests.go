@@ -155,10 +155,10 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, info *request.Req
 	case !info.IsResourceRequest:
 		s.describe(w, r)
 		return
-	case k != nil && k.warning != nil && info.Subresource != "" && (info.Subresource != "status" || k.status == nil):
+	case k != nil && k.warning != nil && !k.hasSubresource(info):
 		fail(apierrors.NewNotFound(gvr.GroupResource(), info.Name), w, r)
 		return
-	case k == nil || info.Subresource != "" && (info.Subresource != "status" || k.status == nil) || !k.namespaced && info.Namespace != "" && info.Resource != "namespaces":
+	case k == nil || !k.hasSubresource(info) || !k.namespaced && info.Namespace != "" && info.Resource != "namespaces":
 		http.NotFound(w, r)
 		return
 	case refused(r.Context(), info):
@@ -174,6 +174,11 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, info *request.Req
 		e = k.status
 	}
 	e.handler(info.Verb)(w, r)
+}
+
+// hasSubresource reports whether the kind has the subresource that is asked for, if any is.
+func (k *kind) hasSubresource(info *request.RequestInfo) bool {
+	return info.Subresource == "" || info.Subresource == "status" && k.status != nil
 }
 
 // handler is that of k8s.io/apiserver for a verb.

@@ -61,7 +61,7 @@ var (
 		"": "application/json", "json": "application/json-patch+json", "merge": "application/merge-patch+json",
 		"strategic": "application/strategic-merge-patch+json", "apply": "application/apply-patch+yaml",
 	}
-	resources = map[string]string{
+	resources = map[string]string{ //nolint:gosec // G101: these are paths, one of them that of Secrets
 		"clusters": "/apis/cluster.x-k8s.io/v1beta2/namespaces/default/", "machines": "/apis/cluster.x-k8s.io/v1beta2/namespaces/default/",
 		"machinesets": "/apis/cluster.x-k8s.io/v1beta2/namespaces/default/", "fakemachines": "/apis/infrastructure.cluster.x-k8s.io/v1beta2/namespaces/default/",
 		"things": "/apis/example.com/v1/namespaces/default/", "configmaps": "/api/v1/namespaces/default/", "secrets": "/api/v1/namespaces/default/",
