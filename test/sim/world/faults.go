@@ -26,18 +26,21 @@ func (w *World) fault(server string, step apiserver.Step, dice *rand.Rand) (dela
 	if !program {
 		return 0, nil
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.unreachable[server] {
+	if w.left(awayOf(server)) > 0 {
 		return 0, errUnreachable
 	}
-	if pause := time.Until(w.stalled[step.User+" "+resourceOf(step.Path)]); pause > 0 && step.Phase == "event" {
+	if pause := w.left(stallOf(step.User, resourceOf(step.Path))); pause > 0 && step.Phase == "event" {
 		return pause, nil
 	}
-	if !w.faults {
+	if w.left(requestsFail) <= 0 {
 		return 0, nil
 	}
 	return inStorm(step, dice)
+}
+
+// loses reports whether the answer of a write is lost.
+func (w *World) loses(r *http.Request, user string) bool {
+	return r.Method != http.MethodGet && w.left(requestsFail) > 0 && w.scheduler.choose("answer "+user+r.Method+r.URL.Path, 100) < 5
 }
 
 // resourceOf returns what a watch is about.

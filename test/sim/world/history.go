@@ -13,7 +13,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	"github.com/heirloom-dev/heirloom/pkg/taint"
 	"github.com/heirloom-dev/heirloom/test/sim/apiserver"
 )
 
@@ -24,15 +26,14 @@ type history struct {
 	lines  []string
 	broken []string
 	quiet  bool // whether nothing may be written any more
-	tracks map[string]*declared
-	lost   map[string]map[string]time.Time // by Machine
+	// takes returns how long ago a write that is stored now may have been decided.
+	takes func() time.Duration
+	// asked has since when a Machine has asked for an Always taint without a break, and lost since when it has lost a key.
+	asked, lost map[string]map[string]time.Time
 }
 
-// declared is since when a Machine has asked for a taint without a break.
-type declared map[string]time.Time
-
 func newHistory() *history {
-	return &history{began: time.Now(), tracks: map[string]*declared{}, lost: map[string]map[string]time.Time{}}
+	return &history{began: time.Now(), asked: map[string]map[string]time.Time{}, lost: map[string]map[string]time.Time{}}
 }
 
 // must notes an error that only a fault of the simulation can cause.
@@ -92,7 +93,7 @@ func (h *history) stored(server string, w apiserver.Write) {
 	h.keepsForeign(w)
 	switch w.GVR.Resource {
 	case "machines":
-		h.track(w.After)
+		h.asks(w.After)
 		h.loses(w)
 	case "nodes":
 		h.keepsAlways(w)
@@ -121,48 +122,34 @@ func foreignOf(object *unstructured.Unstructured) []string {
 	return found
 }
 
-// settledFor is how long a Machine must have asked for a taint before each write of its Node is held to it: one that comes at the same
-// moment may have been decided before.
-const settledFor = 5 * time.Second
-
-// track remembers the taints that a Machine asks for.
-func (h *history) track(machine *unstructured.Unstructured) {
-	before, now := h.tracks[machine.GetName()], declared{}
-	list, _, _ := unstructured.NestedSlice(machine.Object, "spec", "taints")
-	for _, item := range list {
-		t, _ := item.(map[string]any)
-		if t["propagation"] != "Always" || machine.GetDeletionTimestamp() != nil {
-			continue
-		}
-		key := fmt.Sprintf("%v=%v:%v", t["key"], orEmpty(t["value"]), t["effect"])
-		now[key] = time.Now()
-		if before != nil {
-			if since, ok := (*before)[key]; ok {
+// asks remembers the Always taints that a Machine asks for.
+func (h *history) asks(object *unstructured.Unstructured) {
+	now := map[string]time.Time{}
+	if object.GetDeletionTimestamp() == nil {
+		for _, t := range machineTaints(object) {
+			if t.Propagation != clusterv1.MachineTaintPropagationAlways {
+				continue
+			}
+			key := taint.Format(taint.ForNode(t))
+			now[key] = time.Now()
+			if since, ok := h.asked[object.GetName()][key]; ok {
 				now[key] = since
 			}
 		}
 	}
-	h.tracks[machine.GetName()] = &now
-}
-
-func orEmpty(value any) any {
-	if value == nil {
-		return ""
-	}
-	return value
+	h.asked[object.GetName()] = now
 }
 
 // keepsAlways holds each write of a Node that Heirloom has admitted to keep the taints that the Machine asks for.
 func (h *history) keepsAlways(w apiserver.Write) {
-	tracked := h.tracks[w.After.GetName()]
-	if w.Admission != "reached" || tracked == nil || w.After.GetDeletionTimestamp() != nil {
+	if w.Admission != "reached" || w.After.GetDeletionTimestamp() != nil {
 		return
 	}
-	after := asText(taintsOf(w.After))
-	for _, t := range asText(taintsOf(w.Before)) {
-		since, asked := (*tracked)[t]
-		if asked && time.Since(since) > settledFor && !slices.Contains(after, t) {
-			h.violate("%s removes the Always taint %s from Node %s, and admission lets it", w.User, t, w.After.GetName())
+	after := taintsOf(w.After)
+	for _, t := range taintsOf(w.Before) {
+		since, asked := h.asked[w.After.GetName()][taint.Format(t)]
+		if asked && time.Since(since) > h.takes() && !slices.Contains(after, t) {
+			h.violate("%s removes the Always taint %s from Node %s, and admission lets it", w.User, taint.Format(t), w.After.GetName())
 		}
 	}
 }
@@ -176,7 +163,7 @@ func (h *history) bringsNothingBack(w apiserver.Write) {
 	before, after := inherited(w.Before), inherited(w.After)
 	for key := range after {
 		since, gone := lost[key]
-		if _, had := before[key]; !had && gone && time.Since(since) > 2*settledFor {
+		if _, had := before[key]; !had && gone && time.Since(since) > h.takes() {
 			h.violate("%s brings %s back to Node %s, %s after its Machine has lost it", w.User, key, w.After.GetName(), time.Since(since))
 		}
 	}
@@ -217,14 +204,7 @@ func inherited(object *unstructured.Unstructured) map[string]bool {
 	return found
 }
 
-func asText(taints []corev1.Taint) []string {
-	list := make([]string, 0, len(taints))
-	for _, t := range taints {
-		list = append(list, fmt.Sprintf("%s=%s:%s", t.Key, t.Value, t.Effect))
-	}
-	return list
-}
-
+// taintsOf returns the taints of a Node.
 func taintsOf(object *unstructured.Unstructured) []corev1.Taint {
 	if object.GetKind() != "Node" {
 		return nil
@@ -267,17 +247,26 @@ func differences(w apiserver.Write) string {
 	return "  " + strings.Join(parts, " ")
 }
 
+// taintMap has the taints of a Node or a Machine.
 func taintMap(object *unstructured.Unstructured) map[string]string {
 	all := map[string]string{}
 	for _, t := range taintsOf(object) {
 		all[t.Key+":"+string(t.Effect)] = t.Value
 	}
-	list, _, _ := unstructured.NestedSlice(object.Object, "spec", "taints")
-	if object.GetKind() == "Machine" {
-		for _, item := range list {
-			t, _ := item.(map[string]any)
-			all[fmt.Sprintf("%v:%v", t["key"], t["effect"])] = fmt.Sprintf("%v (%v)", orEmpty(t["value"]), t["propagation"])
-		}
+	for _, t := range machineTaints(object) {
+		all[t.Key+":"+string(t.Effect)] = fmt.Sprintf("%s (%s)", t.Value, t.Propagation)
 	}
 	return all
+}
+
+// machineTaints returns the taints of a Machine.
+func machineTaints(object *unstructured.Unstructured) []clusterv1.MachineTaint {
+	if object.GetKind() != "Machine" {
+		return nil
+	}
+	machine := &clusterv1.Machine{}
+	if runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, machine) != nil {
+		return nil
+	}
+	return machine.Spec.Taints
 }

@@ -7,9 +7,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -46,8 +48,13 @@ const foreignKey = "foreign.example.com/key"
 func plan(seed uint64, clusters, replicas int) []Action {
 	dice := rand.New(rand.NewPCG(seed, 2))
 	actions := make([]Action, 0, 16)
+	about := dice.IntN(clusters) // most of a plan, so that what happens there happens together
 	for range 8 + dice.IntN(16) {
-		action := kinds[dice.IntN(len(kinds))](dice, dice.IntN(clusters), dice.IntN(replicas))
+		cluster := about
+		if dice.IntN(4) == 0 {
+			cluster = dice.IntN(clusters)
+		}
+		action := kinds[dice.IntN(len(kinds))](dice, cluster, dice.IntN(replicas))
 		action.After = time.Duration(dice.IntN(15_000)) * time.Millisecond
 		actions = append(actions, action)
 	}
@@ -113,67 +120,50 @@ func deleteMachine(dice *rand.Rand, cluster, _ int) Action {
 	}}
 }
 
-// foreignNode is a foreign writer that sets keys of its own on a Node, and perhaps takes an inherited taint away.
+// foreignNode is a foreign writer that sets keys of its own on the Nodes of a Cluster, and perhaps takes all other taints away.
 func foreignNode(dice *rand.Rand, cluster, _ int) Action {
-	n, value, removes := dice.IntN(10), fmt.Sprint(dice.IntN(100)), dice.IntN(2) == 0
-	name := fmt.Sprintf("a foreign writer sets its label, annotation and taint to %s on Node %d of cluster-%d", value, n, cluster)
+	value, removes := fmt.Sprint(dice.IntN(100)), dice.IntN(2) == 0
+	name := fmt.Sprintf("a foreign writer sets its label, annotation and taint to %s on the Nodes of cluster-%d", value, cluster)
 	if removes {
 		name += ", and removes all other taints"
 	}
 	return Action{Name: name, do: func(ctx context.Context, w *World, _ Action) {
-		w.foreign(ctx, cluster, n, func(node *corev1.Node) {
-			if node.Labels == nil {
-				node.Labels = map[string]string{}
-			}
-			if node.Annotations == nil {
-				node.Annotations = map[string]string{}
-			}
-			node.Labels[foreignKey], node.Annotations[foreignKey] = value, value
-			kept := node.Spec.Taints[:0]
-			for _, t := range node.Spec.Taints {
-				if t.Key != foreignKey && !removes {
-					kept = append(kept, t)
-				}
-			}
-			node.Spec.Taints = kept
+		w.foreign(ctx, cluster, func(node *corev1.Node) {
+			metav1.SetMetaDataLabel(&node.ObjectMeta, foreignKey, value)
+			metav1.SetMetaDataAnnotation(&node.ObjectMeta, foreignKey, value)
+			node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == foreignKey || removes })
 			node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: foreignKey, Value: value, Effect: corev1.TaintEffectPreferNoSchedule})
 		}, 0)
 	}}
 }
 
-// staleTaints is a foreign writer that writes the whole list of taints as it was a while ago.
+// staleTaints is a foreign writer that writes the whole lists of taints as they were a while ago.
 func staleTaints(dice *rand.Rand, cluster, _ int) Action {
-	n := dice.IntN(10)
 	return Action{
-		Name: fmt.Sprintf("a foreign writer writes the taints of Node %d of cluster-%d back that it has read before", n, cluster), Lasts: lasting(dice),
-		do: func(ctx context.Context, w *World, a Action) {
-			w.foreign(ctx, cluster, n, func(*corev1.Node) {}, a.Lasts)
-		},
+		Name: fmt.Sprintf("a foreign writer reads the Nodes of cluster-%d, and will write their taints back as they are now", cluster), Lasts: lasting(dice),
+		do: func(ctx context.Context, w *World, a Action) { w.foreign(ctx, cluster, func(*corev1.Node) {}, a.Lasts) },
 	}
 }
 
-// foreign changes a Node without a precondition, some time after it has read it.
-func (w *World) foreign(ctx context.Context, cluster, n int, change func(*corev1.Node), later time.Duration) {
+// foreign changes the Nodes of a Cluster without a precondition, some time after it has read them.
+func (w *World) foreign(ctx context.Context, cluster int, change func(*corev1.Node), later time.Duration) {
 	of := w.clusters[cluster]
-	nodes := of.objects("Node")
-	if len(nodes) == 0 {
-		return
-	}
 	writer, err := of.as(foreignUser)
 	w.history.must(err)
-	node := &corev1.Node{}
-	if writer.Get(ctx, client.ObjectKeyFromObject(nodes[n%len(nodes)]), node) != nil {
-		return
-	}
-	change(node)
-	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"labels": only(node.Labels), "annotations": only(node.Annotations)}, "spec": map[string]any{"taints": node.Spec.Taints},
-	})
-	w.history.must(err)
-	go func() {
+	nodes := &corev1.NodeList{}
+	w.history.must(writer.List(ctx, nodes))
+	w.actions.Go(func() {
 		sleep(ctx, later)
-		_ = client.IgnoreNotFound(writer.Patch(ctx, node, client.RawPatch(types.MergePatchType, patch)))
-	}()
+		for i := range nodes.Items {
+			node := &nodes.Items[i]
+			change(node)
+			patch, err := json.Marshal(map[string]any{
+				"metadata": map[string]any{"labels": only(node.Labels), "annotations": only(node.Annotations)}, "spec": map[string]any{"taints": node.Spec.Taints},
+			})
+			w.history.must(err)
+			w.history.must(client.IgnoreNotFound(writer.Patch(ctx, node, client.RawPatch(types.MergePatchType, patch))))
+		}
+	})
 }
 
 func only(all map[string]string) map[string]string {
@@ -189,54 +179,54 @@ func killReplica(dice *rand.Rand, _, replica int) Action {
 		name = fmt.Sprintf("replica %d of Heirloom is killed", replica)
 	}
 	return Action{Name: name, Lasts: lasting(dice), do: func(ctx context.Context, w *World, a Action) {
-		w.away(ctx, w.replicas[replica], kill, a.Lasts)
+		w.ends(ctx, w.replicas[replica], kill, a.Lasts)
 	}}
 }
 
 func killClusterAPI(dice *rand.Rand, _, _ int) Action {
 	return Action{Name: "Cluster API is killed", Lasts: lasting(dice), do: func(ctx context.Context, w *World, a Action) {
-		w.away(ctx, w.capi, true, a.Lasts)
+		w.ends(ctx, w.capi, true, a.Lasts)
 	}}
 }
 
-// away ends a program, and starts it again after a while.
-func (w *World) away(ctx context.Context, p *process, kill bool, lasts time.Duration) {
+// ends ends a program, and starts it again after a while.
+func (w *World) ends(ctx context.Context, p *process, kill bool, lasts time.Duration) {
 	if !p.down.CompareAndSwap(false, true) {
 		return
 	}
-	w.processes.Go(func() {
+	w.actions.Go(func() {
 		if kill {
 			p.kill()
 		} else {
 			p.stop()
 		}
 		sleep(ctx, lasts)
-		p.down.Store(false)
 		p.start()
+		p.down.Store(false)
 	})
 }
 
 func away(dice *rand.Rand, cluster, _ int) Action {
-	return Action{Name: fmt.Sprintf("workload cluster cluster-%d is away", cluster), Lasts: lasting(dice), do: func(ctx context.Context, w *World, a Action) {
+	return Action{Name: fmt.Sprintf("workload cluster cluster-%d is away", cluster), Lasts: lasting(dice), do: func(_ context.Context, w *World, a Action) {
 		of := w.clusters[cluster]
-		w.wrong(func() { w.unreachable[of.key.Name] = true })
+		w.goesWrong(awayOf(of.key.Name), a.Lasts)
 		of.server.CutWatches()
-		w.later(ctx, a.Lasts, func() { w.unreachable[of.key.Name] = false })
 	}}
 }
 
 func webhooksAway(dice *rand.Rand, _, _ int) Action {
-	return Action{Name: "webhooks cannot be reached", Lasts: lasting(dice), do: func(ctx context.Context, w *World, a Action) {
-		w.wrong(func() { w.noWebhooks = true })
-		w.later(ctx, a.Lasts, func() { w.noWebhooks = false })
+	return Action{Name: "webhooks cannot be reached", Lasts: lasting(dice), do: func(_ context.Context, w *World, a Action) {
+		w.goesWrong(webhooksAreAway, a.Lasts)
 	}}
 }
 
 func webhooksSlow(dice *rand.Rand, _, _ int) Action {
-	slow := time.Duration(dice.IntN(4000)) * time.Millisecond
-	return Action{Name: fmt.Sprintf("webhooks are reached %s late", slow), Lasts: lasting(dice), do: func(ctx context.Context, w *World, a Action) {
-		w.wrong(func() { w.slowWebhook = slow })
-		w.later(ctx, a.Lasts, func() { w.slowWebhook = 0 })
+	late := time.Duration(dice.IntN(4000)) * time.Millisecond
+	return Action{Name: fmt.Sprintf("webhooks are reached %s late", late), Lasts: lasting(dice), do: func(_ context.Context, w *World, a Action) {
+		w.goesWrong(webhooksAreLate, a.Lasts)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.late = late
 	}}
 }
 
@@ -259,23 +249,13 @@ func cutWatches(dice *rand.Rand, n, _ int) Action {
 // stall is a time in which a replica sees the past of a kind: that watch sends nothing.
 func stall(dice *rand.Rand, _, replica int) Action {
 	of := []string{"machines", "machinesets", "machinedeployments", "nodes", "fakemachines"}
-	watch := fmt.Sprintf("%s-%d %s", heirloomUser, replica, of[dice.IntN(len(of))])
-	return Action{Name: "the watch of " + watch + " sends nothing", Lasts: lasting(dice), do: func(_ context.Context, w *World, a Action) {
-		w.wrong(func() { w.stalled[watch] = time.Now().Add(a.Lasts) })
-	}}
+	what := stallOf(fmt.Sprintf("%s-%d", heirloomUser, replica), of[dice.IntN(len(of))])
+	return Action{Name: what, Lasts: lasting(dice), do: func(_ context.Context, w *World, a Action) { w.goesWrong(what, a.Lasts) }}
 }
 
 // storm is a time in which requests are late, fail, and lose their answers.
 func storm(dice *rand.Rand, _, _ int) Action {
-	return Action{Name: "requests fail and are late", Lasts: lasting(dice), do: func(ctx context.Context, w *World, a Action) {
-		w.wrong(func() { w.faults = true })
-		w.later(ctx, a.Lasts, func() { w.faults = false })
+	return Action{Name: "requests fail and are late", Lasts: lasting(dice), do: func(_ context.Context, w *World, a Action) {
+		w.goesWrong(requestsFail, a.Lasts)
 	}}
-}
-
-func (w *World) later(ctx context.Context, lasts time.Duration, end func()) {
-	w.processes.Go(func() {
-		sleep(ctx, lasts)
-		w.wrong(end)
-	})
 }

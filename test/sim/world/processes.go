@@ -139,10 +139,11 @@ func (p *process) end(how func()) {
 	}
 }
 
-// mortal breaks the requests of a program that was killed.
+// mortal breaks the requests of a program that was killed, and loses answers.
 type mortal struct {
 	http.RoundTripper
-	dead *atomic.Bool
+	dead  *atomic.Bool
+	loses func(*http.Request) bool
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -156,18 +157,25 @@ func (m mortal) RoundTrip(r *http.Request) (*http.Response, error) {
 		return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: body, Request: r}, nil
 	}
 	response, err := m.RoundTripper.RoundTrip(r)
-	if err == nil && m.dead.Load() {
-		_ = response.Body.Close()
-		return nil, errDead
+	switch {
+	case err != nil:
+		return nil, err
+	case m.dead.Load():
+		err = errDead
+	case m.loses(r):
+		err = errLost
+	default:
+		return response, nil
 	}
-	return response, err
+	_ = response.Body.Close()
+	return nil, err
 }
 
 // client returns a program's way to an API server.
 func (w *World) client(p *process, of *cluster, agent string) target {
 	config := of.server.Client(p.name)
 	config.UserAgent = agent
-	config.Transport = mortal{config.Transport, p.dead}
+	config.Transport = mortal{config.Transport, p.dead, func(r *http.Request) bool { return w.loses(r, p.name) }}
 	return target{config: config, mapper: of.mapper}
 }
 

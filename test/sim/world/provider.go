@@ -51,9 +51,7 @@ func (w *World) provision(ctx context.Context, provider client.Client, infra *un
 		return false
 	}
 	for _, of := range w.clusters {
-		away := false
-		w.wrong(func() { away = w.unreachable[of.key.Name] })
-		if of.key.Name == infra.GetLabels()[clusterv1.ClusterNameLabel] && !away {
+		if of.key.Name == infra.GetLabels()[clusterv1.ClusterNameLabel] && w.left(awayOf(of.key.Name)) <= 0 {
 			w.booted[infra.GetUID()] = w.register(ctx, of, infra.GetName()) == nil
 		}
 	}

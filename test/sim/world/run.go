@@ -61,13 +61,13 @@ func Run(t *testing.T, seed uint64, actions []Action) Result {
 
 func newWorld(seed uint64) *World {
 	w := &World{
-		scheduler: newScheduler(seed), history: newHistory(), unreachable: map[string]bool{}, stalled: map[string]time.Time{}, booted: map[types.UID]bool{},
+		scheduler: newScheduler(seed), history: newHistory(), wrong: map[string]time.Time{}, booted: map[types.UID]bool{},
 		flags: []string{
 			"--sync-period=" + syncPeriod.String(), "--leader-elect", "--leader-elect-namespace=" + system, "--workload-admission=webhook", "--workload-webhook-url=" + workloadURL,
 			"--workload-webhook-key-secret=" + system + "/heirloom-workload-webhook",
 		},
 	}
-	w.scheduler.fault = w.fault
+	w.scheduler.fault, w.history.takes = w.fault, w.takes
 	return w
 }
 
@@ -84,7 +84,7 @@ func (w *World) play(ctx context.Context, actions []Action) {
 		w.history.note("---------- %s", action)
 		action.do(w.ctx, w, action)
 	}
-	w.processes.Wait()
+	w.heals(w.ctx)
 	w.history.note("---------- nothing goes wrong any more")
 	sleep(w.ctx, settlesFor)
 	w.judge()
@@ -119,7 +119,7 @@ func (w *World) end() {
 			p.stop()
 		}
 	}
-	w.processes.Wait()
+	w.actions.Wait()
 	w.provider.Wait()
 }
 

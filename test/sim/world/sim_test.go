@@ -57,9 +57,7 @@ func TestSim(t *testing.T) {
 			t.Log("What was written:\n" + strings.Join(result.Trace, "\n"))
 		}
 		if len(result.Broken) > 0 {
-			if os.Getenv("SIM_NOSHRINK") == "" {
-				actions, result = shrink(t, seed, actions, result)
-			}
+			actions, result = shrink(t, seed, actions, result)
 			t.Fatalf("SEED=%d breaks a promise:\n%s\n\nThe shortest schedule that shows it:\n%s\n\nWhat was written:\n%s",
 				seed, strings.Join(result.Broken, "\n"), table(actions), strings.Join(result.Trace, "\n"))
 		}

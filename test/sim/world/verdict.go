@@ -42,8 +42,9 @@ func (w *World) judge() {
 
 // judgeNodes holds the Nodes of a Cluster to what its Machines have.
 func (w *World) judgeNodes(cluster string, want content) {
+	// Not the Machines: after a lost answer, Cluster API deletes the FakeMachine of a Machine that it has created all the same.
 	machines := map[string]bool{}
-	for _, m := range w.management.objects("Machine") {
+	for _, m := range w.management.objects("FakeMachine") {
 		machines[m.GetName()] = m.GetLabels()[clusterv1.ClusterNameLabel] == cluster && m.GetDeletionTimestamp() == nil
 	}
 	wanted := content{labels: nodeKeys(want.labels), annotations: nodeKeys(want.annotations)}
@@ -65,7 +66,7 @@ func (w *World) judgeNodes(cluster string, want content) {
 		}
 	}
 	if alive := len(slices.DeleteFunc(slices.Collect(maps.Values(machines)), func(is bool) bool { return !is })); nodes != alive {
-		w.history.violated("%d of %d Machines of %s have a Node", nodes, alive, cluster)
+		w.history.violated("%d of %d FakeMachines of %s have a Node", nodes, alive, cluster)
 	}
 }
 

@@ -26,7 +26,7 @@ import (
 )
 
 const (
-	// heirloomUser begins the users of Heirloom's replicas, operators and foreign writers are the others that tests name.
+	// Users of API servers. A replica's has its number, a kubelet's the name of its Node.
 	heirloomUser  = "heirloom"
 	clusterAPI    = "cluster-api"
 	operatorUser  = "operator"
@@ -58,19 +58,29 @@ type World struct {
 	clusters   []*cluster
 	replicas   []*process
 	capi       *process
-	processes  sync.WaitGroup // of actions that last
+	actions    sync.WaitGroup // that go on
 	provider   sync.WaitGroup
 
 	history *history
 	// booted are the machines whose kubelets have registered, by the UID of the FakeMachine.
 	booted map[types.UID]bool
-	mu     sync.Mutex
-	// What is wrong now; guarded by mu.
-	unreachable map[string]bool      // names of API servers
-	stalled     map[string]time.Time // until when the watch of a program and a resource sends nothing
-	noWebhooks  bool
-	slowWebhook time.Duration
-	faults      bool // whether requests fail, hang and get lost by chance
+
+	mu sync.Mutex
+	// wrong is until when something is wrong, and late how late webhooks are reached then; guarded by mu.
+	wrong map[string]time.Time
+	late  time.Duration
+}
+
+// What can be wrong, beside an API server that is away and a watch that is stalled, which have names.
+const (
+	webhooksAreAway = "webhooks are away"
+	webhooksAreLate = "webhooks are late"
+	requestsFail    = "requests fail"
+)
+
+func awayOf(server string) string { return server + " is away" }
+func stallOf(user, resource string) string {
+	return "the watch of " + user + " for " + resource + " is stalled"
 }
 
 // serve makes an API server.
@@ -94,25 +104,58 @@ func (c *cluster) as(user string, groups ...string) (client.Client, error) {
 	return client.New(c.server.Client(user, groups...), client.Options{Scheme: clusterAPIScheme, Mapper: c.mapper})
 }
 
-// wrong changes what is wrong.
-func (w *World) wrong(change func()) {
+// goesWrong lets something be wrong for a while.
+func (w *World) goesWrong(what string, lasts time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	change()
+	if until := time.Now().Add(lasts); until.After(w.wrong[what]) {
+		w.wrong[what] = until
+	}
 }
 
-// webhooks returns how late they are reached, and whether they cannot be reached at all.
-func (w *World) webhooks() (slow time.Duration, none bool) {
-	w.wrong(func() { slow, none = w.slowWebhook, w.noWebhooks })
-	return slow, none
+// left returns how much longer something is wrong; less than zero since it no longer is.
+func (w *World) left(what string) time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return time.Until(w.wrong[what])
+}
+
+// heals waits until nothing is wrong any more.
+func (w *World) heals(ctx context.Context) {
+	w.actions.Wait()
+	w.mu.Lock()
+	until := time.Now()
+	for _, end := range w.wrong {
+		if end.After(until) {
+			until = end
+		}
+	}
+	w.mu.Unlock()
+	sleep(ctx, time.Until(until))
+}
+
+// takes returns how long ago a write that is stored now may have been decided, about as long as a request takes.
+func (w *World) takes() time.Duration {
+	const calm, storm = time.Second, 10 * time.Second
+	if max(w.left(requestsFail), w.left(webhooksAreLate)) > -storm {
+		return storm
+	}
+	return calm
+}
+
+func (w *World) lateness() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.late
 }
 
 // callWebhook asks a replica. Which replica is the seed's choice.
 func (w *World) callWebhook(ctx context.Context, hook admissionregistrationv1.MutatingWebhook, body []byte) ([]byte, error) {
-	slow, none := w.webhooks()
-	sleep(ctx, slow)
+	if w.left(webhooksAreLate) > 0 {
+		sleep(ctx, w.lateness())
+	}
 	ready := slices.DeleteFunc(slices.Clone(w.replicas), func(p *process) bool { return p.serving.Load() == nil })
-	if none || len(ready) == 0 || ctx.Err() != nil {
+	if w.left(webhooksAreAway) > 0 || len(ready) == 0 || ctx.Err() != nil {
 		return nil, errUnreachable
 	}
 	chosen := ready[w.scheduler.choose(hook.Name, len(ready))].serving.Load()
