@@ -81,6 +81,10 @@ release: ## Build all that a release consists of into dist/ (VERSION, DIST; part
 site: ## Build the site of the documentation, with every release, into dist/site (SERVE=1: serve it while you write).
 	@hack/site.sh $(if $(filter 1,$(SERVE)),--serve,dist/site)
 
+.PHONY: controlplane
+controlplane: ## Install etcd and kube-apiserver, or use KUBEBUILDER_ASSETS; the last line printed is their directory.
+	@hack/tools/build.sh controlplane
+
 .PHONY: clean
 clean: ## Remove bin/ and dist/. Helper programs stay in the user's cache directory, under heirloom/.
 	rm -rf bin dist

@@ -54,7 +54,9 @@ type ControlPlane struct {
 // Start starts a control plane and installs the CRDs; all of them are served when it returns.
 // ctx bounds the start only: it is Stop that ends the control plane, or the end of this process, however that comes.
 func Start(ctx context.Context, options Options) (*ControlPlane, error) {
-	defer Waited(apiServerStart, time.Now())
+	if err := countStart(); err != nil {
+		return nil, err
+	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	cp := &ControlPlane{}
@@ -141,7 +143,6 @@ func (cp *ControlPlane) Stop() error {
 	errs := []error{cp.stopKubelets()}
 	cp.mu.Lock()
 	defer cp.mu.Unlock()
-	defer Waited("an API server to stop", time.Now())
 	for _, process := range []*Process{cp.server, cp.etcd} {
 		if process == nil {
 			continue

@@ -14,7 +14,6 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -47,7 +46,6 @@ var knownCRDs crdFiles
 // InstallCRDs creates the CustomResourceDefinitions in files and directories, unless they are there already, and waits until all
 // are served.
 func (cp *ControlPlane) InstallCRDs(ctx context.Context, paths ...string) error {
-	defer Waited("CRDs to be served", time.Now())
 	var crds []crd
 	for _, path := range paths {
 		of, err := knownCRDs.in(path)

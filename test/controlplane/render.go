@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"maps"
 	"strings"
-	"time"
 
 	"helm.sh/helm/v4/pkg/chart/common"
 	"helm.sh/helm/v4/pkg/chart/common/util"
@@ -35,7 +34,6 @@ type ChartOptions struct {
 // render it, as building the helm command takes longer than anything else that a demo needs; a test in test/chart holds
 // both together. Charts with dependencies are not expected.
 func RenderChart(_ context.Context, chartDir string, options ChartOptions) ([]unstructured.Unstructured, error) {
-	defer Waited("a chart to render", time.Now())
 	manifest, err := renderManifest(chartDir, options)
 	if err != nil {
 		return nil, fmt.Errorf("rendering chart %s: %w", chartDir, err)

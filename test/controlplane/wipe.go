@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 )
 
 // store is an etcd, by its JSON interface. Keys are bytes, which JSON has as base64.
@@ -76,7 +75,6 @@ func (cp *ControlPlane) Keys(ctx context.Context) ([]string, error) {
 // Wipe stops the kubelets that still run and deletes all objects that were not there from the start, CRDs excepted. It does so in
 // etcd, so that no webhook, finalizer or controller is asked; a client that watches sees it all the same. Nobody else may be writing.
 func (cp *ControlPlane) Wipe(ctx context.Context) error {
-	defer Waited("an API server to be wiped", time.Now())
 	if err := cp.stopKubelets(); err != nil {
 		return err
 	}

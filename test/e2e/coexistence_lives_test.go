@@ -4,7 +4,6 @@ package e2e
 
 import (
 	"sync"
-	"time"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -12,7 +11,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/heirloom-dev/heirloom/pkg/taint"
-	"github.com/heirloom-dev/heirloom/test/controlplane"
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
@@ -42,10 +40,8 @@ func (p *pair) live(of lives) {
 	before := p.writes()
 	p.steps(of.steps)
 	func() {
-		begun := time.Now()
 		crowd.Lock()
 		defer crowd.Unlock()
-		controlplane.Waited("room for more kubelets", begun)
 		p.steps(of.crowded)
 	}()
 	p.steps(of.after)

@@ -10,8 +10,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-
-	"github.com/heirloom-dev/heirloom/test/controlplane"
 )
 
 // pair is a world without Heirloom and one with it. What is played in them is played on what came before: API servers and
@@ -63,7 +61,6 @@ func (p *pair) in(t *testing.T) {
 // do does the same in both, everything at once.
 func (p *pair) do(what ...func(*world)) {
 	p.t.Helper()
-	defer controlplane.Waited("what is done in worlds", time.Now())
 	var all sync.WaitGroup
 	for _, w := range []*world{p.alone, p.together} {
 		for _, do := range what {
@@ -92,7 +89,6 @@ func (p *pair) expectEqual(after string) {
 func (p *pair) expectEqualParts(after string, parts func(w *world, chain []unstructured.Unstructured) []string) {
 	p.t.Helper()
 	begun := time.Now()
-	defer controlplane.Waited("worlds to settle", begun)
 	diff := ""
 	p.together.Eventually(func(g Gomega) {
 		without, with := p.alone.expectSettled(g, begun), p.together.expectSettled(g, begun)

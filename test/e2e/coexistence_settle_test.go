@@ -23,7 +23,6 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/heirloom-dev/heirloom/test/controlplane"
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
@@ -145,7 +144,6 @@ func (w *world) expectSettled(g Gomega, begun time.Time) (all []unstructured.Uns
 func settle(worlds ...*world) {
 	worlds[0].t.Helper()
 	begun := time.Now()
-	defer controlplane.Waited("worlds to settle", begun)
 	worlds[0].Eventually(func(g Gomega) {
 		for _, w := range worlds {
 			w.expectSettled(g, begun)

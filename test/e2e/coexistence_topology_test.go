@@ -17,7 +17,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/pkg/taint"
-	"github.com/heirloom-dev/heirloom/test/controlplane"
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
@@ -35,7 +34,6 @@ func (w *world) build(typed bool) {
 // every half minute, as long as there is no control plane.
 func (w *world) wakePools() {
 	w.t.Helper()
-	defer controlplane.Waited("MachinePools to be bootstrapped", time.Now())
 	w.Eventually(func(g Gomega) {
 		pools := &clusterv1.MachinePoolList{}
 		g.Expect(w.Client.List(w.ctx, pools)).To(Succeed())

@@ -17,8 +17,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	. "github.com/onsi/gomega"
-
-	"github.com/heirloom-dev/heirloom/test/controlplane"
 )
 
 // writeCounts are numbers of write requests, by verb and resource.
@@ -159,7 +157,6 @@ func (e auditEvent) what() string {
 // Cluster API learns of some things only when it looks again; where two write against each other, there is no such minute.
 func (w *world) expectStill() {
 	w.t.Helper()
-	defer controlplane.Waited("a quiet minute", time.Now())
 	state, earlier, since := w.state(), w.writesOfEach(), time.Now()
 	last := "none"
 	w.Eventually(func(g Gomega) {

@@ -3,14 +3,11 @@
 package e2e
 
 import (
-	"time"
-
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	"github.com/heirloom-dev/heirloom/test/controlplane"
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
@@ -63,7 +60,6 @@ func comeAndGo(p *pair) {
 // expectLeader waits until a program leads, so that its loop is at work.
 func (w *world) expectLeader(metrics string) {
 	w.t.Helper()
-	defer controlplane.Waited("a leader", time.Now())
 	w.Eventually(func() (string, error) { return stage.Metrics(w.ctx, metrics) }).
 		Should(MatchRegexp(`(?m)^leader_election_master_status\{.*\} 1$`))
 }

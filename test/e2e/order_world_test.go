@@ -7,7 +7,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"time"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -42,7 +41,6 @@ func (w *world) nodes(g Gomega) []corev1.Node {
 // eventuallyEachNode waits until a check holds for every Node there is.
 func (w *world) eventuallyEachNode(check func(Gomega, corev1.Node)) {
 	w.t.Helper()
-	defer controlplane.Waited("Nodes to follow", time.Now())
 	w.Eventually(func(g Gomega) {
 		for _, node := range w.nodes(g) {
 			check(g, node)

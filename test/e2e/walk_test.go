@@ -5,7 +5,6 @@ package e2e
 import (
 	"fmt"
 	"testing"
-	"time"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -13,7 +12,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/pkg/taint"
-	"github.com/heirloom-dev/heirloom/test/controlplane"
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
@@ -83,7 +81,6 @@ func (w *world) dropTaint() {
 // expectCarried waits until there are so many Nodes, and each carries all of it, as its Machine does.
 func (w *world) expectCarried(after string, count int, all carried) {
 	w.t.Helper()
-	defer controlplane.Waited("Nodes to follow", time.Now())
 	w.Eventually(func(g Gomega) {
 		w.deployed(g)
 		for _, machine := range w.machines(plain) {

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
@@ -116,7 +115,6 @@ func runProgram(ctx context.Context, args []string) ended {
 // everything are all objects of all kinds that an API server can list.
 func (s *scene) everything(cp *controlplane.ControlPlane) []unstructured.Unstructured {
 	s.t.Helper()
-	defer controlplane.Waited("all objects to be listed", time.Now())
 	config := cp.AdminConfig()
 	d, err := discovery.NewDiscoveryClientForConfig(config)
 	s.Expect(err).NotTo(HaveOccurred())

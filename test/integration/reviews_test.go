@@ -12,7 +12,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	. "github.com/onsi/gomega"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -20,7 +19,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/heirloom-dev/heirloom/pkg/owners"
-	"github.com/heirloom-dev/heirloom/test/controlplane"
 	"github.com/heirloom-dev/heirloom/test/stage"
 	"github.com/heirloom-dev/heirloom/webhooks"
 )
@@ -96,7 +94,6 @@ func startFlood(t *testing.T, url string, body []byte) *flood {
 	over := make(chan struct{})
 	var senders sync.WaitGroup
 	f.stop = sync.OnceFunc(func() {
-		defer controlplane.Waited("a flood of reviews to end", time.Now())
 		close(over)
 		senders.Wait()
 	})

@@ -68,7 +68,6 @@ func run(m *testing.M) int {
 }
 
 func build(dir string) error {
-	defer controlplane.Waited("the program to be built", time.Now())
 	program = filepath.Join(dir, "heirloom")
 	command := exec.Command("go", "build", "-race", "-trimpath", "-o", program, "github.com/heirloom-dev/heirloom/cmd/heirloom")
 	command.Env = append(os.Environ(), "CGO_ENABLED=1") // which the race detector needs
@@ -197,7 +196,6 @@ func (s *scene) update(object client.Object, change func()) {
 // eventually waits until the object, read anew each time, satisfies the check.
 func (s *scene) eventually(object client.Object, check func(g gomega.Gomega)) {
 	s.t.Helper()
-	defer controlplane.Waited("an object to become as it should be", time.Now())
 	s.Eventually(func(g gomega.Gomega) {
 		g.Expect(s.Client.Get(s.ctx, client.ObjectKeyFromObject(object), object)).To(gomega.Succeed())
 		check(g)

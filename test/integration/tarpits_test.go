@@ -13,7 +13,6 @@ import (
 	"net/url"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -23,7 +22,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/test/controlplane"
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
@@ -194,7 +192,6 @@ func (s *scene) sink(p *tarpits, namespace string, nodes []string) {
 // expectStuck waits until all hang, or have hung, that can.
 func (s *scene) expectStuck(p *tarpits) {
 	s.t.Helper()
-	defer controlplane.Waited("tarpits to be full", time.Now())
 	s.Eventually(func(g Gomega) {
 		g.Expect(p.caught[writesNothing].Load()).To(BeNumerically(">=", 2*writingTarpits), "writes")
 		g.Expect(p.waiting[listsNoNodes].Load()).To(BeNumerically(">=", listingTarpits), "lists")

@@ -53,7 +53,6 @@ func (s *scene) workload(cluster *clusterv1.Cluster) *stage.Workload {
 // eventuallyNode waits until the Node of that workload cluster satisfies the check.
 func (s *scene) eventuallyNode(a abroad, node *corev1.Node, check func(g Gomega)) {
 	s.t.Helper()
-	defer controlplane.Waited("a Node of a workload cluster to become as it should be", time.Now())
 	s.Eventually(func(g Gomega) {
 		g.Expect(a.Client.Get(s.ctx, client.ObjectKeyFromObject(node), node)).To(Succeed())
 		check(g)

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
-	"time"
 
 	"github.com/heirloom-dev/heirloom/test/controlplane"
 )
@@ -84,7 +83,6 @@ func (p *program) start(ctx context.Context, binary string) error {
 	if err != nil {
 		return err
 	}
-	defer controlplane.Waited("the program to become ready", time.Now())
 	if err := process.WaitReady(ctx, p.HealthURL+"/readyz"); err != nil {
 		return errors.Join(err, process.Stop())
 	}

@@ -127,19 +127,19 @@ func run(t *testing.T) []string {
 		ended := make(chan error)
 		go func() { ended <- mgr.Start(ctx) }()
 		c := newClient(t, s, "admin")
-		time.Sleep(time.Minute) //nolint:forbidigo // of virtual time
+		<-time.After(time.Minute) // of virtual time
 		before := slices.Clone(writes)
 		for i := range 5 {
 			Expect(c.Create(ctx, machine(fmt.Sprint("m", i)))).To(Succeed())
 			synctest.Wait()
 			Expect(writes).To(HaveLen(len(before)+2*(i+1)), "no event has been late")
 			s.CutWatches()
-			time.Sleep(time.Minute) //nolint:forbidigo // of virtual time
+			<-time.After(time.Minute) // of virtual time
 			if i == 3 {
 				s.Expire()
 			}
 		}
-		time.Sleep(10 * time.Minute) //nolint:forbidigo // of virtual time
+		<-time.After(10 * time.Minute) // of virtual time
 		machines := &clusterv1.MachineList{}
 		Expect(c.List(ctx, machines)).To(Succeed())
 		Expect(machines.Items).To(HaveLen(5))

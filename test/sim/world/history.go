@@ -204,16 +204,21 @@ func inherited(object *unstructured.Unstructured) map[string]bool {
 	return found
 }
 
+// decoded returns an object as its type; empty if it cannot be.
+func decoded[T any](object *unstructured.Unstructured) *T {
+	typed := new(T)
+	if runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, typed) != nil {
+		return new(T)
+	}
+	return typed
+}
+
 // taintsOf returns the taints of a Node.
 func taintsOf(object *unstructured.Unstructured) []corev1.Taint {
 	if object.GetKind() != "Node" {
 		return nil
 	}
-	node := &corev1.Node{}
-	if runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, node) != nil {
-		return nil
-	}
-	return node.Spec.Taints
+	return decoded[corev1.Node](object).Spec.Taints
 }
 
 // differences tells in short what a write has changed of labels, annotations and taints.
@@ -264,9 +269,5 @@ func machineTaints(object *unstructured.Unstructured) []clusterv1.MachineTaint {
 	if object.GetKind() != "Machine" {
 		return nil
 	}
-	machine := &clusterv1.Machine{}
-	if runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, machine) != nil {
-		return nil
-	}
-	return machine.Spec.Taints
+	return decoded[clusterv1.Machine](object).Spec.Taints
 }

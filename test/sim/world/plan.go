@@ -179,18 +179,18 @@ func killReplica(dice *rand.Rand, _, replica int) Action {
 		name = fmt.Sprintf("replica %d of Heirloom is killed", replica)
 	}
 	return Action{Name: name, Lasts: lasting(dice), do: func(ctx context.Context, w *World, a Action) {
-		w.ends(ctx, w.replicas[replica], kill, a.Lasts)
+		w.restart(ctx, w.replicas[replica], kill, a.Lasts)
 	}}
 }
 
 func killClusterAPI(dice *rand.Rand, _, _ int) Action {
 	return Action{Name: "Cluster API is killed", Lasts: lasting(dice), do: func(ctx context.Context, w *World, a Action) {
-		w.ends(ctx, w.capi, true, a.Lasts)
+		w.restart(ctx, w.capi, true, a.Lasts)
 	}}
 }
 
-// ends ends a program, and starts it again after a while.
-func (w *World) ends(ctx context.Context, p *process, kill bool, lasts time.Duration) {
+// restart ends a program, and starts it again after a while.
+func (w *World) restart(ctx context.Context, p *process, kill bool, lasts time.Duration) {
 	if !p.down.CompareAndSwap(false, true) {
 		return
 	}
