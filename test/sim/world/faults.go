@@ -29,7 +29,7 @@ func (w *World) fault(server string, step apiserver.Step, dice *rand.Rand) (dela
 	if w.left(awayOf(server)) > 0 {
 		return 0, errUnreachable
 	}
-	if pause := w.left(stallOf(step.User, resourceOf(step.Path))); pause > 0 && step.Phase == "event" {
+	if pause := w.stalled(step); pause > 0 && step.Phase == "event" {
 		return pause, nil
 	}
 	if w.left(requestsFail) <= 0 {
@@ -41,6 +41,16 @@ func (w *World) fault(server string, step apiserver.Step, dice *rand.Rand) (dela
 // loses reports whether the answer of a write is lost.
 func (w *World) loses(r *http.Request, user string) bool {
 	return r.Method != http.MethodGet && w.left(requestsFail) > 0 && w.scheduler.choose("answer "+user+r.Method+r.URL.Path, 100) < 5
+}
+
+// stalled returns how much longer a watch sends nothing.
+func (w *World) stalled(step apiserver.Step) time.Duration {
+	resource := resourceOf(step.Path)
+	pause := w.left(stallOf(step.User, resource))
+	if resource != resources["Node"].Resource && resource != "leases" {
+		pause = max(pause, w.left(stallOf(step.User, "owners")))
+	}
+	return pause
 }
 
 // resourceOf returns what a watch is about.

@@ -4,6 +4,7 @@ package world
 
 import (
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 	"github.com/heirloom-dev/heirloom/test/sim/apiserver"
 )
@@ -28,12 +30,21 @@ type history struct {
 	quiet  bool // whether nothing may be written any more
 	// takes returns how long ago a write that is stored now may have been decided.
 	takes func() time.Duration
-	// asked has since when a Machine has asked for an Always taint without a break, and lost since when it has lost a key.
+	// asked has since when a Machine or MachineDeployment has asked for an Always taint without a break, and lost since when it has lost a key.
 	asked, lost map[string]map[string]time.Time
+	// paced has when a replica has last brought a taint that evicts Pods to a Node of a Cluster.
+	paced map[string]time.Time
+	// declares has what a MachineDeployment and its MachineSet declare, by the Cluster.
+	declares map[string]map[string]map[string]bool
+	// taken has the taints of a Node that the foreign writer has brought back after Heirloom removed them: they are its own now.
+	taken map[string]bool
 }
 
 func newHistory() *history {
-	return &history{began: time.Now(), asked: map[string]map[string]time.Time{}, lost: map[string]map[string]time.Time{}}
+	return &history{
+		began: time.Now(), asked: map[string]map[string]time.Time{}, lost: map[string]map[string]time.Time{}, taken: map[string]bool{},
+		paced: map[string]time.Time{}, declares: map[string]map[string]map[string]bool{},
+	}
 }
 
 // must notes an error that only a fault of the simulation can cause.
@@ -92,12 +103,24 @@ func (h *history) stored(server string, w apiserver.Write) {
 	}
 	h.keepsForeign(w)
 	switch w.GVR.Resource {
+	case "machinedeployments", "machinesets":
+		h.drops(w)
+		if annotations, _, _ := unstructured.NestedStringMap(w.After.Object, "spec", "template", "metadata", "annotations"); w.GVR.Resource == "machinedeployments" {
+			h.asks(w.After.GetName(), annotations)
+		}
 	case "machines":
-		h.asks(w.After)
-		h.loses(w)
+		h.asks(w.After.GetName(), w.After.GetAnnotations())
+		if w.After.GetDeletionTimestamp() != nil {
+			delete(h.asked, w.After.GetName())
+		}
+		h.loses(w.After.GetName(), inherited(w.Before), inherited(w.After))
+		if strings.HasPrefix(w.User, heirloomUser) {
+			h.bringsNothingBack(w, w.After.GetLabels()[clusterv1.ClusterNameLabel])
+		}
 	case "nodes":
-		h.keepsAlways(w)
-		h.bringsNothingBack(w)
+		h.keepsAlways(server, w)
+		h.bringsNothingBack(w, w.After.GetName(), server)
+		h.paces(server, w)
 	}
 }
 
@@ -122,67 +145,117 @@ func foreignOf(object *unstructured.Unstructured) []string {
 	return found
 }
 
-// asks remembers the Always taints that a Machine asks for.
-func (h *history) asks(object *unstructured.Unstructured) {
+// asks remembers the Always taints that a MachineDeployment or a Machine asks for.
+func (h *history) asks(name string, annotations map[string]string) {
 	now := map[string]time.Time{}
-	if object.GetDeletionTimestamp() == nil {
-		for _, t := range machineTaints(object) {
-			if t.Propagation != clusterv1.MachineTaintPropagationAlways {
-				continue
-			}
-			key := taint.Format(taint.ForNode(t))
+	if list, err := taint.ParseList(annotations[taint.AlwaysAnnotation]); err == nil {
+		for _, t := range list {
+			key := taint.Format(t)
 			now[key] = time.Now()
-			if since, ok := h.asked[object.GetName()][key]; ok {
+			if since, ok := h.asked[name][key]; ok {
 				now[key] = since
 			}
 		}
 	}
-	h.asked[object.GetName()] = now
+	h.asked[name] = now
 }
 
-// keepsAlways holds each write of a Node that Heirloom has admitted to keep the taints that the Machine asks for.
-func (h *history) keepsAlways(w apiserver.Write) {
+// keepsAlways holds each write of a Node that Heirloom has admitted to keep the taints that its Machine and MachineDeployment ask for.
+func (h *history) keepsAlways(server string, w apiserver.Write) {
 	if w.Admission != "reached" || w.After.GetDeletionTimestamp() != nil {
 		return
 	}
 	after := taintsOf(w.After)
 	for _, t := range taintsOf(w.Before) {
-		since, asked := h.asked[w.After.GetName()][taint.Format(t)]
-		if asked && time.Since(since) > h.takes() && !slices.Contains(after, t) {
+		since, asked := h.asked[server][taint.Format(t)]
+		_, asks := h.asked[w.After.GetName()][taint.Format(t)]
+		if asked && asks && time.Since(since) > h.takes() && !slices.Contains(after, t) {
 			h.violate("%s removes the Always taint %s from Node %s, and admission lets it", w.User, taint.Format(t), w.After.GetName())
 		}
 	}
 }
 
-// bringsNothingBack holds each write of a Node to bring no key that its Machine has lost a while ago.
-func (h *history) bringsNothingBack(w apiserver.Write) {
+// bringsNothingBack holds each write of a Node or Machine to bring no key that its owners have lost a while ago.
+func (h *history) bringsNothingBack(w apiserver.Write, owners ...string) {
+	before, after := inherited(w.Before), inherited(w.After)
 	if w.User == foreignUser {
+		for _, t := range taintsOf(w.After) {
+			if !slices.Contains(taintsOf(w.Before), t) {
+				h.taken[w.After.GetName()+" "+taint.Format(t)] = true
+			}
+		}
 		return
 	}
-	lost := h.lost[w.After.GetName()]
-	before, after := inherited(w.Before), inherited(w.After)
 	for key := range after {
-		since, gone := lost[key]
-		if _, had := before[key]; !had && gone && time.Since(since) > h.takes() {
-			h.violate("%s brings %s back to Node %s, %s after its Machine has lost it", w.User, key, w.After.GetName(), time.Since(since))
+		has := slices.ContainsFunc(owners, func(owner string) bool {
+			return time.Since(h.lost[owner][key]) <= h.takes() || h.lost[owner][key].IsZero()
+		})
+		if !before[key] && !has {
+			h.violate("%s brings %s back to %s %s, although %v have lost it a while ago", w.User, key, w.After.GetKind(), w.After.GetName(), owners)
 		}
 	}
 }
 
-// loses remembers which of the keys that operators declare a Machine has lost, and since when.
-func (h *history) loses(w apiserver.Write) {
-	name, after := w.After.GetName(), inherited(w.After)
-	if h.lost[name] == nil {
-		h.lost[name] = map[string]time.Time{}
+// loses remembers which of the keys that operators declare an owner has lost, and since when.
+func (h *history) loses(owner string, before, after map[string]bool) {
+	if h.lost[owner] == nil {
+		h.lost[owner] = map[string]time.Time{}
 	}
-	for key := range inherited(w.Before) {
-		if _, has := after[key]; !has {
-			h.lost[name][key] = time.Now()
+	for key := range before {
+		if !after[key] {
+			h.lost[owner][key] = time.Now()
 		}
 	}
 	for key := range after {
-		delete(h.lost[name], key)
+		delete(h.lost[owner], key)
 	}
+}
+
+// drops remembers what neither a MachineDeployment nor its MachineSet declares any more.
+func (h *history) drops(w apiserver.Write) {
+	cluster := w.After.GetLabels()[clusterv1.ClusterNameLabel]
+	if h.declares[cluster] == nil {
+		h.declares[cluster] = map[string]map[string]bool{}
+	}
+	all := func() map[string]bool {
+		found := map[string]bool{}
+		for _, keys := range h.declares[cluster] {
+			maps.Copy(found, keys)
+		}
+		return found
+	}
+	before := all()
+	template := &unstructured.Unstructured{Object: map[string]any{}}
+	if metadata, ok, _ := unstructured.NestedMap(w.After.Object, "spec", "template", "metadata"); ok {
+		template.Object["metadata"] = metadata
+	}
+	h.declares[cluster][w.GVR.Resource] = inherited(template)
+	h.loses(cluster, before, all())
+}
+
+// paces holds a replica to bring taints that evict Pods to one Node of a Cluster in a minute, or a bit less if the first request was slow. Those that the Node has had are put back at once.
+func (h *history) paces(server string, w apiserver.Write) {
+	if _, initialized := w.Before.GetAnnotations()[clusterv1.TaintsFromMachineAnnotation]; !initialized || !strings.HasPrefix(w.User, heirloomUser) {
+		return // a Node that counts as new, perhaps because its own kubelet says so
+	}
+	before := taintsOf(w.Before)
+	for _, t := range taintsOf(w.After) {
+		had := slices.ContainsFunc(inherit.TrackingAnnotations, func(name string) bool { return strings.Contains(w.Before.GetAnnotations()[name], t.Key) })
+		if t.Effect != corev1.TaintEffectNoExecute || had || slices.ContainsFunc(before, func(b corev1.Taint) bool { return b.MatchTaint(&t) }) {
+			continue
+		}
+		if since := time.Since(h.paced[w.User+server]); since < time.Minute-slow {
+			h.violate("%s brings %s to Node %s, %s after the Node before it", w.User, taint.Format(t), w.After.GetName(), since)
+		}
+		h.paced[w.User+server] = time.Now()
+	}
+}
+
+// begins forgets the pace of a replica, which begins anew.
+func (h *history) begins(replica string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	maps.DeleteFunc(h.paced, func(of string, _ time.Time) bool { return strings.HasPrefix(of, replica) })
 }
 
 // inherited are the keys of an object that operators declare.

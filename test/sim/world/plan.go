@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -44,11 +45,14 @@ var (
 
 const foreignKey = "foreign.example.com/key"
 
-// plan returns the actions of a seed.
+// plan returns the actions of a seed. Most are about the same Cluster, so that what happens there happens together.
 func plan(seed uint64, clusters, replicas int) []Action {
 	dice := rand.New(rand.NewPCG(seed, 2))
-	actions := make([]Action, 0, 16)
-	about := dice.IntN(clusters) // most of a plan, so that what happens there happens together
+	actions := make([]Action, 0, 32)
+	about := dice.IntN(clusters)
+	for _, declares := range []makesAction{declareLabel, declareLabel, declareAnnotation, declareTaints} {
+		actions = append(actions, declares(dice, about, 0))
+	}
 	for range 8 + dice.IntN(16) {
 		cluster := about
 		if dice.IntN(4) == 0 {
@@ -61,35 +65,53 @@ func plan(seed uint64, clusters, replicas int) []Action {
 	return actions
 }
 
-// kinds make an action, about a Cluster or a replica.
-var kinds = []func(dice *rand.Rand, cluster, replica int) Action{
+// makesAction makes an action, about a Cluster or a replica.
+type makesAction func(dice *rand.Rand, cluster, replica int) Action
+
+var kinds = []makesAction{
 	declareLabel, declareLabel, declareAnnotation, declareTaints, declareTaints, scale, deleteMachine, foreignNode, foreignNode, foreignNode, staleTaints,
-	killReplica, killClusterAPI, away, webhooksAway, webhooksSlow, cutWatches, storm, stall, stall, stall,
+	kubeletWrites, kubeletWrites, deleteNode, killReplica, killClusterAPI, away, webhooksAway, webhooksSlow, cutWatches, storm, stall, stall, stall, stall,
 }
 
 func lasting(dice *rand.Rand) time.Duration { return time.Duration(1+dice.IntN(90)) * time.Second }
 
 func declareLabel(dice *rand.Rand, cluster, _ int) Action {
-	return declare(cluster, "labels", labels[dice.IntN(len(labels))], values[dice.IntN(len(values))], dice.IntN(3) == 0)
+	return declare(cluster, "labels", labels[dice.IntN(len(labels))], values[dice.IntN(len(values))], dice.IntN(2) == 0)
 }
 
 func declareAnnotation(dice *rand.Rand, cluster, _ int) Action {
-	return declare(cluster, "annotations", annotations[dice.IntN(len(annotations))], values[dice.IntN(len(values))], dice.IntN(3) == 0)
+	return declare(cluster, "annotations", annotations[dice.IntN(len(annotations))], values[dice.IntN(len(values))], dice.IntN(2) == 0)
 }
 
 func declareTaints(dice *rand.Rand, cluster, _ int) Action {
-	return declare(cluster, "annotations", taint.AlwaysAnnotation, taints[dice.IntN(len(taints))], dice.IntN(3) == 0)
+	return declare(cluster, "annotations", taint.AlwaysAnnotation, taints[dice.IntN(len(taints))], dice.IntN(2) == 0)
 }
 
-// declare sets a key in the template of a MachineDeployment, or drops it.
+// declare sets a key in the template of a MachineDeployment. If it may drop the key, it does so where the key is declared.
 func declare(cluster int, field, key, value string, drop bool) Action {
-	change := any(value)
 	name := fmt.Sprintf("the operator declares %s %s=%s in MachineDeployment cluster-%d", field, key, value, cluster)
 	if drop {
-		change, name = nil, fmt.Sprintf("the operator drops %s %s from MachineDeployment cluster-%d", field, key, cluster)
+		name += ", or drops the key if it is there"
 	}
-	patch := map[string]any{"spec": map[string]any{"template": map[string]any{"metadata": map[string]any{field: map[string]any{key: change}}}}}
-	return Action{Name: name, do: func(ctx context.Context, w *World, _ Action) { w.patchDeployment(ctx, cluster, patch) }}
+	return Action{Name: name, do: func(ctx context.Context, w *World, _ Action) {
+		change := any(value)
+		if _, declared := w.declared(cluster, field)[key]; drop && declared {
+			change = nil
+		}
+		w.patchDeployment(ctx, cluster, map[string]any{"spec": map[string]any{"template": map[string]any{"metadata": map[string]any{field: map[string]any{key: change}}}}})
+	}}
+}
+
+// declared returns the labels or annotations that the MachineDeployment of a Cluster declares.
+func (w *World) declared(cluster int, field string) map[string]string {
+	for _, md := range w.management.objects("MachineDeployment") {
+		if md.GetName() == w.clusters[cluster].key.Name {
+			found, _, err := unstructured.NestedStringMap(md.Object, "spec", "template", "metadata", field)
+			w.history.must(err)
+			return found
+		}
+	}
+	return nil
 }
 
 func scale(dice *rand.Rand, cluster, _ int) Action {
@@ -164,6 +186,50 @@ func (w *World) foreign(ctx context.Context, cluster int, change func(*corev1.No
 			w.history.must(client.IgnoreNotFound(writer.Patch(ctx, node, client.RawPatch(types.MergePatchType, patch))))
 		}
 	})
+}
+
+// kubeletWrites is a kubelet that takes away of its Node what it can: annotations, and labels that are not restricted.
+func kubeletWrites(dice *rand.Rand, cluster, _ int) Action {
+	n := dice.IntN(10)
+	return Action{Name: fmt.Sprintf("the kubelet of Node %d of cluster-%d takes all labels and annotations away that it may", n, cluster), do: func(ctx context.Context, w *World, _ Action) {
+		node, kubelet := w.kubelet(cluster, n)
+		if node == nil {
+			return
+		}
+		none := map[string]any{}
+		for key := range node.GetAnnotations() {
+			if key != foreignKey {
+				none[key] = nil
+			}
+		}
+		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": map[string]any{"node.cluster.x-k8s.io/tier": nil}, "annotations": none}})
+		w.history.must(err)
+		w.history.must(client.IgnoreNotFound(kubelet.Patch(ctx, node, client.RawPatch(types.MergePatchType, patch))))
+	}}
+}
+
+// deleteNode is an operator who deletes a Node, whose kubelet registers anew.
+func deleteNode(dice *rand.Rand, cluster, _ int) Action {
+	n := dice.IntN(10)
+	return Action{Name: fmt.Sprintf("the operator deletes Node %d of cluster-%d, and its kubelet registers anew", n, cluster), do: func(ctx context.Context, w *World, _ Action) {
+		if node, _ := w.kubelet(cluster, n); node != nil {
+			w.history.must(client.IgnoreNotFound(w.clusters[cluster].admin.Delete(ctx, node)))
+			w.history.must(client.IgnoreAlreadyExists(w.register(ctx, w.clusters[cluster], node.GetName())))
+		}
+	}}
+}
+
+// kubelet returns a Node and the client of its kubelet; no Node if there is none.
+func (w *World) kubelet(cluster, n int) (*unstructured.Unstructured, client.Client) {
+	of := w.clusters[cluster]
+	nodes := of.objects("Node")
+	if len(nodes) == 0 {
+		return nil, nil
+	}
+	node := nodes[n%len(nodes)]
+	kubelet, err := of.as(kubeletPrefix+node.GetName(), "system:nodes", "system:authenticated")
+	w.history.must(err)
+	return node, kubelet
 }
 
 func only(all map[string]string) map[string]string {
@@ -246,9 +312,9 @@ func cutWatches(dice *rand.Rand, n, _ int) Action {
 	}}
 }
 
-// stall is a time in which a replica sees the past of a kind: that watch sends nothing.
+// stall is a time in which a replica sees the past of a kind, or of all kinds but Nodes: that watch sends nothing.
 func stall(dice *rand.Rand, _, replica int) Action {
-	of := []string{"machines", "machinesets", "machinedeployments", "nodes", "fakemachines"}
+	of := []string{"owners", "owners", "machines", "machinesets", "machinedeployments", "nodes", "fakemachines"}
 	what := stallOf(fmt.Sprintf("%s-%d", heirloomUser, replica), of[dice.IntN(len(of))])
 	return Action{Name: what, Lasts: lasting(dice), do: func(_ context.Context, w *World, a Action) { w.goesWrong(what, a.Lasts) }}
 }

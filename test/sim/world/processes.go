@@ -193,6 +193,7 @@ func (w *World) runHeirloom(ctx context.Context, p *process) error {
 	if err != nil {
 		return err
 	}
+	w.history.begins(p.name)
 	management := w.client(p, w.management, "heirloom/simulated")
 	h, err := app.New(ctx, management.config, c, app.Environment{
 		Metrics: prometheus.NewRegistry(),

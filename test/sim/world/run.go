@@ -13,6 +13,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	utilrand "k8s.io/apimachinery/pkg/util/rand"
+	"sigs.k8s.io/cluster-api/feature"
 )
 
 // How large a world is, and how long its parts take in virtual time.
@@ -40,6 +41,9 @@ func Run(t *testing.T, seed uint64, actions []Action) Result {
 	t.Helper()
 	mathrand.Seed(int64(seed)) //nolint:staticcheck // client-go's jitter, which has no other source
 	utilrand.Seed(int64(seed)) // generated names
+	if err := feature.MutableGates.Set(fmt.Sprintf("MachineTaintPropagation=%t", propagatesTaints(seed))); err != nil {
+		t.Fatal(err)
+	}
 	var result Result
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(seed)
@@ -67,9 +71,15 @@ func newWorld(seed uint64) *World {
 			"--workload-webhook-key-secret=" + system + "/heirloom-workload-webhook",
 		},
 	}
+	if !propagatesTaints(seed) {
+		w.flags = append(w.flags, "--cluster-api-taint-propagation=disabled") // no webhook of Cluster API refuses the dry run that finds it out
+	}
 	w.scheduler.fault, w.history.takes = w.fault, w.takes
 	return w
 }
+
+// propagatesTaints reports whether the feature gate of Cluster API is on.
+func propagatesTaints(seed uint64) bool { return seed%3 > 0 }
 
 // play begins, does what is planned, heals everything, and waits until nothing happens any more.
 func (w *World) play(ctx context.Context, actions []Action) {

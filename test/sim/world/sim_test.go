@@ -14,7 +14,6 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/textlogger"
-	"sigs.k8s.io/cluster-api/feature"
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
@@ -25,9 +24,6 @@ func TestMain(m *testing.M) {
 	}
 	ctrl.SetLogger(logger)
 	klog.SetLogger(logger)
-	if err := feature.MutableGates.Set("MachineTaintPropagation=true"); err != nil {
-		panic(err)
-	}
 	os.Exit(m.Run())
 }
 

@@ -103,8 +103,10 @@ func (w *World) equal(kind string, object *unstructured.Unstructured, want conte
 	}
 	var has []string
 	for _, t := range taintsOf(object) {
-		if t.Key != foreignKey && t.Key != corev1.TaintNodeNotReady { // which the API server adds to each new Node
-			has = append(has, taint.Format(t))
+		text := taint.Format(t)
+		taken := w.history.taken[object.GetName()+" "+text] && !slices.Contains(want.taints, text)
+		if t.Key != foreignKey && t.Key != corev1.TaintNodeNotReady && !taken { // which the API server adds to each new Node
+			has = append(has, text)
 		}
 	}
 	slices.Sort(has)

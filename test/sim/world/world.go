@@ -76,11 +76,12 @@ const (
 	webhooksAreAway = "webhooks are away"
 	webhooksAreLate = "webhooks are late"
 	requestsFail    = "requests fail"
+	isStalled       = " is stalled" // is how the name of a watch ends that sends nothing
 )
 
 func awayOf(server string) string { return server + " is away" }
 func stallOf(user, resource string) string {
-	return "the watch of " + user + " for " + resource + " is stalled"
+	return "the watch of " + user + " for " + resource + isStalled
 }
 
 // serve makes an API server.
@@ -134,13 +135,22 @@ func (w *World) heals(ctx context.Context) {
 	sleep(ctx, time.Until(until))
 }
 
+// How long a request may take.
+const calm, slow = time.Second, 10 * time.Second
+
 // takes returns how long ago a write that is stored now may have been decided, about as long as a request takes.
 func (w *World) takes() time.Duration {
-	const calm, storm = time.Second, 10 * time.Second
-	if max(w.left(requestsFail), w.left(webhooksAreLate)) > -storm {
-		return storm
+	if max(w.left(requestsFail), w.left(webhooksAreLate)) < -slow {
+		return calm
 	}
-	return calm
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for what, until := range w.wrong { // an owner that cannot be read live counts as the cache has it, which may be old
+		if strings.HasSuffix(what, isStalled) && time.Until(until) > -slow {
+			return syncPeriod
+		}
+	}
+	return slow
 }
 
 func (w *World) lateness() time.Duration {
