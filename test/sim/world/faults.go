@@ -29,6 +29,9 @@ func (w *World) fault(server string, step apiserver.Step, dice *rand.Rand) (dela
 	if w.left(awayOf(server)) > 0 {
 		return 0, errUnreachable
 	}
+	if pause := w.left(hangsOf(server)); pause > 0 {
+		return pause, nil
+	}
 	if pause := w.stalled(step); pause > 0 && step.Phase == "event" {
 		return pause, nil
 	}

@@ -70,7 +70,7 @@ type makesAction func(dice *rand.Rand, cluster, replica int) Action
 
 var kinds = []makesAction{
 	declareLabel, declareLabel, declareAnnotation, declareTaints, declareTaints, scale, deleteMachine, foreignNode, foreignNode, foreignNode, staleTaints,
-	kubeletWrites, kubeletWrites, deleteNode, killReplica, killClusterAPI, away, webhooksAway, webhooksSlow, cutWatches, storm, stall, stall, stall, stall,
+	kubeletWrites, kubeletWrites, deleteNode, killReplica, killClusterAPI, away, hangs, webhooksAway, webhooksSlow, cutWatches, storm, stall, stall, stall, stall,
 }
 
 func lasting(dice *rand.Rand) time.Duration { return time.Duration(1+dice.IntN(90)) * time.Second }
@@ -270,6 +270,13 @@ func (w *World) restart(ctx context.Context, p *process, kill bool, lasts time.D
 		p.start()
 		p.down.Store(false)
 	})
+}
+
+// hangs is a time in which a workload cluster takes requests and does not answer.
+func hangs(dice *rand.Rand, cluster, _ int) Action {
+	return Action{Name: fmt.Sprintf("workload cluster cluster-%d hangs", cluster), Lasts: lasting(dice), do: func(_ context.Context, w *World, a Action) {
+		w.goesWrong(hangsOf(w.clusters[cluster].key.Name), a.Lasts)
+	}}
 }
 
 func away(dice *rand.Rand, cluster, _ int) Action {

@@ -71,6 +71,7 @@ func (w *World) register(ctx context.Context, of *cluster, name string) error {
 		w.history.refused(name, err)
 		return err
 	}
+	patch := client.MergeFrom(node.DeepCopy())
 	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now()}}
-	return client.IgnoreNotFound(kubelet.Status().Update(ctx, node))
+	return client.IgnoreNotFound(kubelet.Status().Patch(ctx, node, patch))
 }

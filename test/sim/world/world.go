@@ -79,7 +79,8 @@ const (
 	isStalled       = " is stalled" // is how the name of a watch ends that sends nothing
 )
 
-func awayOf(server string) string { return server + " is away" }
+func awayOf(server string) string  { return server + " is away" }
+func hangsOf(server string) string { return server + " hangs" }
 func stallOf(user, resource string) string {
 	return "the watch of " + user + " for " + resource + isStalled
 }
