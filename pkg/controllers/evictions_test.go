@@ -5,6 +5,7 @@ package controllers_test
 import (
 	"errors"
 	"fmt"
+	"syscall"
 	"testing"
 	"time"
 
@@ -111,7 +112,7 @@ func TestNodesThatWaitNoMore(t *testing.T) {
 
 // A write that the API server has refused costs no turn: the Node, or another one, has its turn at once.
 func TestARefusedWriteCostsNoTurn(t *testing.T) {
-	for _, refusal := range []error{errors.New("no rights"), apierrors.NewConflict(schema.GroupResource{}, "n0", errors.New("changed"))} {
+	for _, refusal := range []error{apierrors.NewForbidden(schema.GroupResource{}, "n0", errors.New("no rights")), apierrors.NewConflict(schema.GroupResource{}, "n0", errors.New("changed"))} {
 		l := evictions(t, "MachineSet/ms", 1, machineDeployment(), machineSet())
 		l.refuse = refusal
 		l.refusedNode("n0", refusal)
@@ -123,15 +124,17 @@ func TestARefusedWriteCostsNoTurn(t *testing.T) {
 
 // A write that has not been answered may have been carried out, so it costs its turn.
 func TestAnUnansweredWriteCostsATurn(t *testing.T) {
-	inUse(t, func(t *testing.T) {
-		l := evictions(t, "MachineSet/ms", 1, machineDeployment(), machineSet())
-		l.refuse = apierrors.NewTimeoutError("no answer", 0)
-		l.Expect(l.seeNode("n0")).NotTo(Succeed())
-		l.refuse = nil
-		<-time.After(10 * time.Second)
-		taints, again := l.after("n0")
-		l.Expect([]any{taints, again}).To(Equal([]any{withoutDrain, 50 * time.Second}))
-	})
+	for _, lost := range []error{apierrors.NewTimeoutError("no answer", 0), syscall.ECONNRESET, apierrors.NewInternalError(errors.New("etcd: request timed out"))} {
+		inUse(t, func(t *testing.T) {
+			l := evictions(t, "MachineSet/ms", 1, machineDeployment(), machineSet())
+			l.refuse = lost
+			l.Expect(l.seeNode("n0")).NotTo(Succeed())
+			l.refuse = nil
+			<-time.After(10 * time.Second)
+			taints, again := l.after("n0")
+			l.Expect([]any{taints, again}).To(Equal([]any{withoutDrain, 50 * time.Second}))
+		})
+	}
 }
 
 // Of two Nodes at the same moment, one has its turn. The rest of what the other inherits does not wait.

@@ -228,7 +228,7 @@ func (r *nodes) write(ctx context.Context, v visit, p *nodePlan) (again time.Dur
 			}
 		}
 		if err = r.patch(ctx, v, p.result); err != nil {
-			if paced && !unanswered(err) {
+			if paced && refused(err) {
 				r.pacer.Return(p.limits) // it was not written
 			}
 			r.failed(p.from.Object, workload.Told(err))

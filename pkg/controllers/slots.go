@@ -5,6 +5,7 @@ package controllers
 import (
 	"context"
 	"errors"
+	"net/http"
 	"sync"
 	"time"
 
@@ -124,6 +125,13 @@ func (s *slots[K]) forget(key K) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.of, key)
+}
+
+// refused reports whether an error is an API server's word that it has not done what it was asked for. With any other error it may have:
+// a connection breaks after the write, too.
+func refused(err error) bool {
+	var status apierrors.APIStatus
+	return errors.As(err, &status) && status.Status().Code >= http.StatusBadRequest && status.Status().Code < http.StatusInternalServerError
 }
 
 // unanswered reports whether an error says that the other side did not answer in time.
