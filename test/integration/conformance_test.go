@@ -72,7 +72,7 @@ func conform(t *testing.T, on *controlplane.Lent, path path) {
 		"--no-execute-rate=0", // at once; at which pace otherwise, another test is about
 	}
 	s := sceneOn(t, on, stage.Options{
-		WithoutLoop: path.admission, WithoutWebhooks: !path.admission,
+		WithoutLoop: path.admission, WithoutWebhooks: !path.admission, FailClosed: true,
 		Values: map[string]any{"additionalProviderGroups": []any{"infrastructure.example.com"}},
 		Args:   args,
 		// Much is read from the caches without copies. If any of that is changed, the program ends.

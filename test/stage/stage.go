@@ -45,9 +45,10 @@ type Options struct {
 	Host string
 	// Env are further variables of its environment, each NAME=value.
 	Env []string
-	// PatientWebhooks makes API servers wait ten seconds for an answer instead of the chart's two, which a busy machine may need. It
-	// is for tests of what is answered. About a Node they always wait for two.
-	PatientWebhooks bool
+	// FailClosed makes API servers wait 30 seconds for an answer, and refuse a write about which they get none: a test then finds in the
+	// write itself what was answered. Without it, webhooks fail open, as those of the chart do. It does not go with WorkloadWebhook: Heirloom
+	// registers no such webhook in a workload cluster.
+	FailClosed bool
 	// WorkloadWebhook gives workload clusters a URL of the webhooks.
 	WorkloadWebhook bool
 	// WithoutWebhooks leaves the webhook configurations out, so that only the loop acts.
@@ -188,7 +189,7 @@ func (s *Stage) install(ctx context.Context) error {
 	}
 	values := map[string]any{
 		"deployment":        map[string]any{"enabled": false},
-		"webhooks":          s.webhookValues(),
+		"webhooks":          map[string]any{"url": s.WebhookURL},
 		"managementCluster": Home + "/" + Home,
 		"certificates": map[string]any{
 			"mode":     "provided",
@@ -211,6 +212,9 @@ func (s *Stage) install(ctx context.Context) error {
 	}
 	for _, object := range objects {
 		if isWebhookConfiguration(object) {
+			if s.options.FailClosed {
+				failClosed(object)
+			}
 			s.webhooks = append(s.webhooks, object)
 		}
 	}
@@ -218,20 +222,6 @@ func (s *Stage) install(ctx context.Context) error {
 		objects = slices.DeleteFunc(objects, isWebhookConfiguration)
 	}
 	return controlplane.Apply(ctx, s.Client, objects)
-}
-
-func (s *Stage) webhookValues() map[string]any {
-	values := map[string]any{"url": s.WebhookURL}
-	if s.options.PatientWebhooks {
-		for _, of := range []string{"controlPlanes", "machineDeployments", "machinePools", "machineSets", "machines", "siblings", "validation"} {
-			values[of] = map[string]any{"timeoutSeconds": 10}
-		}
-	}
-	return values
-}
-
-func isWebhookConfiguration(object unstructured.Unstructured) bool {
-	return object.GroupVersionKind().Group == "admissionregistration.k8s.io"
 }
 
 // Dir is where the program's certificate and log are.
