@@ -55,8 +55,6 @@ type Options struct {
 	WithoutWebhooks bool
 	// WithoutLoop keeps the program from becoming the leader, so that only the webhooks act.
 	WithoutLoop bool
-	// Lagging lets the program's watches be held back; see Stage.Lag.
-	Lagging bool
 	// On is a control plane that runs already and that Stop leaves running. Nil: the stage has one of its own.
 	On *controlplane.ControlPlane
 	// WithoutProgram does not start the program; StartHeirloom does, later.
@@ -73,8 +71,6 @@ type Stage struct {
 	Client client.Client
 	// Program is Heirloom; StartReplica starts others beside it.
 	*program
-	// Lag is nil unless Options.Lagging.
-	Lag *Lag
 
 	options Options
 	// webhooks are the chart's webhook configurations.
@@ -158,11 +154,6 @@ func (s *Stage) prepareProgram() error {
 		return err
 	}
 	var err error
-	if s.options.Lagging {
-		if s.Lag, err = newLag(s.kubeconfig()); err != nil {
-			return err
-		}
-	}
 	s.program, err = s.newProgram("heirloom", s.options.Args)
 	return err
 }
@@ -250,7 +241,6 @@ func (s *Stage) Stop() error {
 	if s.program != nil {
 		err = s.StopHeirloom()
 	}
-	s.Lag.stop()
 	if s.options.On != nil {
 		return err
 	}
