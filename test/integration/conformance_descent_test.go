@@ -33,6 +33,8 @@ type descent struct {
 	*scene
 	path            path
 	namespace, name string
+	// key names the subtest on either path.
+	key string
 	// home says that the Cluster is the management cluster itself: the child is a Node of that.
 	home   bool
 	script script
@@ -144,7 +146,11 @@ func (l *descent) play(c conformanceCase, in column, carried bool) {
 	for _, to := range l.into {
 		to.put(l.child.Object, users)
 	}
-	expect := func(g Gomega, child *unstructured.Unstructured) { l.expect(g, child, bare, users, carried) }
+	number := 0
+	expect := func(g Gomega, child *unstructured.Unstructured) {
+		l.expect(g, child, bare, users, carried)
+		l.expectSameFields(g, child, number)
+	}
 
 	l.bear(expect)
 	l.expectNothingElse()
@@ -158,6 +164,7 @@ func (l *descent) play(c conformanceCase, in column, carried bool) {
 			})
 		}
 		l.declare(l.at(i))
+		number = i
 		l.follow(expect)
 	}
 	l.expectNothingElse()

@@ -22,6 +22,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/heirloom-dev/heirloom/pkg/managedfields"
 	"github.com/heirloom-dev/heirloom/test/controlplane"
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
@@ -246,6 +247,16 @@ func (s *scene) admit(c client.Client, object client.Object) {
 		g.Expect(tracked || ours(probe) != "").To(gomega.BeTrue(), "its owners are not known yet")
 	}).WithTimeout(patience).WithPolling(polling).Should(gomega.Succeed())
 	s.Expect(c.Create(s.ctx, object)).To(gomega.Succeed())
+}
+
+// ours returns the fields that field manager heirloom has applied.
+func ours(object client.Object) string {
+	for _, entry := range object.GetManagedFields() {
+		if managedfields.IsOurs(entry) {
+			return entry.FieldsV1.GetRawString()
+		}
+	}
+	return ""
 }
 
 // startKubelet starts a kubelet that is stopped with the test at the latest.
