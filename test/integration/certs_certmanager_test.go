@@ -51,7 +51,7 @@ func testRenewals(t *testing.T, manager, gates string, bundle int) {
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	dir := t.TempDir()
 	s := newScene(t, stage.Options{
-		Args: []string{"--webhook-cert-dir=" + dir}, WithoutProgram: true, WithoutWebhooks: true, PatientWebhooks: true,
+		Args: []string{"--webhook-cert-dir=" + dir}, WithoutProgram: true, WithoutWebhooks: true,
 	})
 	s.Expect(s.InstallCRDs(s.ctx, certManager)).To(Succeed())
 	s.startCertManager(manager, gates)

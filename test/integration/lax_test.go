@@ -31,7 +31,6 @@ func TestOwnersThatCheckNothing(t *testing.T) {
 		admin, warnings := s.warned()
 
 		m := machineOf(cp, stage.Machine(f.ms, f.m.Name+"-machine"))
-		s.awaitAdmission(s.Client, m) // the program begins to watch a kind of control plane when it first meets one
 		s.Expect(admin.Create(s.ctx, m)).To(Succeed())
 		expectTheValid(NewWithT(t), m)
 		said := warnings.take()

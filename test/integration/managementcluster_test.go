@@ -3,12 +3,16 @@
 package integration
 
 import (
+	"fmt"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -68,4 +72,31 @@ func (s *scene) provisioned(cluster *clusterv1.Cluster) {
 	before := cluster.DeepCopy()
 	cluster.Status.Initialization.InfrastructureProvisioned = ptr.To(true)
 	s.Expect(s.Client.Status().Patch(s.ctx, cluster, client.MergeFrom(before))).To(Succeed())
+}
+
+// touch makes a change that does not matter. Of a Node, caches keep only what might be inherited.
+func (s *scene) touch(object client.Object) {
+	s.t.Helper()
+	key := touched
+	if _, ok := object.(*corev1.Node); ok {
+		key = "node.cluster.x-k8s.io/touched"
+	}
+	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"labels":{%q:"%d"}}}`, key, time.Now().UnixNano()))
+	s.Expect(s.Client.Patch(s.ctx, object, patch)).To(Succeed())
+}
+
+// looksAgain waits until the loop has looked at an object of that kind, on a stage where nothing else of that kind changes. A look
+// that was under way may have seen what was before, so the second one after that counts; each is brought about by a change.
+func (s *scene) looksAgain(object client.Object, change func()) {
+	s.t.Helper()
+	gvk, err := s.Client.GroupVersionKindFor(object)
+	s.Expect(err).NotTo(HaveOccurred())
+	looks := func() float64 {
+		return s.sum(fmt.Sprintf(`controller_runtime_reconcile_total{controller=%q,`, strings.ToLower(gvk.Kind)))
+	}
+	before := looks()
+	s.Eventually(func(g Gomega) {
+		change()
+		g.Expect(looks()).To(BeNumerically(">=", before+2))
+	}).WithTimeout(patience).WithPolling(polling).Should(Succeed())
 }

@@ -173,8 +173,8 @@ func (s *scene) expectOnlyOthers(f family) {
 // stop Heirloom, nothing is done while it is at work.
 func TestReleaseKeepsValues(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, stage.Options{WithoutLoop: true})
-	f := s.settleByAdmission(stage.Home, "kept", declared())
+	s := newScene(t, stage.Options{WithoutLoop: true, FailClosed: true})
+	f := s.settle("kept", declared())
 	node := stage.Node("kept")
 	s.admit(s.kubelet("kept"), node)
 	s.Expect(node.Annotations).To(HaveKey(inherit.UninitializedAnnotation))
@@ -208,8 +208,8 @@ func TestReleaseKeepsValues(t *testing.T) {
 // Where several share a management cluster, each gives up its own.
 func TestReleaseWithinItsScope(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, stage.Options{WithoutLoop: true, Args: []string{taintGate + "disabled", "--management-cluster=mine/mine"}})
-	mine, theirs := s.settleByAdmission("mine", "mine", declared()), s.settleByAdmission("theirs", "theirs", declared())
+	s := newScene(t, stage.Options{WithoutLoop: true, FailClosed: true, Args: []string{taintGate + "disabled", "--management-cluster=mine/mine"}})
+	mine, theirs := s.settleIn("mine", "mine", declared()), s.settleIn("theirs", "theirs", declared())
 	registered := stage.Node("mine")
 	s.admit(s.kubelet("mine"), registered)
 	s.update(registered, func() { registered.Labels = map[string]string{"mine": "yes"} }) // what a kubelet has written alone is not recorded

@@ -38,7 +38,7 @@ type lineage struct {
 // grow settles a lineage and waits until all of it carries what is declared. Users set labels of their own.
 func (s *scene) grow(name string) lineage {
 	s.t.Helper()
-	l := lineage{family: s.settleByAdmission(stage.Home, name, declared())}
+	l := lineage{family: s.settle(name, declared())}
 	l.infra = infraMachine(l.m)
 	s.admit(s.Client, l.infra)
 	s.admit(s.Client, stage.Node(name))
@@ -121,7 +121,7 @@ func TestRemovalWhileAway(t *testing.T) {
 // The same through admission alone, after a restart: nothing is kept in memory that matters.
 func TestRemovalByAdmissionAfterARestart(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, stage.Options{WithoutLoop: true})
+	s := newScene(t, stage.Options{WithoutLoop: true, FailClosed: true})
 	l := s.grow("restarted")
 	s.Expect(s.StopHeirloom()).To(Succeed())
 	s.Expect(s.StartHeirloom(s.ctx)).To(Succeed())
