@@ -13,6 +13,7 @@ import (
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/klog/v2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -296,4 +297,17 @@ func (s *examples) expectValues(e example, _ *corev1.Node) {
 	rendered, err := render(s.t, nil, values)
 	s.Expect(err).NotTo(HaveOccurred())
 	s.Expect(fmt.Sprint(rendered)).To(ContainSubstring("--workload-webhook-url=https://heirloom.example.com"))
+}
+
+// render renders the chart with these values under certificates, and with these others.
+func render(t *testing.T, certificates map[string]any, others map[string]any) ([]unstructured.Unstructured, error) {
+	t.Helper()
+	root, err := controlplane.RepositoryRoot(t.Context())
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	values := maps.Clone(others)
+	if certificates != nil {
+		values["certificates"] = certificates
+	}
+	return controlplane.RenderChart(t.Context(), filepath.Join(root, "deploy", "chart", "heirloom"),
+		controlplane.ChartOptions{Namespace: stage.Namespace, Values: values})
 }

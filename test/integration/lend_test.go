@@ -4,7 +4,10 @@ package integration
 
 import (
 	"context"
+	"sync"
 	"testing"
+
+	admissionregistrationv1beta1 "k8s.io/api/admissionregistration/v1beta1"
 
 	"github.com/heirloom-dev/heirloom/test/controlplane"
 	"github.com/heirloom-dev/heirloom/test/stage"
@@ -13,10 +16,32 @@ import (
 // planes are the API servers of all tests. One that a test has done with is wiped, and another test gets it.
 var planes controlplane.Pool
 
+var writeIdentityOnce = sync.OnceValue(func() error { return writeIdentity("api-server") })
+
+// borrow takes an API server out of the pool. All can do for any test, as a management cluster or as a workload cluster: they prove to
+// webhooks that ask who they are, and serve policies also in the version that older ones have alone.
+func borrow(ctx context.Context, options controlplane.Options) (*controlplane.Lent, error) {
+	if err := writeIdentityOnce(); err != nil {
+		return nil, err
+	}
+	options.APIServerArgs = map[string][]string{
+		"admission-control-config-file": {identityFile("api-server.yaml")},
+		"runtime-config":                {admissionregistrationv1beta1.SchemeGroupVersion.String() + "=true"},
+	}
+	options, err := stage.ControlPlaneOptions(ctx, options)
+	if err != nil {
+		return nil, err
+	}
+	return planes.Lend(ctx, options)
+}
+
 // lend takes an API server out of the pool until the test has ended.
 func lend(t *testing.T, options controlplane.Options) *controlplane.Lent {
 	t.Helper()
-	lent := take(t, options)
+	lent, err := borrow(t.Context(), options)
+	if err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() {
 		if t.Failed() { // nobody knows what goes on in it
 			if err := lent.Stop(); err != nil {
@@ -36,24 +61,14 @@ func lend(t *testing.T, options controlplane.Options) *controlplane.Lent {
 // lendLast takes an API server that is of no use to others afterwards: it is stopped with the test.
 func lendLast(t *testing.T, options controlplane.Options) *controlplane.Lent {
 	t.Helper()
-	lent := take(t, options)
+	lent, err := borrow(t.Context(), options)
+	if err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() {
 		if err := lent.Stop(); err != nil {
 			t.Error(err)
 		}
 	})
-	return lent
-}
-
-func take(t *testing.T, options controlplane.Options) *controlplane.Lent {
-	t.Helper()
-	options, err := stage.ControlPlaneOptions(t.Context(), options)
-	if err != nil {
-		t.Fatal(err)
-	}
-	lent, err := planes.Lend(t.Context(), options)
-	if err != nil {
-		t.Fatal(err)
-	}
 	return lent
 }

@@ -50,11 +50,8 @@ func ofTwins() []string {
 // start sets the stage. It lasts until all tests have ended.
 func (s *sharedStage) start(ctx context.Context) error {
 	ctx = context.WithoutCancel(ctx)
-	options, err := stage.ControlPlaneOptions(ctx, controlplane.Options{})
-	if err != nil {
-		return err
-	}
-	if s.lent, err = planes.Lend(ctx, options); err != nil {
+	var err error
+	if s.lent, err = borrow(ctx, controlplane.Options{}); err != nil {
 		return err
 	}
 	if s.dir, err = controlplane.TempDir("stage-" + s.name); err != nil {
