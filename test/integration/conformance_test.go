@@ -51,7 +51,7 @@ func TestConformance(t *testing.T) {
 		}
 		t.Run(release.Name, func(t *testing.T) {
 			t.Parallel()
-			plane := lendLast(t, controlplane.Options{CRDPaths: release.CRDPaths}) // there is more in it than is worth wiping
+			plane := lend(t, controlplane.Options{CRDPaths: release.CRDPaths})
 			// The loop comes first: it would see to what it finds, webhooks do not.
 			for _, path := range []path{{name: "loop"}, {name: "webhooks", admission: true}} {
 				t.Run(path.name, func(t *testing.T) { conform(t, plane, path) })

@@ -35,8 +35,37 @@ func borrow(ctx context.Context, options controlplane.Options) (*controlplane.Le
 	return planes.Lend(ctx, options)
 }
 
-// lend takes an API server out of the pool until the test has ended.
+// How many tests at a time have a management cluster of their own, and workload clusters: at most two each, which may have two. The
+// others wait for an API server that there is already, instead of two processors' time for the start of another.
+var (
+	atHome = make(chan struct{}, 2)
+	away = make(chan struct{}, 1)
+	// travellers are the tests that have workload clusters, by name.
+	travellers sync.Map
+)
+
+// lend takes an API server for a management cluster out of the pool until the test has ended.
 func lend(t *testing.T, options controlplane.Options) *controlplane.Lent {
+	t.Helper()
+	atHome <- struct{}{}
+	t.Cleanup(func() { <-atHome })
+	return lendNow(t, options)
+}
+
+// lendAbroad does so for a workload cluster. Who needs both takes the management cluster first.
+func lendAbroad(t *testing.T) *controlplane.Lent {
+	t.Helper()
+	if _, has := travellers.LoadOrStore(t.Name(), true); !has {
+		away <- struct{}{}
+		t.Cleanup(func() {
+			travellers.Delete(t.Name())
+			<-away
+		})
+	}
+	return lendNow(t, controlplane.ForWorkload(controlplane.Options{}))
+}
+
+func lendNow(t *testing.T, options controlplane.Options) *controlplane.Lent {
 	t.Helper()
 	lent, err := borrow(t.Context(), options)
 	if err != nil {
@@ -52,21 +81,6 @@ func lend(t *testing.T, options controlplane.Options) *controlplane.Lent {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		if err := lent.GiveBack(ctx); err != nil {
-			t.Error(err)
-		}
-	})
-	return lent
-}
-
-// lendLast takes an API server that is of no use to others afterwards: it is stopped with the test.
-func lendLast(t *testing.T, options controlplane.Options) *controlplane.Lent {
-	t.Helper()
-	lent, err := borrow(t.Context(), options)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := lent.Stop(); err != nil {
 			t.Error(err)
 		}
 	})

@@ -14,7 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/pkg/taint"
-	"github.com/heirloom-dev/heirloom/test/controlplane"
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
@@ -34,7 +33,7 @@ func (s *scene) abroad(name string) abroad {
 // workload makes an API server that no other test uses meanwhile that of a Cluster. In the end, the Cluster is forgotten.
 func (s *scene) workload(cluster *clusterv1.Cluster) *stage.Workload {
 	s.t.Helper()
-	w, err := s.UseWorkload(s.ctx, cluster, lend(s.t, controlplane.ForWorkload(controlplane.Options{})).ControlPlane)
+	w, err := s.UseWorkload(s.ctx, cluster, lendAbroad(s.t).ControlPlane)
 	s.Expect(err).NotTo(HaveOccurred())
 	s.t.Cleanup(func() {
 		w.Door.Shut() // the next test that has the API server is not disturbed
