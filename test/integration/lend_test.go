@@ -39,7 +39,7 @@ func borrow(ctx context.Context, options controlplane.Options) (*controlplane.Le
 // others wait for an API server that there is already, instead of two processors' time for the start of another.
 var (
 	atHome = make(chan struct{}, 2)
-	away = make(chan struct{}, 1)
+	away   = make(chan struct{}, 1)
 	// travellers are the tests that have workload clusters, by name.
 	travellers sync.Map
 )
