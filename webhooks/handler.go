@@ -51,7 +51,7 @@ type Dependencies struct {
 
 // Register adds the webhooks that the management cluster's API servers call.
 func Register(server webhook.Server, dependencies Dependencies) {
-	reviews := newReviewer(managementRoom, dependencies.Metrics.AdmissionRejected(metrics.ManagementServer))
+	reviews := newReviewer(managementRoom, LongestAnswer, dependencies.Metrics.AdmissionRejected(metrics.ManagementServer))
 	for path, d := range decidersOf(dependencies) {
 		server.Register(path, reviews.of(failOpen{decider: d, metrics: dependencies.Metrics, namespace: dependencies.Namespace}))
 	}
@@ -59,6 +59,7 @@ func Register(server webhook.Server, dependencies Dependencies) {
 
 // decidersOf returns who decides behind each path.
 func decidersOf(dependencies Dependencies) map[string]decider {
+	dependencies.Chain = inBudget(dependencies.Chain)
 	all := map[string]decider{NodesPath: nodesOf(dependencies, dependencies.ManagementCluster), TaintsPath: taints{}}
 	for _, kind := range owners.Table {
 		all[PathOf(kind)] = children{dependencies, kind}

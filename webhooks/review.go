@@ -35,21 +35,21 @@ const (
 	managementRoom, workloadRoom = 8 << 20, 4 << 20
 	// mostWaiting is how many reviews wait for room at a time.
 	mostWaiting = 1000
-	// intakeTimeout is how long a review waits for room, and how long its body may take. API servers wait two seconds for the answer.
-	intakeTimeout = time.Second
 )
 
 // reviewer answers reviews in place of controller-runtime's handler, which spends a third of a request on finding out what a body is, and
 // whose memory has no bound. Nothing of a review is read before it has room.
 type reviewer struct {
 	*admission.Webhook
+	// longest bounds how long a caller can make a request last.
+	longest       time.Duration
 	size          int64
 	room, waiting *semaphore.Weighted
 	rejected      func(metrics.Rejection)
 }
 
-func newReviewer(room int64, rejected func(metrics.Rejection)) reviewer {
-	return reviewer{size: room, room: semaphore.NewWeighted(room), waiting: semaphore.NewWeighted(mostWaiting), rejected: rejected}
+func newReviewer(room int64, longest time.Duration, rejected func(metrics.Rejection)) reviewer {
+	return reviewer{longest: longest, size: room, room: semaphore.NewWeighted(room), waiting: semaphore.NewWeighted(mostWaiting), rejected: rejected}
 }
 
 // of returns the handler of a webhook. All of a server share its room.
@@ -96,12 +96,14 @@ func (h reviewer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	size = min(size, h.size)
-	if !h.enter(r.Context(), size) {
+	ctx, cancel := within(r, h.longest)
+	defer cancel()
+	if !h.enter(ctx, size) {
 		h.turnAway(w, http.StatusTooManyRequests, metrics.TooMany)
 		return
 	}
 	defer h.room.Release(size)
-	body, err := readBody(w, r)
+	body, err := readBody(ctx, w, r)
 	if tooLarge := new(http.MaxBytesError); errors.As(err, &tooLarge) {
 		h.turnAway(w, http.StatusRequestEntityTooLarge, metrics.TooLarge)
 		return
@@ -115,7 +117,7 @@ func (h reviewer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	response := h.Handle(r.Context(), admission.Request{AdmissionRequest: *review.Request})
+	response := h.Handle(ctx, admission.Request{AdmissionRequest: *review.Request})
 	review.Request, review.Response = nil, &response.AdmissionResponse
 	_ = json.NewEncoder(w).Encode(review) // the API server may have hung up
 }
@@ -138,15 +140,14 @@ func (h reviewer) enter(ctx context.Context, size int64) bool {
 		return false
 	}
 	defer h.waiting.Release(1)
-	ctx, cancel := context.WithTimeout(ctx, intakeTimeout)
-	defer cancel()
 	return h.room.Acquire(ctx, size) == nil
 }
 
-// readBody returns the whole body. A slow body must not keep the room from others.
-func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+// readBody returns the whole body. A body that does not come must not keep the room from others.
+func readBody(ctx context.Context, w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	connection := http.NewResponseController(w)
-	_ = connection.SetReadDeadline(time.Now().Add(intakeTimeout)) // if that is not supported, there is no connection either
+	deadline, _ := ctx.Deadline()            // there always is one
+	_ = connection.SetReadDeadline(deadline) // if that is not supported, there is no connection either
 	defer func() { _ = connection.SetReadDeadline(time.Time{}) }()
 	var body bytes.Buffer
 	body.Grow(int(max(r.ContentLength, 0)) + bytes.MinRead)

@@ -60,7 +60,7 @@ func sameAnswer(t *testing.T, s server, path string, body []byte) {
 func (s server) sameAnswerBy(t *testing.T, decides decider, path string, body []byte) (answer string) {
 	t.Helper()
 	plain := &admission.Webhook{Handler: failOpen{decider: decides, metrics: s.Metrics}}
-	quick := newReviewer(managementRoom, s.Metrics.AdmissionRejected(metrics.ManagementServer)).of(failOpen{decider: decides, metrics: s.Metrics})
+	quick := newReviewer(managementRoom, LongestAnswer, s.Metrics.AdmissionRejected(metrics.ManagementServer)).of(failOpen{decider: decides, metrics: s.Metrics})
 	ask := func(handler http.Handler) string {
 		request := httptest.NewRequest(http.MethodPost, path, bytes.NewReader(body))
 		request.Header.Set("Content-Type", "application/json")

@@ -40,7 +40,7 @@ type door struct {
 
 func newDoor(t *testing.T, room int64) *door {
 	d := &door{release: make(chan struct{}), inside: map[string]int{}}
-	d.reviewer = newReviewer(room, func(why metrics.Rejection) {
+	d.reviewer = newReviewer(room, LongestAnswer, func(why metrics.Rejection) {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		d.rejected = append(d.rejected, why)
@@ -125,7 +125,7 @@ func TestOrdinaryReviewsWaitForRoom(t *testing.T) {
 				}
 				synctest.Wait()
 				waiting := d.send("waiting", 1<<10)
-				<-time.After(intakeTimeout - 1)
+				<-time.After(usually - 1)
 				Expect(<-d.send("greedy", ordinaryReview+1)).To(Equal(http.StatusTooManyRequests))
 				Expect(waiting).NotTo(Receive())
 				if comes {
@@ -160,7 +160,7 @@ func TestFewReviewsWait(t *testing.T) {
 		}
 		synctest.Wait()
 		NewWithT(t).Expect(d.turnedAway()).To(Equal(7))
-		<-time.After(intakeTimeout + 1)
+		<-time.After(usually + 1)
 		synctest.Wait()
 		NewWithT(t).Expect(d.turnedAway()).To(Equal(mostWaiting + 7))
 		NewWithT(t).Expect(d.waiting.TryAcquire(mostWaiting)).To(BeTrue())
@@ -227,7 +227,7 @@ func TestReviewsThatComeTooSlowlyAreTurnedAway(t *testing.T) {
 	server := httptest.NewServer(d.handler)
 	t.Cleanup(server.Close)
 	slow, _ := io.Pipe()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL, slow)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+"?timeout=1s", slow)
 	Expect(err).NotTo(HaveOccurred())
 	request.ContentLength = 100
 	response, err := http.DefaultClient.Do(request)

@@ -27,9 +27,9 @@ func RegisterWorkload(server webhook.Server, dependencies Dependencies, key func
 // proves. All other requests get the same answer, which does not tell what exists, and nothing but their path is read.
 func newWorkload(d Dependencies, key func(context.Context) []byte) http.Handler {
 	// Requests of workload clusters must cause only a few requests to the management cluster's API server.
-	chain := *d.Chain
-	chain.AskMissing, d.Chain = false, &chain
-	reviews := newReviewer(workloadRoom, d.Metrics.AdmissionRejected(metrics.WorkloadServer)).
+	d.Chain = inBudget(d.Chain)
+	d.Chain.AskMissing = false
+	reviews := newReviewer(workloadRoom, longestWorkloadAnswer, d.Metrics.AdmissionRejected(metrics.WorkloadServer)).
 		of(failOpen{decider: workloadNodes{d, lru.New(limitedClusters)}, metrics: d.Metrics})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		uid := func(name types.NamespacedName) types.UID { return d.uidOf(r.Context(), name) }

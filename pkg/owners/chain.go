@@ -27,7 +27,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
 )
 
-// liveTimeout bounds the time that live reads for one decision may take. API servers wait two seconds for an admission webhook.
+// liveTimeout bounds the time that live reads for one decision may take, unless the chain has a bound of its own.
 const liveTimeout = time.Second
 
 // listTimeout bounds how long admission and Nodes wait for the informer of a provider's kind. A kind with a broken conversion webhook
@@ -44,6 +44,9 @@ type Chain struct {
 	// AskMissing makes the chain ask Live for an owner that the cache does not have. Unlike the loop, admission cannot wait for
 	// the owner's event.
 	AskMissing bool
+	// LiveTimeout bounds the time that live reads for one decision may take, beside the context's own deadline; 0 is a second. In admission,
+	// the time that the caller waits is the only bound.
+	LiveTimeout time.Duration
 	// AllowLive limits live reads; nil allows all. Beyond the limit, the cache has the last word.
 	AllowLive func() bool
 	// Mapper tells which version of a provider's kind to read; nil reads the version that a reference names.
@@ -68,6 +71,11 @@ func (c *Chain) Within(cluster types.NamespacedName) *Chain {
 	return &within
 }
 
+// bounded returns a context for the live reads of one decision.
+func (c *Chain) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, cmp.Or(c.LiveTimeout, liveTimeout))
+}
+
 // cachedOnly returns a chain that does not ask the API server for owners that are not cached, and hardly waits for them. A chain that
 // reads everything live goes on doing so.
 func (c *Chain) cachedOnly() *Chain {
@@ -77,7 +85,7 @@ func (c *Chain) cachedOnly() *Chain {
 }
 
 // Recheck decides by the cache and, if that decision is in doubt, once more by owners as the API server has them: a cache can be
-// behind (docs/design.md §5). The second decision may take liveTimeout in all; if it fails, the first counts.
+// behind (docs/design.md §5). The second decision may take the time of live reads in all; if it fails, the first counts.
 func Recheck[D any](ctx context.Context, c *Chain, inDoubt func(D) bool, decide func(context.Context, *Chain) (D, error)) (D, error) {
 	decided, err := decide(ctx, c)
 	if err != nil || !inDoubt(decided) {
@@ -91,7 +99,7 @@ func Again[D any](ctx context.Context, c *Chain, decided D, decide func(context.
 	if c.Live == nil {
 		return decided
 	}
-	bounded, cancel := context.WithTimeout(ctx, liveTimeout)
+	bounded, cancel := c.bounded(ctx)
 	defer cancel()
 	fresh := *c
 	fresh.fresh = true
@@ -151,7 +159,7 @@ func (c *Chain) getLive(ctx context.Context, key types.NamespacedName, uid types
 	if c.AllowLive != nil && !c.AllowLive() {
 		return false, errTooManyReads
 	}
-	ctx, cancel := context.WithTimeout(ctx, liveTimeout)
+	ctx, cancel := c.bounded(ctx)
 	defer cancel()
 	// A client decodes into what it is given, which may share its content with another object in the cache.
 	gvk := into.GetObjectKind().GroupVersionKind()
@@ -299,9 +307,9 @@ func (c *Chain) MachineOwner(ctx context.Context, m *clusterv1.Machine) (owner M
 // API server is asked if the chain may ask it. All of this is bounded in time. A kind that the API server no longer serves
 // declares nothing.
 func (c *Chain) ControlPlane(ctx context.Context, namespace string, ref *metav1.OwnerReference) (*unstructured.Unstructured, *inherit.ControlPlane, error) {
-	ctx, cancel := context.WithTimeout(ctx, liveTimeout)
+	ctx, cancel := c.bounded(ctx)
 	defer cancel()
-	gvk, served, err := c.Served(schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind))
+	gvk, served, err := c.served(ctx, schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind))
 	if err != nil || !served {
 		return nil, nil, err
 	}
@@ -323,10 +331,22 @@ func (c *Chain) ControlPlane(ctx context.Context, namespace string, ref *metav1.
 
 // Served returns a provider's kind in the version that the API server prefers, and whether it serves the kind at all.
 func (c *Chain) Served(gvk schema.GroupVersionKind) (schema.GroupVersionKind, bool, error) {
-	if c.Mapper == nil {
+	ctx, cancel := c.bounded(context.Background())
+	defer cancel()
+	return c.served(ctx, gvk)
+}
+
+func (c *Chain) served(ctx context.Context, gvk schema.GroupVersionKind) (schema.GroupVersionKind, bool, error) {
+	var mapping *meta.RESTMapping
+	var err error
+	switch mapper := c.Mapper.(type) {
+	case nil:
 		return gvk, true, nil
+	case *Kinds:
+		mapping, err = mapper.Mapping(ctx, gvk.GroupKind())
+	default:
+		mapping, err = mapper.RESTMapping(gvk.GroupKind())
 	}
-	mapping, err := c.Mapper.RESTMapping(gvk.GroupKind())
 	if meta.IsNoMatchError(err) {
 		return gvk, false, nil
 	}

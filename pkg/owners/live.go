@@ -36,6 +36,10 @@ func (l *Live) Get(ctx context.Context, key client.ObjectKey, into client.Object
 	gvk := into.GetObjectKind().GroupVersionKind()
 	name := fmt.Sprintf("%T %s %s", into, gvk, key)
 	kind := reflect.TypeOf(into).Elem()
+	takes := liveTimeout // at least, whoever asks first: others may have more time
+	if deadline, ok := ctx.Deadline(); ok {
+		takes = max(takes, time.Until(deadline))
+	}
 	result := l.reads.DoChan(name, func() (any, error) {
 		if before, ok := l.begun.Load(name); ok {
 			<-before.(chan struct{}) //nolint:forcetypeassert // nothing else is stored
@@ -47,7 +51,7 @@ func (l *Live) Get(ctx context.Context, key client.ObjectKey, into client.Object
 		l.reads.Forget(name) // from now on, it is too late to share this read
 		object, _ := reflect.New(kind).Interface().(client.Object)
 		object.GetObjectKind().SetGroupVersionKind(gvk)
-		return object, l.read(key, object)
+		return object, l.read(takes, key, object)
 	})
 	select {
 	case <-ctx.Done():
@@ -62,8 +66,8 @@ func (l *Live) Get(ctx context.Context, key client.ObjectKey, into client.Object
 
 // read reads an object on behalf of all that share the answer: it does not end when one of them gives up. Nothing else would keep a
 // panic from ending the program.
-func (l *Live) read(key client.ObjectKey, into client.Object) (err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), liveTimeout)
+func (l *Live) read(takes time.Duration, key client.ObjectKey, into client.Object) (err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), takes)
 	defer cancel()
 	defer func() {
 		if r := recover(); r != nil {
@@ -101,6 +105,13 @@ type look struct {
 
 // RESTMapping implements meta.RESTMapper. It takes liveTimeout at most.
 func (k *Kinds) RESTMapping(gk schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), liveTimeout)
+	defer cancel()
+	return k.Mapping(ctx, gk, versions...)
+}
+
+// Mapping is RESTMapping for a caller that waits until ctx is done.
+func (k *Kinds) Mapping(ctx context.Context, gk schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
 	k.mu.RLock()
 	last := k.last
 	k.mu.RUnlock()
@@ -123,7 +134,7 @@ func (k *Kinds) RESTMapping(gk schema.GroupKind, versions ...string) (*meta.REST
 			return nil, result.Err
 		}
 		return result.Val.(meta.RESTMapper).RESTMapping(gk, versions...) //nolint:forcetypeassert // nothing else is returned
-	case <-time.After(liveTimeout):
+	case <-ctx.Done():
 		return nil, errors.New("the API server does not say in time which kinds it serves")
 	}
 }

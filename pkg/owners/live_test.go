@@ -208,14 +208,49 @@ func recheckNode(t *testing.T, chain *owners.Chain, known string) (first, second
 	return first, second
 }
 
-// An API server that does not answer costs a decision no more than a second in all, however many owners it reads.
-func TestASecondDecisionIsBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		start, cache := time.Now(), holds(t, ofCluster("c"), machineSet("MachineDeployment/md"), machineDeployment("md"), machine("m", "MachineSet/ms", isNode))
-		_, decided := recheckNode(t, admission(cache, &slow{takes: time.Hour}), "n")
-		NewWithT(t).Expect(decided.Inherits()).To(BeTrue())
-		NewWithT(t).Expect(time.Since(start)).To(Equal(time.Second))
-	})
+// An API server that does not answer costs a decision no more than the chain's time in all, a second where it has none, however many
+// owners it reads. So does an API server that does not say what it serves.
+func TestADecisionIsBounded(t *testing.T) {
+	for bound, takes := range map[time.Duration]time.Duration{0: time.Second, 100 * time.Millisecond: 100 * time.Millisecond, 5 * time.Second: 5 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			start, cache := time.Now(), holds(t, ofCluster("c"), machineSet("MachineDeployment/md"), machineDeployment("md"), machine("m", "MachineSet/ms", isNode))
+			chain := admission(cache, &slow{takes: time.Hour})
+			chain.LiveTimeout = bound
+			_, decided := recheckNode(t, chain, "n")
+			NewWithT(t).Expect(decided.Inherits()).To(BeTrue())
+			NewWithT(t).Expect(time.Since(start)).To(Equal(takes))
+
+			start, release := time.Now(), make(chan struct{})
+			server := serving("AcmeControlPlane")
+			server.during = func() { <-release }
+			chain.Mapper = &owners.Kinds{Discovery: server}
+			_, err := chain.MachineOwner(t.Context(), machine("m", byControlPlane))
+			NewWithT(t).Expect(err).To(MatchError(ContainSubstring("does not say in time")))
+			NewWithT(t).Expect(time.Since(start)).To(Equal(takes))
+			close(release)
+			synctest.Wait()
+		})
+	}
+}
+
+// A read that is shared takes as long as whoever began it waits, and a second at least: others may have more time.
+func TestASharedReadGoesOn(t *testing.T) {
+	for waits, takes := range map[time.Duration]time.Duration{1: time.Second, 9 * time.Second: 9 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			Expect, start, server := NewWithT(t).Expect, time.Now(), &slow{takes: time.Hour}
+			live := &owners.Live{Reader: server}
+			ctx, cancel := context.WithTimeout(t.Context(), waits)
+			defer cancel()
+			first := make(chan error, 1)
+			go func() { first <- live.Get(ctx, toSet, &clusterv1.MachineSet{}) }()
+			synctest.Wait()
+			server.takes = 0
+			next := ask(live)
+			Expect(<-first).To(MatchError(context.DeadlineExceeded))
+			Expect(<-next).To(Equal("0"), "it waits for the first one to end")
+			Expect(time.Since(start)).To(Equal(takes))
+		})
+	}
 }
 
 // A decision reads what is above its object, each object once, and a second decision the same from the API server and nothing else.

@@ -192,7 +192,7 @@ func (c *Chain) effectiveMachinePool(ctx context.Context, mp *clusterv1.MachineP
 // its schema, as does an admission request about one.
 func (c *Chain) effectiveControlPlane(ctx context.Context, cp *inherit.ControlPlane, cluster *clusterv1.Cluster, policy inherit.Policy) *inherit.Template {
 	template := inherit.TemplateOfControlPlane(cp)
-	ctx, cancel := context.WithTimeout(ctx, liveTimeout)
+	ctx, cancel := c.bounded(ctx)
 	defer cancel()
 	if decided, inherits := c.desired(ctx, ControlPlanes, cp, cluster, policy); inherits {
 		if current, err := contentOfControlPlane(ctx, c, cp); err == nil {

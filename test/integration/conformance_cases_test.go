@@ -201,7 +201,6 @@ func controlPlaneCases() []conformanceCase {
 			continue
 		}
 		owner := func(l *descent) *unstructured.Unstructured {
-			l.cached = true // the program begins to watch a kind of control plane when it first meets one
 			return l.owns(l.controlPlane(p), l.from(p.template))
 		}
 		cases = append(cases, childCases(4, " of "+p.kind, owner, fakeMachine(), kubeadmConfig())...)

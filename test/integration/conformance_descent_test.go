@@ -4,18 +4,14 @@ package integration
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apiserver/pkg/admission/plugin/webhook/mutating"
-	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -37,6 +33,8 @@ type descent struct {
 	*scene
 	path            path
 	namespace, name string
+	// key names the subtest on either path.
+	key string
 	// home says that the Cluster is the management cluster itself: the child is a Node of that.
 	home   bool
 	script script
@@ -148,7 +146,11 @@ func (l *descent) play(c conformanceCase, in column, carried bool) {
 	for _, to := range l.into {
 		to.put(l.child.Object, users)
 	}
-	expect := func(g Gomega, child *unstructured.Unstructured) { l.expect(g, child, bare, users, carried) }
+	number := 0
+	expect := func(g Gomega, child *unstructured.Unstructured) {
+		l.expect(g, child, bare, users, carried)
+		l.expectSameFields(g, child, number)
+	}
 
 	l.bear(expect)
 	l.expectNothingElse()
@@ -162,6 +164,7 @@ func (l *descent) play(c conformanceCase, in column, carried bool) {
 			})
 		}
 		l.declare(l.at(i))
+		number = i
 		l.follow(expect)
 	}
 	l.expectNothingElse()
@@ -175,8 +178,7 @@ func (l *descent) at(i int) state {
 	return state{declared: l.script.states[i], witness: content{labelColumn: {witnessKey: strconv.Itoa(i)}}, byClass: i == 2}
 }
 
-// bear creates the child. In admission it must inherit in that very write, unless a call took too long and the write passed untouched,
-// as it should; then in the next.
+// bear creates the child. In admission it must inherit in that very write.
 func (l *descent) bear(expect func(Gomega, *unstructured.Unstructured)) {
 	l.t.Helper()
 	if l.path.admission && l.cached {
@@ -186,40 +188,16 @@ func (l *descent) bear(expect func(Gomega, *unstructured.Unstructured)) {
 			expect(g, child)
 		}).WithTimeout(patience).WithPolling(20*time.Millisecond).Should(Succeed(), "in a create, once the owner is known")
 	}
-	log, audit := tailOf(l.HeirloomLog()), tailOf(l.audit.path)
 	l.create(l.child)
 	if l.path.admission {
-		var unmet []string
-		expect(NewGomega(func(message string, _ ...int) { unmet = append(unmet, message) }), l.child)
-		if len(unmet) > 0 {
-			l.Eventually(func(g Gomega) { expectUntouched(g, log, audit) }).WithTimeout(patience).Should(Succeed(), "its webhook was answered in time, but: %v", unmet)
-			l.follow(expect)
-		}
+		expect(l, l.child)
 	}
 	if l.stored != nil {
 		l.stored()
 	}
 	if !l.path.admission {
-		l.eventually(l.child, func(g Gomega) { expect(g, l.child) })
+		l.follow(expect)
 	}
-}
-
-// expectUntouched expects that a write since then has passed untouched: the program or the API server has not waited for an answer.
-func expectUntouched(g Gomega, log, audit tail) {
-	content, err := log.read()
-	g.Expect(err).NotTo(HaveOccurred())
-	for line := range strings.Lines(string(content)) { // any other error is a fault
-		if strings.Contains(line, "Admission request allowed untouched") && strings.Contains(line, "context deadline exceeded") {
-			return
-		}
-	}
-	events, err := audit.events()
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(slices.ContainsFunc(events, func(event auditv1.Event) bool {
-		return slices.ContainsFunc(slices.Collect(maps.Keys(event.Annotations)), func(key string) bool {
-			return strings.HasPrefix(key, mutating.MutationAuditAnnotationFailedOpenKeyPrefix)
-		})
-	})).To(BeTrue())
 }
 
 // follow waits until the child has what its owners declare: with the loop by itself, in admission with the next write.

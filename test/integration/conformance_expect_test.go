@@ -4,6 +4,7 @@ package integration
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -57,6 +58,16 @@ func (l *descent) expect(g Gomega, child, bare *unstructured.Unstructured, users
 		if !slices.ContainsFunc(l.into, has) {
 			g.Expect(ours(child)).NotTo(ContainSubstring(field), "the %s has no such field", child.GetKind())
 		}
+	}
+}
+
+// expectSameFields expects the same fields of a child to be ours on either path. The path of the loop comes first.
+func (l *descent) expectSameFields(g Gomega, child *unstructured.Unstructured, state int) {
+	key := fmt.Sprint(l.key, " ", state)
+	if !l.path.admission {
+		l.path.byLoop[key] = ours(child)
+	} else if fields, known := l.path.byLoop[key]; known { // some children inherit in admission only
+		g.Expect(cmp.Diff(fields, ours(child))).To(BeEmpty(), "ours by the loop (-) and by webhooks (+)")
 	}
 }
 

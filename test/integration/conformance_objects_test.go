@@ -14,6 +14,9 @@ import (
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
+// touched is a label that a test writes so that admission sees a child again. API servers ask about every change in this domain.
+const touched = "test.x-k8s.io/touched"
+
 // selected is the label by which the MachineDeployments and MachineSets here select.
 const selected = "test/selected"
 

@@ -21,6 +21,8 @@ type path struct {
 	name string
 	// admission says that it is the webhooks, without the loop; otherwise it is the loop without webhooks.
 	admission bool
+	// byLoop has which fields of a child were ours on the path of the loop, by the name of the subtest and the number of its state.
+	byLoop map[string]string
 }
 
 // conformanceCase is a child of one row of the table.
@@ -37,8 +39,8 @@ type conformanceCase struct {
 }
 
 // TestConformance holds the program to the table of rules, row by row and column by column: beside the newest
-// releases of Cluster API, for every kind of child, on each of the two paths alone. With -short it is beside the newest
-// release alone.
+// releases of Cluster API, for every kind of child, on each of the two paths alone. Both give a child the same content under the same
+// managed fields. With -short it is beside the newest release alone.
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	releases, err := controlplane.Releases(t.Context())
@@ -53,7 +55,8 @@ func TestConformance(t *testing.T) {
 			t.Parallel()
 			plane := lend(t, controlplane.Options{CRDPaths: release.CRDPaths})
 			// The loop comes first: it would see to what it finds, webhooks do not.
-			for _, path := range []path{{name: "loop"}, {name: "webhooks", admission: true}} {
+			byLoop := map[string]string{}
+			for _, path := range []path{{name: "loop", byLoop: byLoop}, {name: "webhooks", admission: true, byLoop: byLoop}} {
 				t.Run(path.name, func(t *testing.T) { conform(t, plane, path) })
 			}
 		})
@@ -72,7 +75,7 @@ func conform(t *testing.T, on *controlplane.Lent, path path) {
 		"--no-execute-rate=0", // at once; at which pace otherwise, another test is about
 	}
 	s := sceneOn(t, on, stage.Options{
-		WithoutLoop: path.admission, WithoutWebhooks: !path.admission,
+		WithoutLoop: path.admission, WithoutWebhooks: !path.admission, FailClosed: true,
 		Values: map[string]any{"additionalProviderGroups": []any{"infrastructure.example.com"}},
 		Args:   args,
 		// Much is read from the caches without copies. If any of that is changed, the program ends.
@@ -88,7 +91,7 @@ func conform(t *testing.T, on *controlplane.Lent, path path) {
 		t.Run(fmt.Sprintf("rule %d %s", c.rule, c.child), func(t *testing.T) {
 			for _, in := range c.declares {
 				t.Run(string(in), func(t *testing.T) {
-					l := &descent{scene: s.in(t), path: path, namespace: namespace, name: string(in)}
+					l := &descent{scene: s.in(t), path: path, namespace: namespace, name: string(in), key: fmt.Sprint(i, in)}
 					if strings.HasPrefix(c.child, "Node") {
 						l.home, l.namespace, l.name = true, stage.Home, namespace+"-"+l.name
 					}

@@ -150,25 +150,3 @@ func TestKubeletUpdatesAreNotTouched(t *testing.T) {
 		g.Expect(taint.Find(admin.Spec.Taints, taint.ID{Key: "late", Effect: corev1.TaintEffectNoSchedule})).NotTo(Equal(-1))
 	}).WithTimeout(patience).WithPolling(polling).Should(Succeed(), "an update by a privileged user brings it")
 }
-
-// Only the kubelet of a Node registers that Node: another identity gets nothing out of a Machine that is not its own.
-func TestNodesMatchOnlyTheirOwnMachine(t *testing.T) {
-	t.Parallel()
-	s := sharedScene(t, admission)
-	f := s.settle(s.own("owned"), declared())
-
-	other := stage.Node(s.own("stranger"))
-	s.Expect(s.kubelet(other.Name).Create(s.ctx, other)).To(Succeed())
-	s.Expect(other.Annotations).NotTo(HaveKey(clusterv1.TaintsFromMachineAnnotation), "no Machine has its providerID")
-
-	s.get(f.m)
-	s.update(f.m, func() { f.m.Status.NodeRef.Name = "somebody-else" })
-	status := f.m.DeepCopy()
-	status.Status.NodeRef.Name = "somebody-else"
-	s.Expect(s.Client.Status().Patch(s.ctx, status, client.MergeFrom(f.m))).To(Succeed())
-	s.Eventually(func(g Gomega) {
-		node := stage.Node(f.m.Name)
-		g.Expect(s.Client.Create(s.ctx, node, client.DryRunAll)).To(Succeed())
-		g.Expect(node.Annotations).NotTo(HaveKey(clusterv1.TaintsFromMachineAnnotation))
-	}).WithTimeout(patience).Should(Succeed(), "the Machine is claimed by another Node")
-}

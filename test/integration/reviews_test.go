@@ -14,9 +14,6 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/heirloom-dev/heirloom/pkg/owners"
 	"github.com/heirloom-dev/heirloom/test/stage"
@@ -34,10 +31,8 @@ const (
 // that is a failure to an API server, and counted. Every Machine that is created meanwhile inherits in the write that creates it.
 func TestMachinesInheritBesideHugeReviews(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, stage.Options{WithoutLoop: true}) // nothing makes up for what a webhook has missed
-	f := s.settleByAdmission(stage.Home, "beside", declared())
-	s.admit(s.Client, stage.Machine(f.ms, "before"))
-	s.waitLonger()
+	s := newScene(t, stage.Options{WithoutLoop: true, FailClosed: true})
+	f := s.settle("beside", declared())
 	huge := stage.Machine(f.ms, "huge")
 	huge.Annotations = map[string]string{}
 	for n := range hugeReview / 128 {
@@ -64,18 +59,6 @@ func TestMachinesInheritBesideHugeReviews(t *testing.T) {
 	s.Expect(s.sum(`heirloom_admission_requests_rejected_total{`)).To(BeEquivalentTo(flood.turnedAway()))
 	s.Expect(s.Heirloom.Done()).NotTo(BeClosed())
 	s.expectReady(s.HealthURL)
-}
-
-// waitLonger makes the API server wait for an answer about a Machine as long as it can: what is shown here is that there is one.
-func (s *scene) waitLonger() {
-	s.t.Helper()
-	configuration := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "heirloom"}}
-	s.get(configuration)
-	s.update(configuration, func() {
-		for i := range configuration.Webhooks {
-			configuration.Webhooks[i].TimeoutSeconds = ptr.To(int32(30))
-		}
-	})
 }
 
 // flood sends one and the same review again and again, many at a time.

@@ -99,30 +99,12 @@ func TestReservedTaintsAreRefused(t *testing.T) {
 	}
 }
 
-// Bad input never stops a write and never leads to a foreign owner's metadata.
+// Bad input never stops a write.
 func TestBadInput(t *testing.T) {
 	t.Parallel()
 	s := sharedScene(t, both)
 	f := s.settle(s.own("bad"), declared())
 
-	t.Run("an owner reference with another UID is no owner", func(t *testing.T) {
-		s := s.in(t)
-		machine := stage.Machine(f.ms, "foreign")
-		machine.OwnerReferences[0].UID = "00000000-0000-0000-0000-000000000000"
-		s.create(machine)
-		s.Expect(machine.Labels).NotTo(HaveKey("team"))
-	})
-	t.Run("owner references in a circle", func(t *testing.T) {
-		s := s.in(t)
-		s.get(f.ms)
-		circle := stage.MachineSet(f.md, "circle")
-		circle.OwnerReferences = nil
-		s.create(circle)
-		s.update(circle, func() {
-			circle.OwnerReferences = []metav1.OwnerReference{stage.ControlledBy(circle, "MachineSet")}
-		})
-		s.Expect(circle.Labels).NotTo(HaveKey("team"))
-	})
 	t.Run("more labels than a Node has room for", func(t *testing.T) {
 		s := s.in(t)
 		machine := stage.Machine(f.ms, f.m.Name+"-crowded")

@@ -31,11 +31,11 @@ type sharedStage struct {
 var (
 	// both has webhooks and loop.
 	both = &sharedStage{name: "both", options: stage.Options{
-		WorkloadWebhook: true,
-		Args:            []string{"--no-execute-rate=12"}, // of each Cluster, so that it matters to no other test
+		FailClosed: true,
+		Args:       []string{"--no-execute-rate=12"}, // of each Cluster, so that it matters to no other test
 	}}
 	// admission has webhooks only.
-	admission = &sharedStage{name: "admission", options: stage.Options{WithoutLoop: true, PatientWebhooks: true, Args: ofTwins()}}
+	admission = &sharedStage{name: "admission", options: stage.Options{WithoutLoop: true, FailClosed: true, Args: ofTwins()}}
 	// loop is as admission, but for what brings things.
 	loop = &sharedStage{name: "loop", options: stage.Options{WithoutWebhooks: true, Args: ofTwins()}}
 )

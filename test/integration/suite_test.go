@@ -22,6 +22,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/heirloom-dev/heirloom/pkg/managedfields"
 	"github.com/heirloom-dev/heirloom/test/controlplane"
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
@@ -211,7 +212,7 @@ type family struct {
 }
 
 // settle creates a family whose MachineDeployment declares d, in the Cluster of the management cluster itself. Every child is
-// created bare, after Heirloom could see its owner.
+// created bare.
 func (s *scene) settle(name string, d stage.Declared) family {
 	s.t.Helper()
 	return s.settleIn(stage.Home, name, d)
@@ -219,17 +220,6 @@ func (s *scene) settle(name string, d stage.Declared) family {
 
 // settleIn does the same in the Cluster of that name, in a namespace of that name. Many families may have one Cluster.
 func (s *scene) settleIn(cluster, name string, d stage.Declared) family {
-	s.t.Helper()
-	return s.settleBy(cluster, name, d, func(child client.Object) { s.create(child) })
-}
-
-// settleByAdmission is settleIn where no loop makes up for what a webhook misses on a busy machine.
-func (s *scene) settleByAdmission(cluster, name string, d stage.Declared) family {
-	s.t.Helper()
-	return s.settleBy(cluster, name, d, func(child client.Object) { s.admit(s.Client, child) })
-}
-
-func (s *scene) settleBy(cluster, name string, d stage.Declared, create func(child client.Object)) family {
 	s.t.Helper()
 	s.ensureNamespace(cluster)
 	var f family
@@ -239,30 +229,34 @@ func (s *scene) settleBy(cluster, name string, d stage.Declared, create func(chi
 	f.md = stage.MachineDeployment(f.cluster, name, d)
 	s.create(f.md)
 	f.ms = stage.MachineSet(f.md, name)
-	create(f.ms)
+	s.create(f.ms)
 	f.m = stage.Machine(f.ms, name)
-	create(f.m)
+	s.create(f.m)
 	return f
 }
 
-// admit creates an object as soon as it inherits in that write.
+// admit creates a Node, or an object beside a Machine, once the program knows what it inherits. All of that, or all above the Machine,
+// it reads from its caches alone, which hear of what is stored a moment later.
 func (s *scene) admit(c client.Client, object client.Object) {
-	s.t.Helper()
-	s.awaitAdmission(c, object)
-	s.Expect(c.Create(s.ctx, object)).To(gomega.Succeed())
-}
-
-// awaitAdmission waits until the program's cache has what it takes for an object to inherit in the write that creates it. There may
-// be no loop to make up for it, and the API server may take too long to answer about an owner that is not in the cache.
-func (s *scene) awaitAdmission(c client.Client, object client.Object) {
 	s.t.Helper()
 	s.Eventually(func(g gomega.Gomega) {
 		probe, ok := object.DeepCopyObject().(client.Object)
 		g.Expect(ok).To(gomega.BeTrue())
 		g.Expect(c.Create(s.ctx, probe, client.DryRunAll)).To(gomega.Succeed())
 		_, tracked := probe.GetAnnotations()[clusterv1.TaintsFromMachineAnnotation]
-		g.Expect(tracked || ours(probe) != "").To(gomega.BeTrue(), "it has inherited nothing yet")
+		g.Expect(tracked || ours(probe) != "").To(gomega.BeTrue(), "its owners are not known yet")
 	}).WithTimeout(patience).WithPolling(polling).Should(gomega.Succeed())
+	s.Expect(c.Create(s.ctx, object)).To(gomega.Succeed())
+}
+
+// ours returns the fields that field manager heirloom has applied.
+func ours(object client.Object) string {
+	for _, entry := range object.GetManagedFields() {
+		if managedfields.IsOurs(entry) {
+			return entry.FieldsV1.GetRawString()
+		}
+	}
+	return ""
 }
 
 // startKubelet starts a kubelet that is stopped with the test at the latest.

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"testing"
 
 	. "github.com/onsi/gomega"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -21,9 +20,8 @@ import (
 
 // The key of the paths is kept in a Secret beside the program, where all replicas find it. Once the Secret is deleted, there is
 // another key, and the workload cluster calls another path. Meanwhile no write of a Node fails.
-func TestKeyOfWorkloadClusters(t *testing.T) {
-	t.Parallel()
-	s := newScene(t, stage.Options{WorkloadWebhook: true})
+func (s *scene) testKey() {
+	s.t.Helper()
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: stage.Namespace, Name: "heirloom-workload-webhook"}}
 	s.eventually(secret, func(g Gomega) { g.Expect(secret.Data).To(HaveKey("key")) })
 	before := secret.Data["key"]
@@ -32,7 +30,7 @@ func TestKeyOfWorkloadClusters(t *testing.T) {
 	s.get(secret)
 	s.Expect(secret.Data["key"]).To(Equal(before), "a restart keeps the key")
 
-	a := s.abroad("called")
+	a := s.abroad("keyed")
 	s.get(a.cluster)
 	s.update(a.cluster, func() { a.cluster.Labels = map[string]string{workload.AdmissionLabel: workload.AdmitByWebhook} })
 	s.Eventually(func() (bool, error) { return s.answered(a) }).WithTimeout(patience).Should(BeTrue())

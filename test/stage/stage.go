@@ -45,17 +45,16 @@ type Options struct {
 	Host string
 	// Env are further variables of its environment, each NAME=value.
 	Env []string
-	// PatientWebhooks makes API servers wait ten seconds for an answer instead of the chart's two, which a busy machine may need. It
-	// is for tests of what is answered. About a Node they always wait for two.
-	PatientWebhooks bool
+	// FailClosed makes API servers wait 30 seconds for an answer, and refuse a write about which they get none: a test then finds in the
+	// write itself what was answered. Without it, webhooks fail open, as those of the chart do. It does not go with WorkloadWebhook: Heirloom
+	// registers no such webhook in a workload cluster.
+	FailClosed bool
 	// WorkloadWebhook gives workload clusters a URL of the webhooks.
 	WorkloadWebhook bool
 	// WithoutWebhooks leaves the webhook configurations out, so that only the loop acts.
 	WithoutWebhooks bool
 	// WithoutLoop keeps the program from becoming the leader, so that only the webhooks act.
 	WithoutLoop bool
-	// Lagging lets the program's watches be held back; see Stage.Lag.
-	Lagging bool
 	// On is a control plane that runs already and that Stop leaves running. Nil: the stage has one of its own.
 	On *controlplane.ControlPlane
 	// WithoutProgram does not start the program; StartHeirloom does, later.
@@ -72,8 +71,6 @@ type Stage struct {
 	Client client.Client
 	// Program is Heirloom; StartReplica starts others beside it.
 	*program
-	// Lag is nil unless Options.Lagging.
-	Lag *Lag
 
 	options Options
 	// webhooks are the chart's webhook configurations.
@@ -157,11 +154,6 @@ func (s *Stage) prepareProgram() error {
 		return err
 	}
 	var err error
-	if s.options.Lagging {
-		if s.Lag, err = newLag(s.kubeconfig()); err != nil {
-			return err
-		}
-	}
 	s.program, err = s.newProgram("heirloom", s.options.Args)
 	return err
 }
@@ -188,7 +180,7 @@ func (s *Stage) install(ctx context.Context) error {
 	}
 	values := map[string]any{
 		"deployment":        map[string]any{"enabled": false},
-		"webhooks":          s.webhookValues(),
+		"webhooks":          map[string]any{"url": s.WebhookURL},
 		"managementCluster": Home + "/" + Home,
 		"certificates": map[string]any{
 			"mode":     "provided",
@@ -211,6 +203,9 @@ func (s *Stage) install(ctx context.Context) error {
 	}
 	for _, object := range objects {
 		if isWebhookConfiguration(object) {
+			if s.options.FailClosed {
+				failClosed(object)
+			}
 			s.webhooks = append(s.webhooks, object)
 		}
 	}
@@ -218,20 +213,6 @@ func (s *Stage) install(ctx context.Context) error {
 		objects = slices.DeleteFunc(objects, isWebhookConfiguration)
 	}
 	return controlplane.Apply(ctx, s.Client, objects)
-}
-
-func (s *Stage) webhookValues() map[string]any {
-	values := map[string]any{"url": s.WebhookURL}
-	if s.options.PatientWebhooks {
-		for _, of := range []string{"controlPlanes", "machineDeployments", "machinePools", "machineSets", "machines", "siblings", "validation"} {
-			values[of] = map[string]any{"timeoutSeconds": 10}
-		}
-	}
-	return values
-}
-
-func isWebhookConfiguration(object unstructured.Unstructured) bool {
-	return object.GroupVersionKind().Group == "admissionregistration.k8s.io"
 }
 
 // Dir is where the program's certificate and log are.
@@ -260,7 +241,6 @@ func (s *Stage) Stop() error {
 	if s.program != nil {
 		err = s.StopHeirloom()
 	}
-	s.Lag.stop()
 	if s.options.On != nil {
 		return err
 	}

@@ -47,3 +47,17 @@ func (s *Stage) RemoveWebhooks(ctx context.Context) error {
 	}
 	return nil
 }
+
+func isWebhookConfiguration(object unstructured.Unstructured) bool {
+	return object.GroupVersionKind().Group == "admissionregistration.k8s.io"
+}
+
+// failClosed changes all webhooks of a configuration, see Options.FailClosed. The chart has no values for that.
+func failClosed(configuration unstructured.Unstructured) {
+	hooks, _ := configuration.Object["webhooks"].([]any)
+	for _, hook := range hooks {
+		if hook, ok := hook.(map[string]any); ok {
+			hook["failurePolicy"], hook["timeoutSeconds"] = "Fail", int64(30)
+		}
+	}
+}

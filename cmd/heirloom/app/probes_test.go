@@ -26,6 +26,7 @@ import (
 
 	"github.com/heirloom-dev/heirloom/certs"
 	"github.com/heirloom-dev/heirloom/pkg/config"
+	"github.com/heirloom-dev/heirloom/webhooks"
 )
 
 // parse returns the configuration with these flags. Probes and diagnostics have ports of their own.
@@ -284,7 +285,7 @@ func TestAnswersMustBeRead(t *testing.T) {
 		_, err := io.WriteString(ours, "GET /metrics HTTP/1.1\r\nHost: h\r\n\r\n")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(<-written).To(HaveOccurred())
-		Expect(time.Since(since)).To(Equal(answerTimeout))
+		Expect(time.Since(since)).To(Equal(webhooks.LongestAnswer))
 		Expect(ours.Close()).To(Succeed())
 		cancel()
 		Expect(<-ended).To(Succeed())

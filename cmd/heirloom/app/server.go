@@ -36,11 +36,9 @@ import (
 	"github.com/heirloom-dev/heirloom/webhooks"
 )
 
-// What a client can make a server hold. controller-runtime's own servers have hardly any limit. API servers wait 30 seconds for an
-// answer at most, and two for Heirloom's. No server speaks HTTP/2, of which a connection has many requests at a time: API servers ask for
+// What a client can make a server hold. controller-runtime's own servers have hardly any limit. No server speaks HTTP/2, of which a connection has many requests at a time: API servers ask for
 // HTTP/1.1 only (k8s.io/apiserver/pkg/util/webhook), unless the webhook's URL is that of localhost, where they speak both.
 const (
-	answerTimeout = 30 * time.Second
 	// unusedTimeout is how long a connection of webhooks may be unused, also before its first request: an API server opens some that it
 	// does not need at once. It keeps them for 90 seconds, so if we closed one first, a request that it sends just then would be lost.
 	// From the first byte of a body on, the webhooks have a limit of their own.
@@ -103,7 +101,7 @@ func newServer(told context.Context, name string, webhooks http.Handler) *manage
 func bounded(name string, unused time.Duration, handler http.Handler) *manager.Server {
 	return &manager.Server{Name: name, Server: &http.Server{
 		Handler: handler, ErrorLog: log.New(&failures{server: name, sometimes: rate.Sometimes{Interval: failuresLogged}}, "", 0),
-		ReadHeaderTimeout: unused, ReadTimeout: unused, WriteTimeout: answerTimeout, IdleTimeout: unused, MaxHeaderBytes: mostHeaders,
+		ReadHeaderTimeout: unused, ReadTimeout: unused, WriteTimeout: webhooks.LongestAnswer, IdleTimeout: unused, MaxHeaderBytes: mostHeaders,
 	}}
 }
 

@@ -23,8 +23,8 @@ const (
 	// WebhookName is the name of the webhook for Nodes, in the installed configuration and in those made from it.
 	WebhookName = "nodes.heirloom.dev"
 
-	// longestTimeout is how many seconds a write of a Node may wait for Heirloom (docs/design.md §4).
-	longestTimeout = 2
+	// LongestTimeout is how many seconds a write of a Node may wait for Heirloom (docs/design.md §4).
+	LongestTimeout = 2
 )
 
 // Configuration makes the webhook configuration of a workload cluster from the one that is installed in the management
@@ -76,7 +76,7 @@ func harmless(webhook *admissionregistrationv1.MutatingWebhook) error {
 	policy := ptr.Deref(webhook.FailurePolicy, admissionregistrationv1.Fail)
 	refuse(policy != admissionregistrationv1.Ignore, "its failurePolicy is %s, not Ignore", policy)
 	seconds := ptr.Deref(webhook.TimeoutSeconds, 10) // the API server's default
-	refuse(seconds < 1 || seconds > longestTimeout, "its timeoutSeconds are %d, not 1 to %d", seconds, longestTimeout)
+	refuse(seconds < 1 || seconds > LongestTimeout, "its timeoutSeconds are %d, not 1 to %d", seconds, LongestTimeout)
 	refuse(len(webhook.Rules) == 0, "it has no rules")
 	writes := sets.New(admissionregistrationv1.Create, admissionregistrationv1.Update)
 	for _, rule := range webhook.Rules {

@@ -31,7 +31,7 @@ func configuration(policy admissionregistrationv1.FailurePolicyType) *admissionr
 	return &admissionregistrationv1.MutatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: "heirloom"},
 		Webhooks: []admissionregistrationv1.MutatingWebhook{{
-			Name: "children.heirloom.dev", FailurePolicy: &policy, SideEffects: ptr.To(admissionregistrationv1.SideEffectClassNone),
+			Name: "children.heirloom.dev", FailurePolicy: &policy, TimeoutSeconds: ptr.To[int32](2), SideEffects: ptr.To(admissionregistrationv1.SideEffectClassNone),
 			AdmissionReviewVersions: []string{"v1"}, ReinvocationPolicy: ptr.To(admissionregistrationv1.IfNeededReinvocationPolicy),
 			ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: ptr.To("https://heirloom/mutate")},
 			Rules: []admissionregistrationv1.RuleWithOperations{{
@@ -67,7 +67,8 @@ func TestAdmission(t *testing.T) {
 				var last apiserver.Write
 				s := newServer(t, apiserver.Options{
 					Stored: func(w apiserver.Write) { last = w },
-					Webhook: func(_ context.Context, _ admissionregistrationv1.MutatingWebhook, body []byte) ([]byte, error) {
+					Webhook: func(_ context.Context, hook admissionregistrationv1.MutatingWebhook, body []byte) ([]byte, error) {
+						Expect(*hook.ClientConfig.URL).To(Equal("https://heirloom/mutate?timeout=2s"))
 						review := &admissionv1.AdmissionReview{}
 						if err := json.Unmarshal(body, review); err != nil || c.fails {
 							return nil, errors.Join(err, errors.New("no route"))

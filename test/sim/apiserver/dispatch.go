@@ -27,6 +27,7 @@ import (
 	webhookrequest "k8s.io/apiserver/pkg/admission/plugin/webhook/request"
 	webhookutil "k8s.io/apiserver/pkg/util/webhook"
 	"k8s.io/apiserver/pkg/warning"
+	"k8s.io/utils/ptr"
 )
 
 // dispatch asks the webhooks about one request: see mutatingDispatcher in k8s.io/apiserver.
@@ -178,7 +179,26 @@ func (d *dispatch) call(ctx context.Context, h hook, body []byte) ([]byte, error
 		ctx, cancel = context.WithTimeout(ctx, time.Duration(*seconds)*time.Second)
 		defer cancel()
 	}
-	return d.server.options.Webhook(ctx, h.spec, body)
+	spec := h.spec
+	spec.ClientConfig = withTimeout(ctx, spec.ClientConfig)
+	return d.server.options.Webhook(ctx, spec, body)
+}
+
+// withTimeout adds to the address how long the API server waits, in whole seconds.
+func withTimeout(ctx context.Context, to admissionregistrationv1.WebhookClientConfig) admissionregistrationv1.WebhookClientConfig {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return to
+	}
+	seconds := (time.Until(deadline) + time.Second - 1).Truncate(time.Second)
+	said := func(address *string) *string { return ptr.To(ptr.Deref(address, "") + "?timeout=" + seconds.String()) }
+	if to.URL != nil {
+		to.URL = said(to.URL)
+	} else if to.Service != nil {
+		to.Service = to.Service.DeepCopy()
+		to.Service.Path = said(to.Service.Path)
+	}
+	return to
 }
 
 func (d *dispatch) apply(h hook, result *webhookrequest.AdmissionResponse) (bool, error) {

@@ -165,7 +165,7 @@ func (w *World) callWebhook(ctx context.Context, hook admissionregistrationv1.Mu
 		if err != nil {
 			return nil, err
 		}
-		handler, path = chosen.workload, parsed.EscapedPath()
+		handler, path = chosen.workload, parsed.RequestURI()
 	} else if service := hook.ClientConfig.Service; service != nil && service.Path != nil {
 		path = *service.Path
 	}

@@ -3,13 +3,8 @@
 package integration
 
 import (
-	"testing"
-
-	"github.com/google/go-cmp/cmp"
-	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -18,40 +13,12 @@ import (
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
-// fleet is one of everything that inherits from a Cluster's topology, in one of two scenes, owners before their children.
+// fleet is one of everything that inherits from a Cluster's topology, owners before their children.
 type fleet struct {
 	*scene
 	class    *clusterv1.ClusterClass
 	cluster  *clusterv1.Cluster
 	children []client.Object
-}
-
-// What the webhook answers and what the loop applies are the same also for the rules of control planes, topologies and
-// MachinePools (1 to 4 and 9), for what inherits beside a Machine, and for what cluster-autoscaler is told (14).
-func TestWebhookAndLoopAgreeOnEveryOwner(t *testing.T) {
-	t.Parallel()
-	admitted, looped := sharedScene(t, admission), sharedScene(t, loop)
-	name := admitted.own(fleetName)
-	a, b := newFleet(admitted, name), newFleet(looped, name)
-	expectEqual(a, b, func(g Gomega, child client.Object) {
-		g.Expect(child.GetLabels()).To(And(HaveKeyWithValue("class", "one"), HaveKeyWithValue("cluster", "one")), "%T", child)
-		g.Expect(ours(child)).NotTo(BeEmpty())
-		expectCapacity(g, child, "one")
-	})
-	for _, f := range []*fleet{a, b} {
-		f.declare("two")
-	}
-	expectEqual(a, b, func(g Gomega, child client.Object) {
-		g.Expect(child.GetLabels()).To(HaveKeyWithValue("cluster", "two"), "%T", child)
-		expectCapacity(g, child, "two")
-	})
-	for _, f := range []*fleet{a, b} {
-		f.declare("")
-	}
-	expectEqual(a, b, func(g Gomega, child client.Object) {
-		g.Expect(child.GetLabels()).NotTo(Or(HaveKey("class"), HaveKey("cluster")), "%T", child)
-		g.Expect(ours(child)).To(BeEmpty(), "nothing is declared, so nothing of a %T is ours", child)
-	})
 }
 
 // fleetName is the usual name of a fleet's namespace, and of most that is in it.
@@ -161,40 +128,7 @@ func (f *fleet) setCluster(value string) {
 	topology := &f.cluster.Spec.Topology
 	topology.ControlPlane.Metadata, topology.ControlPlane.Taints = metadata, taints
 	md, mp := &topology.Workers.MachineDeployments[0], &topology.Workers.MachinePools[0]
-	metadata = autoscaled(metadata, value)
 	md.Metadata, md.Taints, mp.Metadata, mp.Taints = metadata, taints, metadata, taints
-}
-
-// expectEqual waits until every child satisfies the check in both scenes and is the same in both.
-func expectEqual(a, b *fleet, check func(g Gomega, child client.Object)) {
-	a.t.Helper()
-	for i := range a.children {
-		a.Eventually(func(g Gomega) {
-			for _, f := range []*fleet{a, b} {
-				for _, child := range f.children[:i+1] { // owners first: webhooks see a child when it is written
-					f.get(child)
-					f.update(child, func() {
-						child.SetLabels(merged(child.GetLabels(), map[string]string{touched: child.GetResourceVersion()}))
-					})
-				}
-			}
-			check(g, a.children[i])
-			check(g, b.children[i])
-			g.Expect(cmp.Diff(essence(a.children[i]), essence(b.children[i]))).To(BeEmpty(), "webhook (-) and loop (+) for a %T", a.children[i])
-		}).WithTimeout(patience).WithPolling(polling).Should(Succeed())
-	}
-}
-
-// essence is what matters of a child: its labels, annotations and spec, and which of them is ours.
-func essence(child client.Object) map[string]any {
-	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(child)
-	if err != nil {
-		return map[string]any{"error": err.Error()}
-	}
-	u := &unstructured.Unstructured{Object: object}
-	labels := u.GetLabels()
-	delete(labels, touched)
-	return map[string]any{"labels": labels, "annotations": u.GetAnnotations(), "spec": u.Object["spec"], "ours": ours(child)}
 }
 
 // clusterClass returns a ClusterClass whose control plane consists of Machines, with one class of workers.
