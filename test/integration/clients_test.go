@@ -109,15 +109,3 @@ func (s *scene) reviewOf(object client.Object) []byte {
 	s.Expect(err).NotTo(HaveOccurred())
 	return body
 }
-
-// review asks a webhook about the create of an object.
-func (s *scene) review(url string, object client.Object) *admissionv1.AdmissionResponse {
-	s.t.Helper()
-	insecure := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
-	response, err := insecure.Post(url, "application/json", bytes.NewReader(s.reviewOf(object)))
-	s.Expect(err).NotTo(HaveOccurred())
-	defer response.Body.Close()
-	var review admissionv1.AdmissionReview
-	s.Expect(json.NewDecoder(response.Body).Decode(&review)).To(Succeed())
-	return review.Response
-}

@@ -18,7 +18,7 @@ import (
 // limits in Cluster API's CRD. The Machine is created all the same, with as much as there is room for.
 func TestOwnersThatCheckNothing(t *testing.T) {
 	t.Parallel()
-	s := sharedScene(t, both)
+	s := sharedScene(t)
 	f := s.settle(s.own("lax"), stage.Declared{})
 	taints, gates := make([]any, 65), make([]any, 33)
 	for i := range taints {

@@ -22,7 +22,7 @@ import (
 // seen: a Node that inherits from the loop, drift that is repaired, a Node that is left out. What is about a Cluster goes with it.
 func TestWhatHappensCanBeSeen(t *testing.T) {
 	t.Parallel()
-	s := sharedScene(t, both)
+	s := sharedScene(t)
 	a := s.abroad(s.own("seen"))
 	s.admittedByLoop(a) // a webhook would put back at once what the loop is to find missing
 	node := stage.Node(a.m.Name)

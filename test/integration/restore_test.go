@@ -39,7 +39,7 @@ func merged(a, b map[string]string) map[string]string {
 // owner drops leaves them, and what users have set stays.
 func TestRemovalAfterARestore(t *testing.T) {
 	t.Parallel()
-	s := sharedScene(t, both)
+	s := sharedScene(t)
 	name := s.own("restored")
 	f := s.settleIn(name, name, declared())
 	infra := infraMachine(f.m)

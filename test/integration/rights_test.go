@@ -72,7 +72,7 @@ func TestRights(t *testing.T) {
 // Without rights the caches are never filled, and the log says which. The program then is alive and not ready, and ends when it is told to.
 func TestWithoutRights(t *testing.T) {
 	t.Parallel()
-	s := sharedScene(t, both)
+	s := sharedScene(t)
 	kubeconfig, log := filepath.Join(s.dir, "nobody.kubeconfig"), filepath.Join(s.dir, "nobody.log")
 	s.Expect(s.WriteKubeconfig(kubeconfig, "nobody")).To(Succeed())
 	health := s.freePort()

@@ -71,7 +71,7 @@ func (s *scene) expectInherited(a abroad, node *corev1.Node) {
 // and loses what its Machine loses.
 func TestNodesOfWorkloadClusters(t *testing.T) {
 	t.Parallel()
-	s := sharedScene(t, both)
+	s := sharedScene(t)
 	red, blue := s.abroad(s.own("red")), s.abroad(s.own("blue"))
 	s.get(blue.md)
 	s.update(blue.md, func() { blue.md.Spec.Template.Labels["node.cluster.x-k8s.io/color"] = "blue" })
@@ -123,7 +123,7 @@ func TestNodesOfWorkloadClusters(t *testing.T) {
 // does one whose kubeconfig was replaced.
 func TestUnreachableWorkloadClusters(t *testing.T) {
 	t.Parallel()
-	s := sharedScene(t, both)
+	s := sharedScene(t)
 	red, blue := s.abroad(s.own("red")), s.abroad(s.own("blue"))
 	for _, a := range []abroad{red, blue} {
 		node := stage.Node(a.m.Name)
