@@ -3,7 +3,7 @@
 
 # Runs groups of tests, two of them side by side, and says at the end what failed, what was skipped, and how many there were.
 #
-# usage: hack/test.sh GROUP... [-- FLAG...]     flags of go test, such as -run '^TestFlags$'
+# usage: hack/test.sh GROUP... [-- FLAG...]     flags of go test, such as -run '^TestRights$'
 #        hack/test.sh all
 #        hack/test.sh --help
 #
