@@ -8,7 +8,7 @@ SHELL := /usr/bin/env bash
 # Most of these use every core there is.
 .NOTPARALLEL:
 
-# Further flags for go test, such as -run=TestFlags.
+# Further flags for go test, such as -run=TestRights.
 export GOTESTFLAGS ?=
 
 # Flags of hack/build.sh: what is compiled like the program shares with it what they have in common.

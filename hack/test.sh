@@ -3,7 +3,7 @@
 
 # Runs groups of tests, two of them side by side, and says at the end what failed, what was skipped, and how many there were.
 #
-# usage: hack/test.sh GROUP... [-- FLAG...]     flags of go test, such as -run '^TestFlags$'
+# usage: hack/test.sh GROUP... [-- FLAG...]     flags of go test, such as -run '^TestRights$'
 #        hack/test.sh all
 #        hack/test.sh --help
 #
@@ -104,8 +104,8 @@ unit() {
 integration() {
 	local packages=(./test/integration ./test/chart ./test/controlplane)
 	[[ ! -d test/sim/equal ]] || packages+=(./test/sim/equal)
-	# Much of such a test is waiting, hence -parallel.
-	run integration . "${fresh[@]}" -p=1 -parallel=4 "${packages[@]}"
+	# Much of such a test is waiting, also for an API server of the others, hence -parallel.
+	run integration . "${fresh[@]}" -p=1 -parallel=6 "${packages[@]}"
 	check promtool "$HEIRLOOM_MONITORING/promtool" check rules --lint=all --lint-fatal deploy/monitoring/alerts.yaml
 	check promtool "$HEIRLOOM_MONITORING/promtool" test rules deploy/monitoring/alerts_test.yaml
 	run monitoring hack/tools/prometheus "${fresh[@]}" ./...

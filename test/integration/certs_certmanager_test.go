@@ -3,21 +3,32 @@
 package integration
 
 import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	cmapi "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
 	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/cert"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -25,73 +36,149 @@ import (
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
-// late is how long the kubelet takes to show a new version of a Secret. Real ones take up to a minute.
-const late = 3 * time.Second
+// tempo is how long everybody waits between two requests while certificates are replaced.
+const tempo = 100 * time.Millisecond
 
-// What the chart installs by default lets cert-manager renew serving certificate and CA, in any order, without a call that
-// fails or an object that is stored without what it inherits. cert-manager's own controllers do it here.
+// What the chart installs by default lets cert-manager renew serving certificate and CA without a call that fails or an object that is
+// stored without what it inherits. cert-manager's own controllers do it here, and the kubelet shows a new version of the Secret late.
 func TestCertManagerRenewsUnderWrites(t *testing.T) {
 	t.Parallel()
 	manager := buildCertManager(t)
-	for _, tc := range []struct {
-		name  string
-		gates string
-		// bundle is how many certificates of the CA are published when it has been renewed.
-		bundle int
-	}{
-		{name: "as it is by default, since v1.19: what was published before stays", bundle: 2},
-		{name: "as it was before: what was published is replaced", gates: "CAInjectorMerging=false", bundle: 1},
-	} {
-		t.Run(tc.name, func(t *testing.T) { testRenewals(t, manager, "--feature-gates="+tc.gates, tc.bundle) })
-	}
-}
-
-func testRenewals(t *testing.T, manager, gates string, bundle int) {
 	certManager, err := controlplane.CertManagerCRDs()
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
-	dir := t.TempDir()
-	s := newScene(t, stage.Options{
-		Args: []string{"--webhook-cert-dir=" + dir}, WithoutProgram: true, WithoutWebhooks: true,
-	})
+	mounted := &volume{dir: t.TempDir()}
+	s := newScene(t, stage.Options{Args: []string{"--webhook-cert-dir=" + mounted.dir}, WithoutProgram: true, WithoutWebhooks: true})
 	s.Expect(s.InstallCRDs(s.ctx, certManager)).To(Succeed())
-	s.startCertManager(manager, gates)
+	s.startCertManager(manager)
 	s.installWithCertManager()
-	mounted, unmount := s.mount(types.NamespacedName{Namespace: stage.Namespace, Name: "heirloom-webhook-cert"}, dir, late)
-	t.Cleanup(unmount)
+	s.show(mounted)
 	s.Expect(s.StartHeirloom(s.ctx)).To(Succeed())
 	s.eventuallyPublishesOneCA()
 	s.inheritsInTheWrite("before")
-
-	stream := s.startStream("stream", s.settle("streams", declared()), server{s.WebhookURL, s.HealthURL})
-	served := func(leaves int) {
-		t.Helper()
-		s.Eventually(func(g Gomega) {
-			g.Expect(stream.seen()).To(Equal(leaves))
-			g.Expect(stream.failed()).To(BeEmpty())
-		}).WithTimeout(2 * patience).WithPolling(tempo).Should(Succeed())
-	}
-	served(1)
 	first, err := s.publishedBundle(s.ctx)
 	s.Expect(err).NotTo(HaveOccurred())
 
+	stream := s.startStream(s.settle("stream", declared()))
+	stream.serves(1)
 	s.renew("heirloom-webhook", "heirloom-webhook-cert")
-	served(2)
+	stream.serves(1)
+	s.show(mounted)
+	stream.serves(2)
 	s.Expect(s.publishedBundle(s.ctx)).To(Equal(first), "the CA stays")
 
 	s.renew("heirloom-webhook-ca", "heirloom-webhook-ca")
+	stream.serves(2)
 	s.renew("heirloom-webhook", "heirloom-webhook-cert")
-	served(3)
+	stream.serves(2)
+	s.show(mounted)
+	stream.serves(3)
 	second, err := s.publishedBundle(s.ctx)
 	s.Expect(err).NotTo(HaveOccurred())
-	s.Expect(second).NotTo(Equal(first), "another certificate of the CA")
-	s.Expect(keysOf(t, second)).To(And(HaveLen(bundle), HaveEach(keysOf(t, first)[0])), "with the same key")
-
-	unmount()
-	s.Expect(mounted.write(map[string][]byte{"tls.crt": []byte("broken"), "tls.key": []byte("broken")})).To(Succeed())
-	s.Eventually(s.unreadable).WithTimeout(patience).Should(BeTrue(), "the broken file was noticed")
-	s.Eventually(stream.count).WithTimeout(patience).Should(BeNumerically(">", stream.count()+20), "what was loaded before is served")
-	served(3)
+	s.Expect(keysOf(t, second)).To(And(HaveLen(2), HaveEach(keysOf(t, first)[0])), "another certificate of the CA, with the same key, beside the first")
 	stream.end()
+}
+
+// stream is what goes on while certificates are replaced: a MachineSet is created, whose write fails if no webhook answers, and must bring
+// what it inherits; and, because an API server keeps its connections, somebody looks at what is served on a new one.
+type stream struct {
+	s     *scene
+	end   func()
+	mu    sync.Mutex
+	wrong []error
+	// rounds are how often that went well, and leaves the certificates that were served.
+	rounds int
+	leaves sets.Set[string]
+}
+
+func (s *scene) startStream(f family) *stream {
+	ctx, stop := context.WithCancel(s.ctx)
+	r, done := &stream{s: s, leaves: sets.New[string]()}, make(chan struct{})
+	r.end = sync.OnceFunc(func() { stop(); <-done })
+	s.t.Cleanup(r.end)
+	published, err := s.publishedBundle(s.ctx)
+	s.Expect(err).NotTo(HaveOccurred())
+	go func() {
+		defer close(done)
+		wait.UntilWithContext(ctx, func(context.Context) { // none is broken off
+			leaf, err := s.round(f, published)
+			next, failed := s.publishedBundle(s.ctx) // for the next round: an API server hears late of another
+			published = next
+			r.note(leaf, errors.Join(err, failed))
+		}, tempo)
+	}()
+	return r
+}
+
+// round writes, and returns the certificate that is served, which a caller with that CA bundle believes.
+func (s *scene) round(f family, bundle []byte) (leaf string, err error) {
+	ms := stage.MachineSet(f.md, "in-stream")
+	if err := s.Client.Create(s.ctx, ms, client.DryRunAll); err != nil {
+		return "", err
+	}
+	if ms.Spec.Template.Labels["team"] != "ml" {
+		return "", errors.New("a MachineSet would be stored without what it inherits")
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(bundle)
+	connection, err := (&tls.Dialer{Config: &tls.Config{RootCAs: pool}}).DialContext(s.ctx, "tcp", strings.TrimPrefix(s.WebhookURL, "https://"))
+	if err != nil {
+		return "", err
+	}
+	leaf = connection.(*tls.Conn).ConnectionState().PeerCertificates[0].SerialNumber.String()
+	return leaf, connection.Close()
+}
+
+func (r *stream) note(leaf string, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err != nil {
+		r.wrong = append(r.wrong, err)
+		return
+	}
+	r.leaves.Insert(leaf)
+	r.rounds++
+}
+
+// serves waits until so many certificates have been served, and then some time in which all goes well.
+func (r *stream) serves(certificates int) {
+	r.s.t.Helper()
+	since := -1
+	r.s.Eventually(func(g Gomega) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		g.Expect(r.wrong).To(BeEmpty())
+		g.Expect(r.leaves).To(HaveLen(certificates))
+		if since < 0 {
+			since = r.rounds
+		}
+		g.Expect(r.rounds).To(BeNumerically(">=", since+10))
+	}).WithTimeout(2 * patience).WithPolling(tempo).Should(Succeed())
+}
+
+// volume is a Secret as a kubelet mounts it: each file is a link through the link ..data to a directory of its own for each
+// version of the Secret, and the one change of ..data changes all files.
+type volume struct {
+	dir     string
+	version int
+}
+
+// show does what the kubelet does with the version of the Secret that there is now.
+func (s *scene) show(v *volume) {
+	s.t.Helper()
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: stage.Namespace, Name: "heirloom-webhook-cert"}}
+	s.eventually(secret, func(g Gomega) { g.Expect(secret.Data).To(HaveKey("tls.crt")) })
+	v.version++
+	name := fmt.Sprintf("..version-%d", v.version)
+	s.Expect(os.Mkdir(filepath.Join(v.dir, name), 0o700)).To(Succeed())
+	for file, content := range secret.Data {
+		s.Expect(os.WriteFile(filepath.Join(v.dir, name, file), content, 0o600)).To(Succeed())
+		if v.version == 1 {
+			s.Expect(os.Symlink(filepath.Join("..data", file), filepath.Join(v.dir, file))).To(Succeed())
+		}
+	}
+	s.Expect(os.Symlink(name, filepath.Join(v.dir, "..data_tmp"))).To(Succeed())
+	s.Expect(os.Rename(filepath.Join(v.dir, "..data_tmp"), filepath.Join(v.dir, "..data"))).To(Succeed())
+	s.Expect(os.RemoveAll(filepath.Join(v.dir, fmt.Sprintf("..version-%d", v.version-1)))).To(Succeed())
 }
 
 // buildCertManager builds cert-manager's controllers, which are no dependency of ours.
@@ -106,11 +193,11 @@ func buildCertManager(t *testing.T) string {
 	return path
 }
 
-func (s *scene) startCertManager(path, gates string) {
+func (s *scene) startCertManager(path string) {
 	s.t.Helper()
 	kubeconfig, log := filepath.Join(s.dir, "cert-manager.kubeconfig"), filepath.Join(s.dir, "cert-manager.log")
 	s.Expect(s.WriteKubeconfig(kubeconfig, "cert-manager", "system:masters")).To(Succeed())
-	process, err := controlplane.StartProcess(s.ctx, path, []string{"--kubeconfig=" + kubeconfig, gates}, log)
+	process, err := controlplane.StartProcess(s.ctx, path, []string{"--kubeconfig=" + kubeconfig}, log)
 	s.Expect(err).NotTo(HaveOccurred())
 	s.t.Cleanup(func() {
 		s.Expect(process.Stop()).To(Succeed())
@@ -178,7 +265,7 @@ func (s *scene) certManagerClient() client.Client {
 	return c
 }
 
-// callByURL puts the program's address into the place of its Service.
+// callByURL puts the program's address into the place of its Service, and makes the webhooks fail closed.
 func (s *scene) callByURL(configuration *unstructured.Unstructured) {
 	s.t.Helper()
 	webhooks, _, err := unstructured.NestedSlice(configuration.Object, "webhooks")
@@ -189,6 +276,7 @@ func (s *scene) callByURL(configuration *unstructured.Unstructured) {
 		path, _, err := unstructured.NestedString(fields, "clientConfig", "service", "path")
 		s.Expect(err).NotTo(HaveOccurred())
 		fields["clientConfig"] = map[string]any{"url": s.WebhookURL + path}
+		fields["failurePolicy"], fields["timeoutSeconds"] = "Fail", int64(30) // a write that is not answered is to be seen
 	}
 	s.Expect(unstructured.SetNestedSlice(configuration.Object, webhooks, "webhooks")).To(Succeed())
 }
@@ -229,9 +317,31 @@ func keysOf(t *testing.T, bundle []byte) []string {
 	return keys
 }
 
-// unreadable reports whether the program has met a certificate that it could not read.
-func (s *scene) unreadable() (bool, error) {
-	metrics, err := stage.Metrics(s.ctx, s.MetricsURL)
-	return strings.Contains(metrics, "certwatcher_read_certificate_errors_total") &&
-		!strings.Contains(metrics, "certwatcher_read_certificate_errors_total 0\n"), err
+// publishedBundle returns the one CA bundle of all webhooks.
+func (s *scene) publishedBundle(ctx context.Context) ([]byte, error) {
+	mutating := &admissionregistrationv1.MutatingWebhookConfiguration{}
+	if err := s.Client.Get(ctx, types.NamespacedName{Name: "heirloom"}, mutating); err != nil {
+		return nil, err
+	}
+	for _, webhook := range mutating.Webhooks {
+		if !bytes.Equal(webhook.ClientConfig.CABundle, mutating.Webhooks[0].ClientConfig.CABundle) || len(webhook.ClientConfig.CABundle) == 0 {
+			return nil, fmt.Errorf("the webhook %s has another CA bundle, or none", webhook.Name)
+		}
+	}
+	return mutating.Webhooks[0].ClientConfig.CABundle, nil
+}
+
+// eventuallyPublishesOneCA waits until all webhooks have the same bundle of one CA.
+func (s *scene) eventuallyPublishesOneCA() {
+	s.t.Helper()
+	s.Eventually(func(g Gomega) {
+		bundle, err := s.publishedBundle(s.ctx)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(bytes.Count(bundle, []byte("BEGIN CERTIFICATE"))).To(Equal(1))
+		validating := &admissionregistrationv1.ValidatingWebhookConfiguration{}
+		g.Expect(s.Client.Get(s.ctx, types.NamespacedName{Name: "heirloom"}, validating)).To(Succeed())
+		for _, webhook := range validating.Webhooks {
+			g.Expect(webhook.ClientConfig.CABundle).To(Equal(bundle), webhook.Name)
+		}
+	}).WithTimeout(2 * patience).WithPolling(tempo).Should(Succeed())
 }

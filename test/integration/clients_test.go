@@ -8,33 +8,33 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
-	"math/big"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	. "github.com/onsi/gomega"
+	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/keyutil"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
-	"github.com/heirloom-dev/heirloom/test/controlplane"
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
 // An API server can prove by a client certificate who it is. Its objects inherit, and nobody else is answered.
 func TestAnAPIServerProvesWhoItIs(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	writeClient(t, dir, "api-server")
-	s := newScene(t, stage.Options{
-		WithoutLoop:  true,
-		Args:         []string{"--webhook-client-ca-file=" + filepath.Join(dir, "ca.crt"), "--webhook-client-names=api-server"},
-		ControlPlane: controlplane.Options{APIServerArgs: map[string][]string{"admission-control-config-file": {filepath.Join(dir, "admission.yaml")}}},
-	})
+	s := newScene(t, stage.Options{WithoutLoop: true, Args: []string{
+		"--webhook-client-ca-file=" + identityFile("api-server.crt"), "--webhook-client-names=api-server",
+	}})
 	s.inheritsInTheWrite("proved")
 
 	f := s.settle("asked", declared())
@@ -46,12 +46,11 @@ func TestAnAPIServerProvesWhoItIs(t *testing.T) {
 	s.expectSample(`heirloom_admission_requests_rejected_total{reason="unauthenticated",server="management"}`, 1)
 }
 
-// What is turned away passes untouched: here the requests of an API server that has no certificate.
+// What is turned away passes untouched: here the requests of an API server whose certificate is not one of those that count.
 func TestWhatIsTurnedAwayPassesUntouched(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	writeClient(t, dir, "api-server")
-	s := newScene(t, stage.Options{WithoutLoop: true, Args: []string{"--webhook-client-ca-file=" + filepath.Join(dir, "ca.crt")}})
+	NewWithT(t).Expect(writeIdentity("another")).To(Succeed())
+	s := newScene(t, stage.Options{WithoutLoop: true, Args: []string{"--webhook-client-ca-file=" + identityFile("another.crt")}})
 	f := s.settle("untouched", declared())
 	ms := stage.MachineSet(f.md, "another")
 	s.Expect(s.Client.Create(s.ctx, ms, client.DryRunAll)).To(Succeed())
@@ -59,36 +58,54 @@ func TestWhatIsTurnedAwayPassesUntouched(t *testing.T) {
 	s.expectSample(`heirloom_admission_requests_rejected_total{reason="unauthenticated",server="management"}`, 3)
 }
 
-// writeClient writes ca.crt, a client's certificate by that CA, and admission.yaml for an API server that is this client.
-func writeClient(t *testing.T, dir, name string) {
-	t.Helper()
-	Expect := NewWithT(t).Expect
-	issue := func(template, parent *x509.Certificate, signer *ecdsa.PrivateKey) (*x509.Certificate, *ecdsa.PrivateKey) {
-		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-		Expect(err).NotTo(HaveOccurred())
-		if parent == nil {
-			parent, signer = template, key
-		}
-		template.SerialNumber, template.NotBefore, template.NotAfter = big.NewInt(1), time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
-		der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), signer)
-		Expect(err).NotTo(HaveOccurred())
-		certificate, err := x509.ParseCertificate(der)
-		Expect(err).NotTo(HaveOccurred())
-		return certificate, key
+// identityFile is a file about who API servers are to webhooks that ask. It goes with the program.
+func identityFile(name string) string { return filepath.Join(filepath.Dir(program), name) }
+
+// writeIdentity writes a certificate of that name, which is its own CA, and a configuration of an API server that has it.
+func writeIdentity(name string) error {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return err
 	}
-	ca, caKey := issue(&x509.Certificate{Subject: pkix.Name{CommonName: "clients"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}, nil, nil)
-	certificate, key := issue(&x509.Certificate{Subject: pkix.Name{CommonName: name}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}, ca, caKey)
-	der, err := x509.MarshalPKCS8PrivateKey(key)
-	Expect(err).NotTo(HaveOccurred())
-	file := func(name string) string { return filepath.Join(dir, name) }
-	write := func(name string, content []byte) { Expect(os.WriteFile(file(name), content, 0o600)).To(Succeed()) }
-	write("ca.crt", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ca.Raw}))
-	write("tls.crt", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate.Raw}))
-	write("tls.key", pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
-	write("kubeconfig", []byte("apiVersion: v1\nkind: Config\nusers:\n- name: '*'\n  user:\n    client-certificate: "+file("tls.crt")+"\n    client-key: "+file("tls.key")+"\n"))
-	plugin := func(name string) string {
-		return "- name: " + name + "\n  configuration: {apiVersion: apiserver.config.k8s.io/v1, kind: WebhookAdmissionConfiguration, kubeConfigFile: " + file("kubeconfig") + "}\n"
+	certificate, err := cert.NewSelfSignedCACert(cert.Config{CommonName: name}, key)
+	if err != nil {
+		return err
 	}
-	write("admission.yaml", []byte("apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n"+
-		plugin("MutatingAdmissionWebhook")+plugin("ValidatingAdmissionWebhook")))
+	certificates, err := cert.EncodeCertificates(certificate)
+	if err != nil {
+		return err
+	}
+	private, err := keyutil.MarshalPrivateKeyToPEM(key)
+	if err != nil {
+		return err
+	}
+	write := func(extension, content string) error {
+		return os.WriteFile(identityFile(name+extension), []byte(content), 0o600)
+	}
+	plugin := fmt.Sprintf("{apiVersion: apiserver.config.k8s.io/v1, kind: WebhookAdmissionConfiguration, kubeConfigFile: %q}", identityFile(name+".kubeconfig"))
+	return errors.Join(
+		write(".crt", string(certificates)), write(".key", string(private)),
+		write(".kubeconfig", fmt.Sprintf("apiVersion: v1\nkind: Config\nusers: [{name: '*', user: {client-certificate: %q, client-key: %q}}]\n",
+			identityFile(name+".crt"), identityFile(name+".key"))),
+		write(".yaml", fmt.Sprintf("apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n"+
+			"- {name: MutatingAdmissionWebhook, configuration: %s}\n- {name: ValidatingAdmissionWebhook, configuration: %s}\n", plugin, plugin)),
+	)
+}
+
+// reviewOf is an admission request about the create of an object, as an API server sends it.
+func (s *scene) reviewOf(object client.Object) []byte {
+	s.t.Helper()
+	gvk, err := apiutil.GVKForObject(object, stage.Scheme())
+	s.Expect(err).NotTo(HaveOccurred())
+	object.GetObjectKind().SetGroupVersionKind(gvk)
+	body, err := json.Marshal(admissionv1.AdmissionReview{
+		TypeMeta: metav1.TypeMeta{APIVersion: "admission.k8s.io/v1", Kind: "AdmissionReview"},
+		Request: &admissionv1.AdmissionRequest{
+			UID: "1", Operation: admissionv1.Create, Namespace: object.GetNamespace(), Name: object.GetName(),
+			Kind: metav1.GroupVersionKind(gvk), UserInfo: authenticationv1.UserInfo{Username: "somebody"},
+			Object: runtime.RawExtension{Object: object},
+		},
+	})
+	s.Expect(err).NotTo(HaveOccurred())
+	return body
 }

@@ -53,7 +53,7 @@ func TestConformance(t *testing.T) {
 		}
 		t.Run(release.Name, func(t *testing.T) {
 			t.Parallel()
-			plane := lendLast(t, controlplane.Options{CRDPaths: release.CRDPaths}) // there is more in it than is worth wiping
+			plane := lend(t, controlplane.Options{CRDPaths: release.CRDPaths})
 			// The loop comes first: it would see to what it finds, webhooks do not.
 			byLoop := map[string]string{}
 			for _, path := range []path{{name: "loop", byLoop: byLoop}, {name: "webhooks", admission: true, byLoop: byLoop}} {

@@ -13,6 +13,8 @@ import (
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/klog/v2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -64,7 +66,7 @@ func TestExamples(t *testing.T) {
 		t.Run(e.dir+"/"+e.node, func(t *testing.T) {
 			within := *s
 			within.scene = s.in(t)
-			within.expect(s.scene, e)
+			within.expect(e)
 		})
 	}
 	s.Expect(os.ReadDir(s.root)).To(HaveEach(WithTransform(os.DirEntry.Name, BeKeyOf(tested))), "docs/examples has what no test applies")
@@ -98,7 +100,7 @@ func allExamples() []example {
 		{dir: "machinepool", node: "spot-2", machine: ofPool(false), labels: is("spot"), always: "spot:NoSchedule"},
 		{
 			dir: "startup-taints", node: "cilium-1", machine: ofDeployment("cilium"), always: "dedicated=web:NoSchedule",
-			initialize: "node.cilium.io/agent-not-ready=true:NoExecute", also: (*examples).expectRemovable,
+			initialize: "node.cilium.io/agent-not-ready=true:NoExecute",
 		},
 		{
 			dir: "autoscale-from-zero", node: "burst-1", machine: ofDeployment("burst"), labels: is("burst"), always: "burst:NoSchedule",
@@ -130,15 +132,15 @@ func (s *examples) apply(dir string) {
 	}
 }
 
-// expect applies an example and checks what comes of it. A workload cluster is there until all examples are done.
-func (s *examples) expect(all *scene, e example) {
+// expect applies an example and checks what comes of it. With its workload cluster, all examples go that have been applied.
+func (s *examples) expect(e example) {
 	s.t.Helper()
 	s.apply(e.dir)
 	of := *s.scene
 	if e.cluster != "" {
 		cluster := stage.Cluster("fleet", e.cluster)
 		s.get(cluster)
-		w := all.workload(cluster)
+		w := s.workload(cluster)
 		if e.dir == "workload-policy" && s.refusedPolicy(abroad{family: family{cluster: cluster}, Workload: w}) {
 			return
 		}
@@ -194,16 +196,12 @@ func haveAll(entries map[string]string) OmegaMatcher {
 	return And(all...)
 }
 
-func (s *examples) deployment(name string) *clusterv1.MachineDeployment {
-	s.t.Helper()
-	md := &clusterv1.MachineDeployment{}
-	md.Namespace, md.Name = "fleet", name
-	s.get(md)
-	return md
-}
-
 func ofDeployment(name string) func(*examples, string) *clusterv1.Machine {
-	return func(s *examples, machine string) *clusterv1.Machine { return s.below(s.deployment(name), machine) }
+	return func(s *examples, machine string) *clusterv1.Machine {
+		md := &clusterv1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: name}}
+		s.get(md)
+		return s.below(md, machine)
+	}
 }
 
 // ofTopology makes a MachineDeployment of the section of that name, without anything that it inherits.
@@ -269,19 +267,8 @@ func (s *examples) expectDrainTimeout(e example, _ *corev1.Node) {
 	s.eventually(m, func(g Gomega) { g.Expect(m.Spec.Deletion.NodeDrainTimeoutSeconds).To(HaveValue(BeEquivalentTo(600))) })
 }
 
-// expectRemovable removes all taints. The Always taint is back at once; the other one stays away, also when the loop next writes.
-func (s *examples) expectRemovable(e example, node *corev1.Node) {
-	s.t.Helper()
-	s.update(node, func() { node.Spec.Taints = nil })
-	s.Expect(taint.FormatList(node.Spec.Taints)).To(Equal(e.always))
-	md := s.deployment("cilium")
-	s.update(md, func() { md.Spec.Template.Labels["node.cluster.x-k8s.io/touched"] = "yes" })
-	s.eventually(node, func(g Gomega) { g.Expect(node.Labels).To(HaveKey("node.cluster.x-k8s.io/touched")) })
-	s.Expect(taint.FormatList(node.Spec.Taints)).To(Equal(e.always))
-}
-
 func (s *examples) expectCapacity(_ example, _ *corev1.Node) {
-	md := s.deployment("burst")
+	md := &clusterv1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "burst"}}
 	s.eventually(md, func(g Gomega) {
 		g.Expect(md.Annotations).To(And(HaveKeyWithValue(inherit.CapacityLabelsAnnotation, "node.cluster.x-k8s.io/pool=burst"),
 			HaveKeyWithValue(inherit.CapacityTaintsAnnotation, "burst:NoSchedule")))
@@ -296,4 +283,17 @@ func (s *examples) expectValues(e example, _ *corev1.Node) {
 	rendered, err := render(s.t, nil, values)
 	s.Expect(err).NotTo(HaveOccurred())
 	s.Expect(fmt.Sprint(rendered)).To(ContainSubstring("--workload-webhook-url=https://heirloom.example.com"))
+}
+
+// render renders the chart with these values under certificates, and with these others.
+func render(t *testing.T, certificates map[string]any, others map[string]any) ([]unstructured.Unstructured, error) {
+	t.Helper()
+	root, err := controlplane.RepositoryRoot(t.Context())
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	values := maps.Clone(others)
+	if certificates != nil {
+		values["certificates"] = certificates
+	}
+	return controlplane.RenderChart(t.Context(), filepath.Join(root, "deploy", "chart", "heirloom"),
+		controlplane.ChartOptions{Namespace: stage.Namespace, Values: values})
 }

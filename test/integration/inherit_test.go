@@ -37,7 +37,7 @@ func declared() stage.Declared {
 // the very write that creates them.
 func TestChildrenInheritInTheWriteThatCreatesThem(t *testing.T) {
 	t.Parallel()
-	s := sharedScene(t, admission)
+	s := sharedScene(t)
 	d := declared()
 	f := s.settle(s.own("family"), d)
 

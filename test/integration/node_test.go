@@ -27,7 +27,7 @@ import (
 // no matter who takes them away; and no request of the kubelet may be refused.
 func TestNoNodeVersionLacksItsTaints(t *testing.T) {
 	t.Parallel()
-	s := sharedScene(t, both)
+	s := sharedScene(t)
 	name := s.own("gpu")
 	s.settle(name, declared())
 	recorder, err := controlplane.RecordVersions(s.ctx, s.AdminConfig(), corev1.SchemeGroupVersion.WithResource("nodes"))
@@ -132,8 +132,8 @@ func isKubeletsWrite(event auditv1.Event, node string) bool {
 // A kubelet updates its Node without us: a webhook that changes taints there would make NodeRestriction refuse it.
 func TestKubeletUpdatesAreNotTouched(t *testing.T) {
 	t.Parallel()
-	s := sharedScene(t, admission)
-	f := s.settle(s.own("calm"), stage.Declared{})
+	s := newScene(t, stage.Options{WithoutLoop: true, FailClosed: true}) // what the loop brings is brought by no write
+	f := s.settle("calm", stage.Declared{})
 	kubelet := s.kubelet(f.m.Name)
 	node := stage.Node(f.m.Name)
 	s.Expect(kubelet.Create(s.ctx, node)).To(Succeed())

@@ -19,7 +19,7 @@ import (
 // kind it is: Heirloom knows none of them by name.
 func TestMachinesInheritFromTheirControlPlane(t *testing.T) {
 	t.Parallel()
-	s := sharedScene(t, both)
+	s := sharedScene(t)
 	f := s.settle(s.own("cp"), stage.Declared{})
 	cp := kubeadmControlPlane(f.m.Namespace)
 	s.create(cp)
@@ -71,7 +71,7 @@ func kubeadmControlPlane(name string) *unstructured.Unstructured {
 // Rule 9: a MachinePool's template reaches its Machines, and the Nodes themselves where the provider has no Machines.
 func TestMachinePools(t *testing.T) {
 	t.Parallel()
-	s := sharedScene(t, both)
+	s := sharedScene(t)
 	f := s.settle(s.own("pool"), stage.Declared{})
 	nodeName := f.m.Name + "-node"
 	template := f.md.Spec.Template
@@ -111,7 +111,7 @@ func TestMachinePools(t *testing.T) {
 // An owner that cannot be found takes nothing away: neither one that is gone, nor none at all after a restore.
 func TestLostOwnersTakeNothingAway(t *testing.T) {
 	t.Parallel()
-	s := sharedScene(t, both)
+	s := sharedScene(t)
 	f := s.settle(s.own("lost"), declared())
 	reference := f.m.OwnerReferences
 	s.update(f.m, func() { f.m.OwnerReferences = nil })

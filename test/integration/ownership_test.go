@@ -22,7 +22,7 @@ import (
 // added to it in between: neither its resourceVersion nor who owns what.
 func TestIdenticalReapplyLeavesTheObjectAlone(t *testing.T) {
 	t.Parallel()
-	s := sharedScene(t, both)
+	s := sharedScene(t)
 	f := s.settle(s.own("reapply"), declared())
 	// Finding out that Cluster API takes typed taints takes a moment, and the answer rightly leads to one more write.
 	s.eventually(f.m, func(g Gomega) { g.Expect(f.m.Spec.Taints).To(ContainElement(HaveField("Key", "annotated"))) })
@@ -71,7 +71,7 @@ func TestIdenticalReapplyLeavesTheObjectAlone(t *testing.T) {
 // leaves the children.
 func TestOwnersAreAuthoritativeForWhatTheyDeclareOnly(t *testing.T) {
 	t.Parallel()
-	s := sharedScene(t, both)
+	s := sharedScene(t)
 	f := s.settle(s.own("owner"), declared())
 	node := stage.Node(f.m.Name)
 	s.create(node)
@@ -114,7 +114,7 @@ func TestOwnersAreAuthoritativeForWhatTheyDeclareOnly(t *testing.T) {
 // next apply without force is a conflict that names us, not a silent fight.
 func TestOverruledApplierSeesAConflict(t *testing.T) {
 	t.Parallel()
-	s := sharedScene(t, admission)
+	s := sharedScene(t)
 	f := s.settle(s.own("conflict"), declared())
 	config := func() runtime.ApplyConfiguration {
 		return client.ApplyConfigurationFromUnstructured(&unstructured.Unstructured{Object: map[string]any{

@@ -24,7 +24,7 @@ import (
 func TestWhatAKubeletSaysCameFromItsMachine(t *testing.T) {
 	t.Parallel()
 	const quarantine, mine = "node-restriction.kubernetes.io/quarantine", "example.com/mine"
-	s := sharedScene(t, both)
+	s := sharedScene(t)
 	f := s.settle(s.own("record"), declared())
 	kubelet := s.kubelet(f.m.Name)
 	node := stage.Node(f.m.Name)

@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net/http"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -52,8 +53,8 @@ func TestRights(t *testing.T) {
 			}
 			s := newScene(t, stage.Options{
 				WithoutProgram: true, WorkloadWebhook: true, Args: args, Values: values, Host: "localhost",
-				// As older API servers do it: otherwise a watch begins with a list, and list is used nowhere.
-				ControlPlane: controlplane.Options{APIServerArgs: map[string][]string{"feature-gates": {"WatchList=false"}}},
+				// As with older API servers: otherwise a watch begins with a list, and list is used nowhere.
+				Env: []string{"KUBE_FEATURE_WatchListClient=false"},
 			})
 			s.doEverything()
 			granted := s.granted()
@@ -66,6 +67,28 @@ func TestRights(t *testing.T) {
 			}).WithTimeout(patience).Should(Succeed())
 		})
 	}
+}
+
+// Without rights the caches are never filled, and the log says which. The program then is alive and not ready, and ends when it is told to.
+func TestWithoutRights(t *testing.T) {
+	t.Parallel()
+	s := sharedScene(t)
+	kubeconfig, log := filepath.Join(s.dir, "nobody.kubeconfig"), filepath.Join(s.dir, "nobody.log")
+	s.Expect(s.WriteKubeconfig(kubeconfig, "nobody")).To(Succeed())
+	health := s.freePort()
+	process, err := controlplane.StartProcess(s.ctx, program, []string{
+		"--kubeconfig=" + kubeconfig, "--webhook-cert-dir=" + s.Dir(), "--diagnostics-address=0", "--leader-elect=false",
+		fmt.Sprintf("--webhook-port=%d", s.freePort()), fmt.Sprintf("--health-addr=127.0.0.1:%d", health),
+	}, log)
+	s.Expect(err).NotTo(HaveOccurred())
+	s.Expect(process.WaitReady(s.ctx, fmt.Sprintf("http://127.0.0.1:%d/healthz", health))).To(Succeed())
+	s.Eventually(func() string { return s.read(log) }).WithTimeout(patience).WithPolling(polling).
+		Should(MatchRegexp("machines.cluster.x-k8s.io is forbidden: .* cannot list resource"))
+	response, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/readyz", health))
+	s.Expect(err).NotTo(HaveOccurred())
+	s.Expect(response.Body.Close()).To(Succeed())
+	s.Expect(response.StatusCode).To(Equal(http.StatusInternalServerError))
+	s.Expect(process.Stop()).To(Succeed(), "log: %s", s.read(log))
 }
 
 // doEverything makes the program do all that it needs a right for.

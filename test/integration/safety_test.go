@@ -46,7 +46,7 @@ func TestBeforeAndAfterHeirloom(t *testing.T) {
 // Objects that are paused, opted out or of a paused Cluster are left alone, and reconciled when that ends.
 func TestLeftAlone(t *testing.T) {
 	t.Parallel()
-	s := sharedScene(t, both)
+	s := sharedScene(t)
 	name := s.own("alone")
 	f := s.settleIn(name, name, declared())
 	s.update(f.cluster, func() { f.cluster.Spec.Paused = new(true) })
@@ -77,7 +77,7 @@ func TestLeftAlone(t *testing.T) {
 // Reserved and invalid taints are refused with their field paths, typed and annotated.
 func TestReservedTaintsAreRefused(t *testing.T) {
 	t.Parallel()
-	s := sharedScene(t, admission)
+	s := sharedScene(t)
 	f := s.settle(s.own("refused"), stage.Declared{})
 	always := clusterv1.MachineTaintPropagationAlways
 	for _, tc := range []struct {
@@ -102,7 +102,7 @@ func TestReservedTaintsAreRefused(t *testing.T) {
 // Bad input never stops a write.
 func TestBadInput(t *testing.T) {
 	t.Parallel()
-	s := sharedScene(t, both)
+	s := sharedScene(t)
 	f := s.settle(s.own("bad"), declared())
 
 	t.Run("more labels than a Node has room for", func(t *testing.T) {

@@ -14,13 +14,9 @@ import (
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
-// sharedStage is a stage that many tests use side by side. Whatever they make has names of their own, see scene.own, and they look at
-// nothing else. A test that stops the program, or that looks at the whole of an API server, a log or the metrics, has a stage of
-// its own.
-type sharedStage struct {
-	name    string
-	options stage.Options
-
+// shared is a stage that many tests use side by side, with webhooks and loop. Whatever they make has names of their own, see scene.own,
+// and they look at nothing else. A test that stops the program, or that looks at the whole of an API server or a log, has a stage of its own.
+var shared struct {
 	set sync.Once
 	*stage.Stage
 	lent *controlplane.Lent
@@ -28,69 +24,48 @@ type sharedStage struct {
 	err  error
 }
 
-var (
-	// both has webhooks and loop.
-	both = &sharedStage{name: "both", options: stage.Options{
-		FailClosed: true,
-		Args:       []string{"--no-execute-rate=12"}, // of each Cluster, so that it matters to no other test
-	}}
-	// admission has webhooks only.
-	admission = &sharedStage{name: "admission", options: stage.Options{WithoutLoop: true, FailClosed: true, Args: ofTwins()}}
-	// loop is as admission, but for what brings things.
-	loop = &sharedStage{name: "loop", options: stage.Options{WithoutWebhooks: true, Args: ofTwins()}}
-)
-
-// ofTwins are arguments of stages that are compared.
-func ofTwins() []string {
-	// Said outright: finding out takes a moment, and the answer rightly leads to one more write.
-	// Nor do taints come when it is their turn: another test is about that.
-	return []string{taintGate + "enabled", "--no-execute-rate=0", `--additional-sync-machine-labels=^extra\.example\.com/`}
-}
-
-// start sets the stage. It lasts until all tests have ended.
-func (s *sharedStage) start(ctx context.Context) error {
+// setShared sets the stage that tests share. It lasts until all tests have ended.
+func setShared(ctx context.Context) error {
 	ctx = context.WithoutCancel(ctx)
-	options, err := stage.ControlPlaneOptions(ctx, controlplane.Options{})
-	if err != nil {
+	var err error
+	if shared.lent, err = borrow(ctx, controlplane.Options{}); err != nil {
 		return err
 	}
-	if s.lent, err = planes.Lend(ctx, options); err != nil {
+	if shared.dir, err = controlplane.TempDir("stage-shared"); err != nil {
 		return err
 	}
-	if s.dir, err = controlplane.TempDir("stage-" + s.name); err != nil {
-		return err
-	}
-	all := s.options
-	all.Program, all.Dir, all.On = program, s.dir, s.lent.ControlPlane
-	s.Stage, err = stage.New(ctx, all)
+	shared.Stage, err = stage.New(ctx, stage.Options{
+		Program: program, Dir: shared.dir, On: shared.lent.ControlPlane, FailClosed: true,
+		Args: []string{taintGate + "enabled", "--no-execute-rate=12"}, // of each Cluster, so that it matters to no other test
+	})
 	return err
 }
 
-// end stops the stage, if any test has used it.
-func (s *sharedStage) end() error {
-	if s.Stage == nil {
+// endShared stops the stage, if any test has used it.
+func endShared() error {
+	if shared.Stage == nil {
 		return nil
 	}
-	err := s.Stop()
+	err := shared.Stop()
 	if err != nil {
-		err = fmt.Errorf("stopping stage %s: %w", s.name, err)
+		err = fmt.Errorf("stopping the shared stage: %w", err)
 	}
-	for _, fault := range tailOf(s.HeirloomLog()).fromStart().faults() {
-		err = errors.Join(err, fmt.Errorf("the log of stage %s has %q", s.name, fault))
+	for _, fault := range tailOf(shared.HeirloomLog()).fromStart().faults() {
+		err = errors.Join(err, fmt.Errorf("the log of the shared stage has %q", fault))
 	}
-	return errors.Join(err, os.RemoveAll(s.dir))
+	return errors.Join(err, os.RemoveAll(shared.dir))
 }
 
-// sharedScene is a scene on a stage that others use as well.
-func sharedScene(t *testing.T, on *sharedStage) *scene {
+// sharedScene is a scene on the stage that others use as well.
+func sharedScene(t *testing.T) *scene {
 	t.Helper()
 	s := emptyScene(t)
-	on.set.Do(func() { on.err = on.start(s.ctx) })
-	if on.err != nil {
-		t.Fatalf("setting stage %s: %v", on.name, on.err)
+	shared.set.Do(func() { shared.err = setShared(s.ctx) })
+	if shared.err != nil {
+		t.Fatalf("setting the shared stage: %v", shared.err)
 	}
-	s.Stage, s.audit = on.Stage, tailOf(on.lent.AuditLog)
-	log := tailOf(on.HeirloomLog())
+	s.Stage, s.audit = shared.Stage, tailOf(shared.lent.AuditLog)
+	log := tailOf(shared.HeirloomLog())
 	t.Cleanup(func() {
 		if t.Failed() {
 			showLog(t, log)

@@ -53,11 +53,9 @@ func run(m *testing.M) int {
 		return 1
 	}
 	code := m.Run()
-	for _, stage := range []*sharedStage{both, admission, loop} {
-		if err := stage.end(); err != nil {
-			fmt.Fprintln(os.Stderr, "FAIL:", err)
-			code = 1
-		}
+	if err := endShared(); err != nil {
+		fmt.Fprintln(os.Stderr, "FAIL:", err)
+		code = 1
 	}
 	started, err := planes.Stop()
 	if err != nil {

@@ -8,10 +8,8 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"testing"
 
-	. "github.com/onsi/gomega"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 )
 
@@ -97,27 +95,5 @@ func expectNoRace(t *testing.T, log tail) {
 	for _, fault := range log.faults() {
 		t.Errorf("%s has %q", log.path, fault)
 		showLog(t, log)
-	}
-}
-
-func TestTail(t *testing.T) {
-	t.Parallel()
-	for _, tc := range []struct{ name, before, after, lines string }{
-		{"of a file that is not there yet", "", "a\nb\n", "a\nb\n"},
-		{"from the end of a line", "a\n", "b\n", "b\n"},
-		{"from the middle of a line", "a\nb", "b\nc\n", "c\n"},
-		{"to the middle of a line", "a\n", "b\nc", "b\n"},
-		{"without a whole line", "a", "b", ""},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			Expect := NewWithT(t).Expect
-			path := filepath.Join(t.TempDir(), "log")
-			if tc.before != "" {
-				Expect(os.WriteFile(path, []byte(tc.before), 0o600)).To(Succeed())
-			}
-			tail := tailOf(path)
-			Expect(os.WriteFile(path, []byte(tc.before+tc.after), 0o600)).To(Succeed())
-			Expect(tail.lines()).To(BeEquivalentTo(tc.lines))
-		})
 	}
 }

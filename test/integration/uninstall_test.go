@@ -3,8 +3,12 @@
 package integration
 
 import (
+	"bytes"
 	"encoding/base64"
+	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,70 +19,148 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/heirloom-dev/heirloom/pkg/taint"
+	"github.com/heirloom-dev/heirloom/pkg/workload"
+	"github.com/heirloom-dev/heirloom/pkg/workload/webhook"
 	"github.com/heirloom-dev/heirloom/test/controlplane"
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
-// Helm itself uninstalls a release: the hook runs before anything else goes, what it may do is enough for what it is told
-// to do, and nothing of it is left. There is no kubelet for its Pod, so the test runs the program as the Job says.
+// Helm itself uninstalls a release: the hook runs before anything else goes, what it may do is enough for what it is told to do, and
+// nothing of it is left. Told to release, it leaves nothing of Heirloom in any object of any kind, in either cluster, and what is other
+// people's is as it was. There is no kubelet for its Pod, so the test runs the program as the Job says.
 func TestHelmUninstall(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, stage.Options{WithoutProgram: true})
+	s := newScene(t, stage.Options{WorkloadWebhook: true, Args: []string{
+		"--additional-sync-machine-labels=^team$", "--additional-sync-machine-annotations=^note$",
+	}})
+	home, red := s.settle("home", declared()), s.abroad("red")
+	s.inUse(home, red)
+	left := func() []string {
+		return remains(append(s.everything(s.ControlPlane), s.everything(red.ControlPlane)...))
+	}
+	s.Expect(s.StopHeirloom()).To(Succeed())
+	s.Expect(s.RemoveWebhooks(s.ctx)).To(Succeed())
+
+	s.admitBefore(red)
+	red.Door.Shut()
+	said := s.comeAndGo("farewell-false", "uninstall.release=false")
+	s.Expect(said).To(And(ContainSubstring("workload cluster red/red: what admits Nodes there could not be taken away, and stays. "+
+		"By hand, with its kubeconfig: kubectl delete --ignore-not-found "), Not(ContainSubstring("there is no Event"))))
+	s.expectEvent("WorkloadAdmissionLeft", "Cluster", "red", ContainSubstring("kubectl delete"))
+	s.Expect(s.ways(red.Client)).NotTo(BeEmpty(), "it did not answer")
+
+	s.Expect(red.Door.Open()).To(Succeed())
+	s.comeAndGo("farewell-within", "uninstall.release=true", "namespace=red")
+	s.Expect(s.ways(red.Client)).To(BeEmpty())
+	s.get(red.m)
+	s.Expect(ours(red.m)).To(BeEmpty())
+	s.get(home.m)
+	s.Expect(ours(home.m)).NotTo(BeEmpty(), "it is in another namespace")
+
+	s.Expect(left()).NotTo(BeEmpty())
+	s.comeAndGo("farewell-true", "uninstall.release=true")
+	s.Expect(left()).To(BeEmpty())
+	s.expectOnlyOthers(home)
+}
+
+// inUse has a Node inherit in each cluster, and a user and Cluster API's own controller own a part of a Machine and of its Node, one of
+// it in common with Heirloom.
+func (s *scene) inUse(home family, red abroad) {
+	s.t.Helper()
+	complete := func(g Gomega, node *corev1.Node) {
+		g.Expect(node.Labels).To(And(HaveKeyWithValue("team", "ml"), HaveKey("node-role.kubernetes.io/worker")))
+		g.Expect(node.Annotations).To(HaveKeyWithValue("note", "for humans"))
+	}
+	node, abroad := stage.Node(home.m.Name), stage.Node(red.m.Name)
+	s.create(node, infraMachine(home.m))
+	s.Expect(red.Client.Create(s.ctx, abroad)).To(Succeed())
+	s.eventually(node, func(g Gomega) { complete(g, node) })
+	s.eventuallyNode(red, abroad, func(g Gomega) { complete(g, abroad) })
+	s.update(node, func() {
+		node.Labels["mine"] = "yes"
+		node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: "mine", Effect: corev1.TaintEffectNoSchedule})
+	})
+	s.get(home.m)
+	s.update(home.m, func() { home.m.Labels["mine"] = "yes" })
+	shared := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": clusterv1.GroupVersion.String(), "kind": "Machine",
+		"metadata": map[string]any{"namespace": home.m.Namespace, "name": home.m.Name, "labels": map[string]any{"team": "ml"}},
+		"spec": map[string]any{"taints": []any{
+			map[string]any{"key": "gpu", "value": "true", "effect": "NoSchedule", "propagation": "Always"},
+		}},
+	}}
+	s.Expect(s.Client.Apply(s.ctx, client.ApplyConfigurationFromUnstructured(shared), client.FieldOwner("capi-machineset"), client.ForceOwnership)).To(Succeed())
+}
+
+// expectOnlyOthers expects of a family what others and the API server itself have made of it.
+func (s *scene) expectOnlyOthers(f family) {
+	s.t.Helper()
+	bareSet, bare := stage.MachineSet(f.md, "bare-set"), stage.Machine(f.ms, "bare")
+	s.Expect(s.Client.Create(s.ctx, bareSet, client.DryRunAll)).To(Succeed())
+	s.Expect(s.Client.Create(s.ctx, bare, client.DryRunAll)).To(Succeed())
+	hash := map[string]string{clusterv1.MachineDeploymentUniqueLabel: f.ms.Name} // by which it tells its Machines from those of others
+	s.get(f.ms)
+	s.Expect(f.ms.Labels).To(Equal(merged(bareSet.Labels, hash)))
+	bareSet.Spec.Selector, bareSet.Spec.Template.Labels = f.ms.Spec.Selector, merged(bareSet.Spec.Template.Labels, hash)
+	s.Expect(f.ms.Spec).To(Equal(bareSet.Spec))
+
+	s.get(f.m)
+	bare.Labels["mine"], bare.Labels["team"] = "yes", "ml"
+	bare.Spec.Taints, bare.Spec.ProviderID = stage.Taints(clusterv1.MachineTaintPropagationAlways, "gpu=true:NoSchedule"), f.m.Spec.ProviderID
+	bare.Spec.InfrastructureRef.Name = f.m.Spec.InfrastructureRef.Name
+	s.Expect(f.m.Labels).To(Equal(bare.Labels))
+	s.Expect(f.m.Annotations).To(BeEmpty())
+	s.Expect(f.m.Spec).To(Equal(bare.Spec), "what Cluster API owns too stays")
+
+	node := stage.Node(f.m.Name)
+	s.get(node)
+	s.Expect(node.Labels).To(And(HaveKeyWithValue("mine", "yes"), HaveKey("node-role.kubernetes.io/worker"), Not(HaveKey("team"))))
+	s.Expect(node.Annotations).To(And(HaveKey(clusterv1.LabelsFromMachineAnnotation), Not(HaveKey("note"))))
+	s.Expect(taint.FormatList(node.Spec.Taints)).To(And(
+		ContainSubstring("mine:NoSchedule"), ContainSubstring("gpu=true:NoSchedule")), "what Cluster API tracks is its own")
+}
+
+// comeAndGo installs a release of that name, with these values, and uninstalls it. It returns what the hook has said.
+func (s *scene) comeAndGo(name string, values ...string) string {
+	s.t.Helper()
 	kubeconfig := filepath.Join(s.dir, "admin.kubeconfig")
 	s.Expect(s.WriteKubeconfig(kubeconfig, "admin", "system:masters")).To(Succeed())
 	root, err := controlplane.RepositoryRoot(s.ctx)
 	s.Expect(err).NotTo(HaveOccurred())
-	ca, err := controlplane.ServingCertificate(t.TempDir(), "127.0.0.1")
+	ca, err := controlplane.ServingCertificate(s.t.TempDir(), "127.0.0.1")
 	s.Expect(err).NotTo(HaveOccurred())
-	red, blue := s.abroad("red"), s.abroad("blue")
-	for _, tc := range []struct{ name, release, namespace string }{{"false", "false", ""}, {"within", "true", "red"}, {"true", "true", ""}} {
-		for _, a := range []abroad{red, blue} {
-			s.admitBefore(a)
-			s.Expect(s.ways(a.Client)).To(Equal([]string{a.byDefault()}))
-		}
-		name := "farewell-" + tc.name
-		_, _, err = controlplane.Helm(s.ctx, kubeconfig, "install", name, filepath.Join(root, "deploy", "chart", "heirloom"),
-			"--namespace", name, "--create-namespace", "--set", "fullnameOverride="+name, "--set", "uninstall.release="+tc.release, "--set", "namespace="+tc.namespace,
-			"--set", "certificates.mode=provided", "--set", "certificates.provided.secretName=tls",
-			"--set", "certificates.provided.caBundle="+base64.StdEncoding.EncodeToString(ca),
-			"--set", "workloadClusters.webhookURL="+s.WorkloadURL)
-		s.Expect(err).NotTo(HaveOccurred())
-		uninstalled := make(chan error, 1)
-		go func() {
-			_, _, err := controlplane.Helm(s.ctx, kubeconfig, "uninstall", name, "--namespace", name, "--timeout", "2m")
-			uninstalled <- err
-		}()
-		if tc.release == "false" {
-			blue.Door.Shut()
-		}
-		ended := s.playJob(name, uninstalled)
-		s.Eventually(uninstalled).WithTimeout(patience).Should(Receive(BeNil()))
-		for _, object := range s.everything(s.ControlPlane) {
-			if object.GetKind() != "Namespace" && object.GetKind() != "Lease" && object.GetKind() != "Event" {
-				s.Expect(object.GetName()).NotTo(HavePrefix(name), object.GetKind())
-			}
-		}
-		s.Expect(s.ways(red.Client)).To(BeEmpty())
-		if tc.release == "true" {
-			remains := BeEmpty()
-			if tc.namespace != "" {
-				remains = Not(BeEmpty()) // it is in another namespace
-			}
-			s.Expect(s.ways(blue.Client)).To(remains)
-			continue
-		}
-		s.Expect(s.ways(blue.Client)).NotTo(BeEmpty(), "it did not answer")
-		s.Expect(ended.stderr).To(And(ContainSubstring("workload cluster blue/blue: what admits Nodes there could not be taken away, and stays. "+
-			"By hand, with its kubeconfig: kubectl delete --ignore-not-found "), Not(ContainSubstring("workload cluster red/red")), Not(ContainSubstring("there is no Event"))))
-		s.expectEvent("WorkloadAdmissionLeft", "Cluster", "blue", ContainSubstring("kubectl delete"))
-		s.Expect(blue.Door.Open()).To(Succeed())
+	args := []string{"install", name, filepath.Join(root, "deploy", "chart", "heirloom"), "--namespace", name, "--create-namespace"}
+	for _, value := range append(values, "fullnameOverride="+name, "certificates.mode=provided", "certificates.provided.secretName=tls",
+		"certificates.provided.caBundle="+base64.StdEncoding.EncodeToString(ca), "workloadClusters.webhookURL="+s.WorkloadURL) {
+		args = append(args, "--set", value)
 	}
+	_, _, err = controlplane.Helm(s.ctx, kubeconfig, args...)
+	s.Expect(err).NotTo(HaveOccurred())
+	uninstalled := make(chan error, 1)
+	go func() {
+		_, _, err := controlplane.Helm(s.ctx, kubeconfig, "uninstall", name, "--namespace", name, "--timeout", "2m")
+		uninstalled <- err
+	}()
+	said := s.playJob(name, uninstalled)
+	s.Eventually(uninstalled).WithTimeout(patience).Should(Receive(BeNil()))
+	for _, object := range s.everything(s.ControlPlane) {
+		if !slices.Contains([]string{"Namespace", "Lease", "Event"}, object.GetKind()) {
+			s.Expect(object.GetName()).NotTo(HavePrefix(name), object.GetKind())
+		}
+	}
+	return said
 }
 
-// playJob does what the kubelet and the Job controller would with the hook's Job.
-func (s *scene) playJob(name string, uninstalled <-chan error) ended {
+// playJob does what the kubelet and the Job controller would with the hook's Job, and returns what the program has said.
+func (s *scene) playJob(name string, uninstalled <-chan error) string {
 	s.t.Helper()
 	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: name + "-uninstall"}}
 	s.Eventually(func(g Gomega) {
@@ -92,14 +174,15 @@ func (s *scene) playJob(name string, uninstalled <-chan error) ended {
 	kubeconfig := filepath.Join(s.dir, name+".kubeconfig")
 	s.Expect(s.WriteKubeconfig(kubeconfig, "system:serviceaccount:"+name+":"+job.Spec.Template.Spec.ServiceAccountName,
 		"system:serviceaccounts", "system:serviceaccounts:"+name)).To(Succeed())
-	ended := runProgram(s.ctx, append(job.Spec.Template.Spec.Containers[0].Args, "--kubeconfig="+kubeconfig))
-	s.Expect(ended.err).NotTo(HaveOccurred(), ended.stderr)
+	var stderr bytes.Buffer
+	command := exec.CommandContext(s.ctx, program, append(job.Spec.Template.Spec.Containers[0].Args, "--kubeconfig="+kubeconfig)...)
+	command.Stderr = &stderr
+	s.Expect(controlplane.Run(command)).To(Succeed(), stderr.String())
 	for _, configuration := range []client.Object{
 		&admissionregistrationv1.MutatingWebhookConfiguration{}, &admissionregistrationv1.ValidatingWebhookConfiguration{},
 	} {
 		s.Expect(apierrors.IsNotFound(s.Client.Get(s.ctx, client.ObjectKey{Name: name}, configuration))).To(BeTrue())
 	}
-	s.Expect(s.Client.Get(s.ctx, client.ObjectKey{Name: "heirloom"}, &admissionregistrationv1.MutatingWebhookConfiguration{})).To(Succeed(), "another's")
 	stopped := &appsv1.Deployment{}
 	s.Expect(s.Client.Get(s.ctx, key, stopped)).To(Succeed())
 	s.Expect(stopped.Spec.Replicas).To(HaveValue(BeZero()))
@@ -118,5 +201,66 @@ func (s *scene) playJob(name string, uninstalled <-chan error) ended {
 		})
 	}
 	s.Expect(s.Client.Status().Patch(s.ctx, job, client.MergeFrom(before))).To(Succeed())
-	return ended
+	return stderr.String()
+}
+
+// everything are all objects of all kinds that an API server can list.
+func (s *scene) everything(cp *controlplane.ControlPlane) []unstructured.Unstructured {
+	s.t.Helper()
+	config := cp.AdminConfig()
+	d, err := discovery.NewDiscoveryClientForConfig(config)
+	s.Expect(err).NotTo(HaveOccurred())
+	lists, err := discovery.ServerPreferredResources(d)
+	s.Expect(err).NotTo(HaveOccurred())
+	c, err := dynamic.NewForConfig(config)
+	s.Expect(err).NotTo(HaveOccurred())
+	keys, err := cp.Keys(s.ctx)
+	s.Expect(err).NotTo(HaveOccurred())
+	var objects []unstructured.Unstructured
+	for _, list := range lists {
+		gv, err := schema.ParseGroupVersion(list.GroupVersion)
+		s.Expect(err).NotTo(HaveOccurred())
+		for _, resource := range list.APIResources {
+			if !slices.Contains(resource.Verbs, "list") || unused(keys, gv.WithResource(resource.Name).GroupResource()) {
+				continue
+			}
+			found, err := c.Resource(gv.WithResource(resource.Name)).List(s.ctx, metav1.ListOptions{})
+			s.Expect(err).NotTo(HaveOccurred(), resource.Kind)
+			objects = append(objects, found.Items...)
+		}
+	}
+	return objects
+}
+
+// unused says that a resource is of a CRD and has no objects. To list it would have the API server build all that it takes.
+func unused(keys []string, resource schema.GroupResource) bool {
+	custom := slices.Contains(keys, "/registry/apiextensions.k8s.io/customresourcedefinitions/"+resource.String())
+	return custom && !slices.ContainsFunc(keys, func(key string) bool {
+		return strings.HasPrefix(key, "/registry/"+resource.Group+"/"+resource.Resource+"/")
+	})
+}
+
+// remains names what is left of Heirloom in these objects.
+func remains(objects []unstructured.Unstructured) []string {
+	var found []string
+	for _, object := range objects {
+		name := object.GetKind() + " " + object.GetNamespace() + "/" + object.GetName()
+		for key := range merged(merged(map[string]string{}, object.GetLabels()), object.GetAnnotations()) {
+			if strings.HasPrefix(key, "heirloom.dev/") && key != workload.AdmissionLabel {
+				found = append(found, name+" has "+key)
+			}
+		}
+		if slices.Contains([]string{webhook.ObjectName, "nodes.heirloom.dev"}, object.GetName()) {
+			found = append(found, name+" is there")
+		}
+		if object.GetKind() != "Node" && !strings.HasSuffix(object.GroupVersionKind().Group, "cluster.x-k8s.io") {
+			continue // what is Heirloom's own, or was made by Helm
+		}
+		for _, entry := range object.GetManagedFields() {
+			if strings.HasPrefix(entry.Manager, "heirloom") {
+				found = append(found, name+" has managed fields of heirloom: "+entry.FieldsV1.GetRawString())
+			}
+		}
+	}
+	return found
 }

@@ -14,7 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/pkg/taint"
-	"github.com/heirloom-dev/heirloom/test/controlplane"
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
@@ -34,7 +33,7 @@ func (s *scene) abroad(name string) abroad {
 // workload makes an API server that no other test uses meanwhile that of a Cluster. In the end, the Cluster is forgotten.
 func (s *scene) workload(cluster *clusterv1.Cluster) *stage.Workload {
 	s.t.Helper()
-	w, err := s.UseWorkload(s.ctx, cluster, lend(s.t, controlplane.ForWorkload(controlplane.Options{})).ControlPlane)
+	w, err := s.UseWorkload(s.ctx, cluster, lendAbroad(s.t).ControlPlane)
 	s.Expect(err).NotTo(HaveOccurred())
 	s.t.Cleanup(func() {
 		w.Door.Shut() // the next test that has the API server is not disturbed
@@ -72,7 +71,7 @@ func (s *scene) expectInherited(a abroad, node *corev1.Node) {
 // and loses what its Machine loses.
 func TestNodesOfWorkloadClusters(t *testing.T) {
 	t.Parallel()
-	s := sharedScene(t, both)
+	s := sharedScene(t)
 	red, blue := s.abroad(s.own("red")), s.abroad(s.own("blue"))
 	s.get(blue.md)
 	s.update(blue.md, func() { blue.md.Spec.Template.Labels["node.cluster.x-k8s.io/color"] = "blue" })
@@ -124,7 +123,7 @@ func TestNodesOfWorkloadClusters(t *testing.T) {
 // does one whose kubeconfig was replaced.
 func TestUnreachableWorkloadClusters(t *testing.T) {
 	t.Parallel()
-	s := sharedScene(t, both)
+	s := sharedScene(t)
 	red, blue := s.abroad(s.own("red")), s.abroad(s.own("blue"))
 	for _, a := range []abroad{red, blue} {
 		node := stage.Node(a.m.Name)
