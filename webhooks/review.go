@@ -143,10 +143,16 @@ func (h reviewer) enter(ctx context.Context, size int64) bool {
 	return h.room.Acquire(ctx, size) == nil
 }
 
+// longestBody bounds how long a body may take, however long the caller says that it waits: whoever reaches the port could keep the room.
+const longestBody = 5 * time.Second
+
 // readBody returns the whole body. A body that does not come must not keep the room from others.
 func readBody(ctx context.Context, w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	connection := http.NewResponseController(w)
-	deadline, _ := ctx.Deadline()            // there always is one
+	deadline := time.Now().Add(longestBody)
+	if ends, _ := ctx.Deadline(); ends.Before(deadline) { // there always is one
+		deadline = ends
+	}
 	_ = connection.SetReadDeadline(deadline) // if that is not supported, there is no connection either
 	defer func() { _ = connection.SetReadDeadline(time.Time{}) }()
 	var body bytes.Buffer
