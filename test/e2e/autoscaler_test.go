@@ -25,8 +25,6 @@ import (
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
-const patience = time.Minute
-
 // scaling is a MachineDeployment without Machines, and a Pod that waits for a Node.
 type scaling struct {
 	name string
@@ -46,7 +44,6 @@ func TestClusterAutoscaler(t *testing.T) {
 	if program == "" {
 		t.Skip("HEIRLOOM_CLUSTER_AUTOSCALER names no cluster-autoscaler, and it is no Go module that could be built here")
 	}
-	t.Parallel()
 	dir := t.TempDir()
 	s, err := stage.New(t.Context(), stage.Options{
 		Program: binary(t, "heirloom"), Dir: dir, Args: []string{`--additional-sync-machine-labels=^extra\.example\.com/`},
