@@ -20,9 +20,9 @@ import (
 )
 
 // BenchmarkResidentMemory reports what the leader needs to start: how much memory is resident once it has looked at everything, in MiB,
-// as a multiple of a leader's with no Machines (metric ×idle) and what each Machine with its Node adds; how long it took until it was ready, and until it had looked at everything. At the largest size up to a thousand
-// Machines, it then lets it run for a while in which nothing happens; at the largest of all, it compares admission with that of a
-// program with few Machines.
+// as a multiple of a leader's with no Machines (metric ×idle) and what each Machine with its Node adds; how long it took until it was
+// ready, and until it had looked at everything. At the largest size up to a thousand Machines, it then lets it run for a while in which
+// nothing happens; at the largest of all, it compares admission with that of a program with few Machines.
 func BenchmarkResidentMemory(b *testing.B) {
 	small := newResidents(b, stage.Options{})
 	large := newResidents(b, stage.Options{})

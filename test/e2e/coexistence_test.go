@@ -7,7 +7,9 @@ import (
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
@@ -113,7 +115,7 @@ func (f *fleet) expectTyped(ids ...string) {
 	f.Eventually(func(g Gomega) {
 		for _, machine := range f.machines(clusterv1.MachineDeploymentNameLabel) {
 			node := &corev1.Node{}
-			g.Expect(f.nodes.Get(f.ctx, clientKey(machine.GetName()), node)).To(Succeed())
+			g.Expect(f.nodes.Get(f.ctx, client.ObjectKey{Name: machine.GetName()}, node)).To(Succeed())
 			for _, id := range ids {
 				g.Expect(node.Annotations[clusterv1.TaintsFromMachineAnnotation]).To(ContainSubstring(id), node.Name)
 			}
@@ -173,10 +175,10 @@ func (f *fleet) redeclare() {
 			metadata.Labels["came.node.cluster.x-k8s.io/later"] = "yes"
 			metadata.Annotations["note"] = "changed"
 		}
-		class.ControlPlane.Deletion.NodeDeletionTimeoutSeconds = seconds(31)
-		workers.MachineDeployments[0].Deletion.NodeDrainTimeoutSeconds = seconds(31)
-		workers.MachineDeployments[0].MinReadySeconds = seconds(2)
-		workers.MachinePools[0].Deletion.NodeDrainTimeoutSeconds = seconds(31)
+		class.ControlPlane.Deletion.NodeDeletionTimeoutSeconds = ptr.To(int32(31))
+		workers.MachineDeployments[0].Deletion.NodeDrainTimeoutSeconds = ptr.To(int32(31))
+		workers.MachineDeployments[0].MinReadySeconds = ptr.To(int32(2))
+		workers.MachinePools[0].Deletion.NodeDrainTimeoutSeconds = ptr.To(int32(31))
 	})
 	f.changeCluster(func(topology *clusterv1.Topology) {
 		for i, metadata := range sections(topology) {
@@ -188,7 +190,7 @@ func (f *fleet) redeclare() {
 			}
 		}
 		topology.ControlPlane.Deletion.NodeDrainTimeoutSeconds = nil
-		topology.Workers.MachineDeployments[0].Deletion.NodeVolumeDetachTimeoutSeconds = seconds(40)
+		topology.Workers.MachineDeployments[0].Deletion.NodeVolumeDetachTimeoutSeconds = ptr.To(int32(40))
 	})
 }
 

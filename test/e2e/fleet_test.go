@@ -193,7 +193,3 @@ func (f *fleet) expectGone(object client.Object) {
 	f.Eventually(func() error { return f.Client.Get(f.ctx, client.ObjectKeyFromObject(object), object) }).
 		Should(MatchError(apierrors.IsNotFound, "IsNotFound"))
 }
-
-func seconds(n int32) *int32 { return &n }
-
-func clientKey(node string) client.ObjectKey { return client.ObjectKey{Name: node} }

@@ -166,7 +166,7 @@ func (w *world) addSecret(namespace, cluster, purpose string, kind corev1.Secret
 	})
 }
 
-// list returns the objects of a kind; in all Namespaces, if the first is "".
+// list returns the objects of a kind in a Namespace; in all, if it is empty.
 func (w *world) list(c client.Client, gvk schema.GroupVersionKind, namespace string) []unstructured.Unstructured {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
