@@ -20,7 +20,7 @@ func ReadAudit(path string, from int64, each func(*auditv1.Event)) (end int64, e
 	if err != nil {
 		return from, fmt.Errorf("opening an audit log: %w", err)
 	}
-	defer log.Close()
+	defer func() { _ = log.Close() }() // it was only read
 	if _, err := log.Seek(from, io.SeekStart); err != nil {
 		return from, fmt.Errorf("reading an audit log: %w", err)
 	}

@@ -5,9 +5,9 @@
 package main
 
 import (
-	"encoding/xml"
 	"errors"
 	"fmt"
+	"html"
 	"io"
 	"os"
 	"regexp"
@@ -47,33 +47,13 @@ func run(files []string) error {
 
 // textOf returns the text of a picture: each of its elements "text" is a line.
 func textOf(file string) (string, error) {
-	picture, err := os.Open(file)
+	picture, err := os.ReadFile(file)
 	if err != nil {
-		return "", fmt.Errorf("opening the picture: %w", err)
+		return "", fmt.Errorf("reading the picture: %w", err)
 	}
-	defer picture.Close()
 	var text strings.Builder
-	inText := false
-	for decoder := xml.NewDecoder(picture); ; {
-		token, err := decoder.Token()
-		if errors.Is(err, io.EOF) {
-			return text.String(), nil
-		}
-		if err != nil {
-			return "", fmt.Errorf("reading the picture: %w", err)
-		}
-		switch token := token.(type) {
-		case xml.StartElement:
-			inText = inText || token.Name.Local == "text"
-		case xml.CharData:
-			if inText {
-				text.Write(token)
-			}
-		case xml.EndElement:
-			if token.Name.Local == "text" {
-				inText = false
-				text.WriteString("\n")
-			}
-		}
+	for _, line := range regexp.MustCompile(`(?s)<text\b[^>]*?(?:/>|>(.*?)</text>)`).FindAllStringSubmatch(string(picture), -1) {
+		text.WriteString(html.UnescapeString(regexp.MustCompile(`<[^>]*>`).ReplaceAllString(line[1], "")) + "\n")
 	}
+	return text.String(), nil
 }
