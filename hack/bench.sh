@@ -10,7 +10,7 @@
 #
 # environment: RUN (.), COUNT (3), BENCHTIME (1s): go test's -bench, -count and -benchtime
 #              SIZES (50 200 500), MACHINES (500 1000 2000 10000), QUIET (60s): of what is measured
-#              PROFILES: a directory for profiles; AT_LEAST (3): of fewer results, quartiles say nothing, so the page is left as it is
+#              AT_LEAST (3): of fewer results, quartiles say nothing, so the page is left as it is
 
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -35,11 +35,7 @@ esac
 
 count=${COUNT:-3}
 export BENCH_SIZES=${SIZES:-50 200 500} BENCH_MACHINES=${MACHINES:-500 1000 2000 10000} BENCH_QUIET=${QUIET:-60s}
-export BENCH_PROFILES=${PROFILES-} BENCH_FEW=100 BENCH_REQUESTS=2000
-if [[ -n $BENCH_PROFILES ]]; then
-	mkdir -p "$BENCH_PROFILES"
-	BENCH_PROFILES=$(cd "$BENCH_PROFILES" && pwd)
-fi
+export BENCH_FEW=100 BENCH_REQUESTS=2000
 
 version() { GOWORK=off go -C "hack/tools/$1" list -m -f '{{.Version}}' "$2"; }
 

@@ -10,8 +10,8 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 case ${1---help} in
-plugin) sets=(controlplane tools helm) tests=(-run '^TestKubectl$/^docs$' ./test/integration/) ;;
-demo) sets=(controlplane tools freeze) tests=(-run '^TestDemo$' ./test/e2e/) ;;
+plugin) sets=(controlplane tools helm) ;;
+demo) sets=(controlplane tools freeze) ;;
 --help)
 	sed -n '4,/^$/s/^# \{0,1\}//p' "hack/${0##*/}"
 	exit
@@ -22,4 +22,9 @@ esac
 make --no-print-directory build
 programs=$(hack/tools/build.sh --env "${sets[@]}")
 eval "$programs"
-HEIRLOOM_UPDATE_DOCS=1 go test -count=1 "${tests[@]}"
+if [[ $1 == plugin ]]; then
+	HEIRLOOM_UPDATE_DOCS=1 go test -count=1 -run '^TestKubectl$/^docs$' ./test/integration/
+else
+	go run ./test/demo --color | go run ./test/demo/picture | "$HEIRLOOM_FREEZE/freeze" --output docs/images/demo.svg --language=ansi \
+		--window --padding=20 --border.radius=8 --font.family="ui-monospace, SFMono-Regular, Menlo, Consolas, monospace"
+fi

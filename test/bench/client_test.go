@@ -36,6 +36,15 @@ func BenchmarkClient(b *testing.B) {
 			patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{"touched":"%d"}}}`, number))
 			return timed(b, func(ctx context.Context) error { return f.Client.Patch(ctx, touched[way], patch) })
 		}},
+		{"Machine, update that loses an inherited label", func(b *testing.B, way string, _ int) time.Duration {
+			patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"node.cluster.x-k8s.io/label-0":null}}}`))
+			took := timed(b, func(ctx context.Context) error { return f.Client.Patch(ctx, touched[way], patch) })
+			if way != byHeirloom { // which has put it back
+				restored := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"node.cluster.x-k8s.io/label-0":"value"}}}`))
+				timed(b, func(ctx context.Context) error { return f.Client.Patch(ctx, touched[way], restored) })
+			}
+			return took
+		}},
 		{"Machine, status", func(b *testing.B, way string, number int) time.Duration {
 			patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"status":{"observedGeneration":%d}}`, number))
 			return timed(b, func(ctx context.Context) error { return f.Client.Status().Patch(ctx, touched[way], patch) })

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package bench measures what Heirloom costs, always as a ratio to a baseline that is measured in the same run, in turn
+// with it, so that the result does not depend on the machine.
 package bench
 
 import (
@@ -38,14 +40,7 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-// newStage is a control plane with Heirloom as a program.
-func newStage(b *testing.B, options stage.Options) *stage.Stage {
-	b.Helper()
-	s, _ := newAuditedStage(b, options)
-	return s
-}
-
-// newAuditedStage is newStage with the API server's audit log. What is in it already is others'.
+// newAuditedStage is a control plane with Heirloom as a program, and the API server's audit log. What is in it already is others'.
 func newAuditedStage(b *testing.B, options stage.Options) (s *stage.Stage, auditLog string) {
 	b.Helper()
 	var err error

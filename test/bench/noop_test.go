@@ -23,6 +23,7 @@ import (
 
 // The environment of a process that serves the no-op webhook: where it reports, and where its certificate is.
 const (
+	noOpPath        = "/no-op"
 	noOpEnvironment = "HEIRLOOM_BENCH_NO_OP"
 	noOpCertificate = "HEIRLOOM_BENCH_NO_OP_CERTIFICATE"
 )

@@ -3,15 +3,13 @@
 package bench
 
 import (
-	"bytes"
-	"encoding/json"
-	"io"
 	"os"
 	"testing"
 	"time"
 
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 
+	"github.com/heirloom-dev/heirloom/test/controlplane"
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
@@ -28,7 +26,8 @@ func (f *residents) stayQuiet(b *testing.B) {
 	f.restart(b, f.machines)
 	var reads, writes, used, took float64
 	for b.Loop() {
-		start, from, before := time.Now(), sizeOf(b, f.auditLog), f.cpu(b)
+		_, _, from := f.requests(b, 0)
+		start, before := time.Now(), f.cpu(b)
 		select {
 		case <-time.After(quiet): // not a wait for something: this is what is measured
 		case <-b.Context().Done():
@@ -36,7 +35,7 @@ func (f *residents) stayQuiet(b *testing.B) {
 		}
 		used += f.cpu(b) - before
 		took += time.Since(start).Seconds()
-		r, w := f.requests(b, from)
+		r, w, _ := f.requests(b, from)
 		reads, writes = reads+r, writes+w
 	}
 	b.ReportMetric(writes/took*60, "writes/min")
@@ -45,45 +44,12 @@ func (f *residents) stayQuiet(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// sizeOf returns how long a log is.
-func sizeOf(b *testing.B, log string) int64 {
+// requests counts what the program has asked the API server since the audit log was that long, and returns how long it is.
+func (f *residents) requests(b *testing.B, from int64) (reads, writes float64, end int64) {
 	b.Helper()
-	info, err := os.Stat(log)
-	if err != nil {
-		b.Fatal(err)
-	}
-	return info.Size()
-}
-
-// readFrom returns what was added to a log since it was that long.
-func readFrom(b *testing.B, log string, from int64) []byte {
-	b.Helper()
-	file, err := os.Open(log)
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer file.Close()
-	if _, err := file.Seek(from, io.SeekStart); err != nil {
-		b.Fatal(err)
-	}
-	added, err := io.ReadAll(file)
-	if err != nil {
-		b.Fatal(err)
-	}
-	return added
-}
-
-// requests counts what the program has asked the API server since the audit log was that long.
-func (f *residents) requests(b *testing.B, from int64) (reads, writes float64) {
-	b.Helper()
-	content := readFrom(b, f.auditLog, from)
-	for line := range bytes.Lines(content[:bytes.LastIndexByte(content, '\n')+1]) {
-		var event auditv1.Event
-		if err := json.Unmarshal(line, &event); err != nil {
-			b.Fatal(err)
-		}
-		if event.User.Username != stage.ServiceAccount || event.ObjectRef != nil && event.ObjectRef.Resource == "leases" {
-			continue
+	end, err := controlplane.ReadAudit(f.auditLog, from, func(event *auditv1.Event) {
+		if event.User.Username != stage.ServiceAccount || event.ObjectRef.Resource == "leases" {
+			return
 		}
 		switch event.Verb {
 		case "watch":
@@ -92,6 +58,9 @@ func (f *residents) requests(b *testing.B, from int64) (reads, writes float64) {
 		default:
 			writes++
 		}
+	})
+	if err != nil {
+		b.Fatal(err)
 	}
-	return reads, writes
+	return reads, writes, end
 }

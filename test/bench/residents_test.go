@@ -15,7 +15,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/test/bench/profiles"
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
@@ -27,19 +26,14 @@ type residents struct {
 	// machines are how many there are with a Node, others how many have been made beside them.
 	machines, others int
 	auditLog         string
-	diagnostics      *profiles.Reader
 }
 
 func newResidents(b *testing.B, options stage.Options) *residents {
 	b.Helper()
 	// How much is logged is what it is by default.
-	options.Args = append(options.Args, "-v=0", "--no-execute-rate=0", profiles.Flag())
+	options.Args = append(options.Args, "-v=0", "--no-execute-rate=0")
 	f := &residents{}
 	f.Stage, f.auditLog = newAuditedStage(b, options)
-	var err error
-	if f.diagnostics, err = profiles.New(b.Context(), f.Stage); err != nil {
-		b.Fatal(err)
-	}
 	cluster := stage.Cluster(stage.Home, stage.Home)
 	md := stage.MachineDeployment(cluster, "bench", declared())
 	for _, object := range []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: stage.Home}}, cluster, md} {
@@ -71,6 +65,21 @@ func (f *residents) grow(b *testing.B, machines int) {
 	if err := creating.Wait(); err != nil {
 		b.Fatal(err)
 	}
+}
+
+// declared are 15 keys and 2 taints.
+func declared() stage.Declared {
+	d := stage.Declared{
+		Labels: map[string]string{}, Annotations: map[string]string{},
+		Taints: stage.Taints(clusterv1.MachineTaintPropagationAlways, "gpu=true:NoSchedule,dedicated=ml:NoExecute"),
+	}
+	for i := range 10 {
+		d.Labels[fmt.Sprintf("node.cluster.x-k8s.io/label-%d", i)] = "value"
+	}
+	for i := range 5 {
+		d.Annotations[fmt.Sprintf("node.cluster.x-k8s.io/annotation-%d", i)] = "value"
+	}
+	return d
 }
 
 // timed returns how long a call takes.

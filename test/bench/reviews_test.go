@@ -3,6 +3,8 @@
 package bench
 
 import (
+	"encoding/json"
+
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -29,6 +31,14 @@ func create(kind string, object client.Object) admissionv1.AdmissionRequest {
 		UserInfo: clusterAPI(), DryRun: new(false), Object: runtime.RawExtension{Raw: encode(object)},
 		Options: runtime.RawExtension{Raw: []byte(`{"kind":"PatchOptions","apiVersion":"meta.k8s.io/v1","force":true,"fieldManager":"capi-machineset"}`)},
 	}
+}
+
+func encode(object any) []byte {
+	encoded, err := json.Marshal(object)
+	if err != nil {
+		panic(err)
+	}
+	return encoded
 }
 
 func update(kind string, object, old client.Object) admissionv1.AdmissionRequest {

@@ -9,21 +9,20 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/common/expfmt"
-	"github.com/prometheus/common/model"
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/heirloom-dev/heirloom/pkg/owners"
+	"github.com/heirloom-dev/heirloom/test/bench/samples"
 	"github.com/heirloom-dev/heirloom/test/stage"
 	"github.com/heirloom-dev/heirloom/webhooks"
 )
 
 // BenchmarkResidentMemory reports what the leader needs to start: how much memory is resident once it has looked at everything, in MiB,
-// as a multiple of a leader's with no Machines (metric ×idle) and what each Machine with its Node adds; how long it took until it was ready, and until it had looked at everything. At the largest size up to a thousand
-// Machines, it then lets it run for a while in which nothing happens; at the largest of all, it compares admission with that of a
-// program with few Machines.
+// as a multiple of a leader's with no Machines (metric ×idle) and what each Machine with its Node adds; how long it took until it was
+// ready, and until it had looked at everything. At the largest size up to a thousand Machines, it then lets it run for a while in which
+// nothing happens; at the largest of all, it compares admission with that of a program with few Machines.
 func BenchmarkResidentMemory(b *testing.B) {
 	small := newResidents(b, stage.Options{})
 	large := newResidents(b, stage.Options{})
@@ -92,7 +91,7 @@ func (f *residents) restart(b *testing.B, machines int) (ready, done time.Durati
 	ready = time.Since(start)
 	objects := float64(machines)
 	err := wait.PollUntilContextTimeout(b.Context(), 100*time.Millisecond, 5*time.Minute, true, func(context.Context) (bool, error) {
-		now, err := f.samples(b.Context())
+		now, err := samples.Of(b.Context(), f.MetricsURL)
 		done := now["leader_election_master_status"] == 1 && now["workqueue_depth"] == 0 && now["controller_runtime_active_workers"] == 0 &&
 			now["controller_runtime_reconcile_total machine"] >= objects && now["controller_runtime_reconcile_total node"] >= objects
 		return done, err
@@ -101,7 +100,7 @@ func (f *residents) restart(b *testing.B, machines int) (ready, done time.Durati
 		b.Fatalf("waiting for the leader to be done: %v", err)
 	}
 	done = time.Since(start)
-	now, err := f.samples(b.Context())
+	now, err := samples.Of(b.Context(), f.MetricsURL)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -131,31 +130,4 @@ func (f *residents) admissionBeside(b *testing.B, other *residents, few int) {
 	}
 	b.ReportMetric(float64(median(many))/float64(median(less)), fmt.Sprintf("×machines=%d", few))
 	b.ReportMetric(0, "ns/op")
-}
-
-// samples returns the sum of each metric, and of those that have a label "controller" also the sum for each.
-func (f *residents) samples(ctx context.Context) (map[string]float64, error) {
-	response, err := f.diagnostics.Get(ctx, f.diagnostics.MetricsURL)
-	if err != nil {
-		return nil, err
-	}
-	defer response.Body.Close()
-	parser := expfmt.NewTextParser(model.UTF8Validation)
-	families, err := parser.TextToMetricFamilies(response.Body)
-	if err != nil {
-		return nil, err
-	}
-	sums := map[string]float64{}
-	for name, family := range families {
-		for _, metric := range family.GetMetric() {
-			value := metric.GetGauge().GetValue() + metric.GetCounter().GetValue()
-			sums[name] += value
-			for _, label := range metric.GetLabel() {
-				if label.GetName() == "controller" {
-					sums[name+" "+label.GetValue()] += value
-				}
-			}
-		}
-	}
-	return sums, nil
 }

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strings"
 	"testing"
 	"time"
 
@@ -22,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/pkg/owners"
+	"github.com/heirloom-dev/heirloom/test/bench/samples"
 	"github.com/heirloom-dev/heirloom/test/stage"
 	"github.com/heirloom-dev/heirloom/webhooks"
 )
@@ -60,7 +60,6 @@ func BenchmarkWebhookCPU(b *testing.B) {
 			baseline.expect(b, false)
 			baseline.saturate(b, requests) // the first requests also pay for connections, and for what is done once
 			subject.saturate(b, requests)
-			profiled := f.diagnostics.Profile(b.Context(), strings.NewReplacer(",", "", " ", "-").Replace(tc.name))
 			var ours, theirs float64
 			for b.Loop() {
 				start := n.usage(b).CPU
@@ -69,9 +68,6 @@ func BenchmarkWebhookCPU(b *testing.B) {
 				before := f.cpu(b)
 				subject.saturate(b, requests)
 				ours += f.cpu(b) - before
-			}
-			if err := profiled(); err != nil {
-				b.Fatal(err)
 			}
 			b.ReportMetric(ours/theirs, "×no-op")
 			b.ReportMetric(ours/float64(b.N*requests)*1e6, "µs-CPU")
@@ -97,7 +93,7 @@ func (f *residents) stored(b *testing.B, name string) *clusterv1.Machine {
 // cpu returns how many seconds of a core the program has used.
 func (f *residents) cpu(b *testing.B) float64 {
 	b.Helper()
-	now, err := f.samples(b.Context())
+	now, err := samples.Of(b.Context(), f.MetricsURL)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -2,18 +2,11 @@
 
 package cluster_test
 
-import (
-	"strings"
-	"testing"
-
-	. "github.com/onsi/gomega"
-)
+import "strings"
 
 // block is a block of code of a Markdown page: fenced, or indented by four spaces below an empty line.
 type block struct {
 	page string
-	// section is the heading above.
-	section string
 	// language is what a fence says, "" without a fence.
 	language string
 	line     int
@@ -24,12 +17,8 @@ type block struct {
 func readBlocks(page, content string) []block {
 	var blocks []block
 	lines := strings.Split(content, "\n")
-	section := ""
 	for i := 0; i < len(lines); i++ {
-		if level, heading, ok := strings.Cut(lines[i], " "); ok && level != "" && strings.Trim(level, "#") == "" {
-			section = heading
-		}
-		found := block{page: page, section: section, line: i + 1}
+		found := block{page: page, line: i + 1}
 		end := i
 		switch fence, language, fenced := fenceOf(lines[i]); {
 		case fenced:
@@ -100,19 +89,4 @@ func (b block) commands() string {
 		}
 	}
 	return typed.String()
-}
-
-func TestBlocks(t *testing.T) {
-	Expect := NewWithT(t).Expect
-	const page = "# Title\n    no block, as no empty line is above\n\n    one \\\n      --flag\n\n    two\n\ntext\n\n" +
-		"```console\n$ three\nits output\n$ four\n```\n\n* item\n\n      five\n\n  ```yaml\n  a:\n    b: c\n  ```\n"
-	blocks := readBlocks("page.md", page)
-	var texts []string
-	for _, b := range blocks {
-		texts = append(texts, b.language+":"+b.commands())
-		Expect(b.section).To(Equal("Title"))
-	}
-	Expect(texts).To(Equal([]string{":one \\\n  --flag\n\ntwo\n", "console:three\nfour\n", ":five\n", "yaml:a:\n  b: c\n"}))
-	Expect(blocks[0].line).To(Equal(4))
-	Expect(blocks[1].line).To(Equal(11))
 }

@@ -88,20 +88,6 @@ func (w *walk) expectArrived(labels map[string]string, taints ...corev1.Taint) {
 	}).WithTimeout(patience).WithPolling(polling).Should(Succeed())
 }
 
-// expectReleased checks that Machine and Node have nothing of Heirloom's.
-func (w *walk) expectReleased() {
-	w.release.t.Helper()
-	machine, node := &clusterv1.Machine{}, &corev1.Node{}
-	w.Expect(shared.Get(w.ctx, client.ObjectKey{Namespace: fleet, Name: fleetNode}, machine)).To(Succeed())
-	w.Expect(shared.Get(w.ctx, client.ObjectKey{Name: fleetNode}, node)).To(Succeed())
-	for _, object := range []client.Object{machine, node} {
-		w.Expect(object.GetManagedFields()).NotTo(ContainElement(HaveField("Manager", "heirloom")))
-		w.Expect(object.GetLabels()).NotTo(HaveKey("heirloom.node-restriction.kubernetes.io/record"))
-	}
-	w.Expect(machine.Labels).NotTo(HaveKey("node.cluster.x-k8s.io/pool"))
-	w.Expect(node.Annotations).NotTo(HaveKey("heirloom.dev/record-from-machine"))
-}
-
 // expectImage checks that all Pods run from the image that has been pushed to the registry of the pages.
 func (w *walk) expectImage() {
 	w.release.t.Helper()

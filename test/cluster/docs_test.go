@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,7 +18,7 @@ import (
 	"github.com/heirloom-dev/heirloom/test/controlplane"
 )
 
-// walk is a reader's way through the pages: every block is run as it is written, in order.
+// walk is a reader's way through the page: every block is run as it is written, in order.
 type walk struct {
 	*release
 	*session
@@ -28,9 +27,9 @@ type walk struct {
 
 // step is what this test knows of a block.
 type step struct {
-	// page is the page of the block, starts how its text begins.
-	page, starts string
-	// passed says why it is not run here. Whatever else a page has is run.
+	// starts is how its text begins.
+	starts string
+	// passed says why it is not run here. Whatever else the page has is run.
 	passed string
 	// exits is the exit code that the page announces.
 	exits int
@@ -41,8 +40,8 @@ type step struct {
 	follows func(w *walk, printed string)
 }
 
-// The commands of README.md and of the pages for the first hour do what the pages say, for a reader who types them one after
-// the other: on a real Node, with cert-manager's controllers, and with the image in a registry.
+// The commands of the page for the first hour do what it says, for a reader who types them one after the other: on a real Node, with
+// cert-manager's controllers, and with the image in a registry.
 func TestTheDocumentedCommands(t *testing.T) {
 	if shared.Cluster == nil {
 		t.Skip(cluster.Missing())
@@ -54,48 +53,37 @@ func TestTheDocumentedCommands(t *testing.T) {
 	w.env = append(w.env, "SSL_CERT_FILE="+serveRegistry(t, w.root))
 	w.startCertManager()
 	w.createFleet()
-	t.Cleanup(func() {
-		if t.Failed() {
-			r.remove()
-		}
-	})
+	t.Cleanup(r.remove)
 	started := time.Now()
-	w.follow(gettingStarted)
-	r.settle() // that page ends with an upgrade, which is over before a reader has read the next
-	w.follow(uninstall, "From your computer")
-	w.follow(uninstall, "In the cluster")
-	r.step("it is removed", r.discard)
-	w.follow(readme)
-	r.step("it is removed", r.discard)
+	w.follow()
+	r.settle() // the page ends with an upgrade
 	t.Logf("all commands: %.1f s", time.Since(started).Seconds())
 }
 
-// What this test knows of the pages is what is there: no block asks for a name that it does not know, and none has gone that it
+// What this test knows of the page is what is there: no block asks for a name that it does not know, and none has gone that it
 // passes over or checks.
 func TestTheDocumentedCommandsAreKnown(t *testing.T) {
 	root, err := controlplane.RepositoryRoot(t.Context())
 	w := &walk{release: &release{WithT: NewWithT(t), t: t}, session: &session{t: t, root: root}, steps: documented()}
 	w.Expect(err).NotTo(HaveOccurred())
-	type key struct{ page, starts string }
-	met := map[key]bool{}
-	for _, b := range slices.Concat(w.blocks(gettingStarted), w.blocks(readme),
-		w.blocks(uninstall, "From your computer"), w.blocks(uninstall, "In the cluster")) {
+	met := map[string]bool{}
+	for _, b := range w.blocks() {
 		known := w.stepOf(b)
-		met[key{known.page, known.starts}] = true
+		met[known.starts] = true
 		if known.passed == "" {
 			w.Expect(b.language).To(BeElementOf("", "sh", "console", "yaml"), "%s:%d", b.page, b.line)
 			w.filled(b)
 		}
 	}
 	for _, known := range w.steps {
-		w.Expect(met).To(HaveKey(key{known.page, known.starts}), "no block of %s begins so", known.page)
+		w.Expect(met).To(HaveKey(known.starts), "no block begins so")
 	}
 }
 
-// follow runs all blocks of a page, or of one of its sections.
-func (w *walk) follow(page string, sections ...string) {
+// follow runs all blocks of the page.
+func (w *walk) follow() {
 	w.release.t.Helper()
-	blocks := w.blocks(page, sections...)
+	blocks := w.blocks()
 	for i, b := range blocks {
 		var change string
 		if i+1 < len(blocks) && isChange(blocks[i+1]) {
@@ -105,15 +93,13 @@ func (w *walk) follow(page string, sections ...string) {
 	}
 }
 
-// blocks are those of a page, or of one of its sections.
-func (w *walk) blocks(page string, sections ...string) []block {
+// blocks are those of the page.
+func (w *walk) blocks() []block {
 	w.release.t.Helper()
-	content, err := os.ReadFile(filepath.Join(w.root, page))
+	content, err := os.ReadFile(filepath.Join(w.root, gettingStarted))
 	w.Expect(err).NotTo(HaveOccurred())
-	blocks := slices.DeleteFunc(readBlocks(page, string(content)), func(b block) bool {
-		return len(sections) > 0 && !slices.Contains(sections, b.section)
-	})
-	w.Expect(blocks).NotTo(BeEmpty(), "%s %s", page, sections)
+	blocks := readBlocks(gettingStarted, string(content))
+	w.Expect(blocks).NotTo(BeEmpty())
 	return blocks
 }
 
@@ -129,8 +115,6 @@ func (w *walk) do(b block, change string) {
 	case isChange(b):
 		w.Expect(w.change).NotTo(BeEmpty())
 		return // has been made by the block above
-	case b.language == "yaml":
-		commands = "kubectl apply --server-side --force-conflicts --filename - <<'END-OF-BLOCK'\n" + commands + "END-OF-BLOCK"
 	case strings.Contains(commands, " edit "):
 		w.Expect(change).NotTo(BeEmpty(), "%s:%d: no block below shows the change", b.page, b.line)
 		w.edits(change)
@@ -157,7 +141,7 @@ func (w *walk) do(b block, change string) {
 
 // isChange says whether a block is a part of an object, for the editor that the block above it opens.
 func isChange(b block) bool {
-	return b.language == "yaml" && !strings.HasPrefix(b.text, "apiVersion:") && b.page == "docs/getting-started.md"
+	return b.language == "yaml"
 }
 
 // stepOf is what is known of a block, if anything is.
@@ -165,7 +149,7 @@ func (w *walk) stepOf(b block) step {
 	w.release.t.Helper()
 	var found []step
 	for _, step := range w.steps {
-		if step.page == b.page && strings.HasPrefix(b.commands(), step.starts) {
+		if strings.HasPrefix(b.commands(), step.starts) {
 			found = append(found, step)
 		}
 	}
@@ -186,11 +170,4 @@ func (w *walk) filled(b block) string {
 		w.Expect(names).To(HaveKey(placeholder), "%s:%d", b.page, b.line)
 		return names[placeholder]
 	})
-}
-
-// discard removes a release without its hook, which other tests run: that saves the time that a Lease takes.
-func (r *release) discard() {
-	r.t.Helper()
-	r.helm("uninstall", "heirloom", "--no-hooks")
-	r.remove()
 }

@@ -17,27 +17,13 @@ import (
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
-// Helm installs the image and the chart in a namespace that enforces "restricted"; from then on every write that anybody
-// makes has what it inherits, also while Pods are replaced, and no write fails, also while the release goes away.
+// Helm installs the image and the chart in a namespace that enforces "restricted", with a certificate that Heirloom makes itself, also for
+// the configurations that helm writes anew. From then on every write that anybody makes has what it inherits, also while Pods are replaced,
+// and no write fails, also while the release goes away, with a hook that gives up all that Heirloom owns.
 func TestHelmUnderAStreamOfAdmissions(t *testing.T) {
-	testLifecycle(t, "stream")
-}
-
-// The same with a certificate that Heirloom makes itself, also for the configurations that helm writes anew; and with a hook
-// that gives up all that Heirloom owns.
-func TestHelmWithItsOwnCertificate(t *testing.T) {
-	testLifecycle(t, "self", "--set", "certificates.mode=self", "--set", "uninstall.release=true")
-	sets := &clusterv1.MachineSetList{}
-	NewWithT(t).Expect(shared.List(t.Context(), sets, client.InNamespace("self"))).To(Succeed())
-	NewWithT(t).Expect(sets.Items).NotTo(BeEmpty())
-	NewWithT(t).Expect(sets.Items).To(HaveEach(HaveField("ManagedFields", Not(ContainElement(HaveField("Manager", "heirloom"))))))
-}
-
-func testLifecycle(t *testing.T, namespace string, values ...string) {
-	t.Helper()
-	r := newRelease(t, values...)
+	r := newRelease(t, "--set", "certificates.mode=self", "--set", "uninstall.release=true")
 	r.settle()
-	s := newStream(t, namespace)
+	s := newStream(t, "stream")
 	s.during(r, "nothing happens", func() {})
 	s.during(r, "helm upgrade", func() {
 		before := r.pods()
@@ -55,6 +41,10 @@ func testLifecycle(t *testing.T, namespace string, values ...string) {
 	s.withoutFailure(r, "helm uninstall", func() { r.helm("uninstall", "heirloom", "--wait") })
 	bare := s.withoutFailure(r, "it is gone", func() {})
 	r.Expect(bare).NotTo(BeEmpty(), "that it inherits nothing now shows that it was Heirloom that brought it")
+	sets := &clusterv1.MachineSetList{}
+	r.Expect(shared.List(t.Context(), sets, client.InNamespace("stream"))).To(Succeed())
+	r.Expect(sets.Items).NotTo(BeEmpty())
+	r.Expect(sets.Items).To(HaveEach(HaveField("ManagedFields", Not(ContainElement(HaveField("Manager", "heirloom"))))))
 }
 
 // settle waits until both replicas are ready, the Service leads to them, one of them is the leader, and no other Pod is left.

@@ -87,11 +87,7 @@ func (i *Infrastructure) Start(ctx context.Context, management *rest.Config) err
 		return fmt.Errorf("adding the controller of FakeMachinePool: %w", err)
 	}
 	ctx, i.cancel = context.WithCancel(ctx)
-	ended := i.ended
-	go func() {
-		ended <- mgr.Start(ctx)
-		close(ended) // Stop may come after Detach
-	}()
+	go func() { i.ended <- mgr.Start(ctx) }()
 	return nil
 }
 

@@ -12,7 +12,6 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -77,60 +76,54 @@ func beVictim() error {
 	return errors.New("nobody has killed it")
 }
 
-// A run of tests that is ended with Ctrl-C, or killed, leaves nothing behind.
+// A run of tests that is killed leaves nothing behind.
 func TestNothingIsLeftOfAProcessThatIsKilled(t *testing.T) {
-	heedInterrupts(t)
-	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGKILL} {
-		t.Run(sig.String(), func(t *testing.T) {
-			t.Parallel()
-			Expect := NewWithT(t).Expect
-			temporary, cache := shortTempDir(t), shortTempDir(t)
-			victim := exec.Command(os.Args[0])
-			victim.Env = append(os.Environ(), victimVariable+"=yes", "TMPDIR="+temporary, "XDG_CACHE_HOME="+cache)
-			victim.Stderr = os.Stderr
-			victim.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-			out, err := victim.StdoutPipe()
-			Expect(err).NotTo(HaveOccurred())
-			Expect(victim.Start()).To(Succeed())
-			t.Cleanup(func() { _ = victim.Process.Kill() }) // it may be gone
-			line, err := bufio.NewReader(out).ReadString('\n')
-			Expect(err).NotTo(HaveOccurred())
-			var port int
-			var directory, socket string
-			_, err = fmt.Sscan(line, &port, &directory, &socket)
-			Expect(err).NotTo(HaveOccurred())
-			children := childrenOf(t, victim.Process.Pid)
-			Expect(len(children)).To(BeNumerically(">=", 5), "etcd, kube-apiserver, kubelet, sleep and what removes files")
-			Expect(directory).To(BeADirectory())
-			Expect(socket).To(BeAnExistingFile())
-			Expect(os.ReadDir(temporary)).NotTo(BeEmpty())
+	Expect := NewWithT(t).Expect
+	temporary, cache := shortTempDir(t), shortTempDir(t)
+	victim := exec.Command(os.Args[0])
+	victim.Env = append(os.Environ(), victimVariable+"=yes", "TMPDIR="+temporary, "XDG_CACHE_HOME="+cache)
+	victim.Stderr = os.Stderr
+	victim.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	out, err := victim.StdoutPipe()
+	Expect(err).NotTo(HaveOccurred())
+	Expect(victim.Start()).To(Succeed())
+	t.Cleanup(func() { _ = victim.Process.Kill() }) // it may be gone
+	line, err := bufio.NewReader(out).ReadString('\n')
+	Expect(err).NotTo(HaveOccurred())
+	var port int
+	var directory, socket string
+	_, err = fmt.Sscan(line, &port, &directory, &socket)
+	Expect(err).NotTo(HaveOccurred())
+	children := childrenOf(t, victim.Process.Pid)
+	Expect(len(children)).To(BeNumerically(">=", 5), "etcd, kube-apiserver, kubelet, sleep and what removes files")
+	Expect(directory).To(BeADirectory())
+	Expect(socket).To(BeAnExistingFile())
+	Expect(os.ReadDir(temporary)).NotTo(BeEmpty())
 
-			Expect(syscall.Kill(-victim.Process.Pid, sig)).To(Succeed(), "its whole process group, as a terminal does")
-			Expect(victim.Wait()).NotTo(Succeed())
-			NewWithT(t).Eventually(func(g Gomega) {
-				for name, pid := range children {
-					g.Expect(alive(pid)).To(BeFalse(), name)
-				}
-				g.Expect(os.ReadDir(temporary)).To(BeEmpty())
-				g.Expect(os.ReadDir(cache)).To(BeEmpty())
-				g.Expect(directory).NotTo(BeAnExistingFile())
-				g.Expect(socket).NotTo(BeAnExistingFile())
-				claim, err := net.ListenPacket("udp4", fmt.Sprintf("127.0.0.1:%d", port))
-				g.Expect(err).NotTo(HaveOccurred(), "the port")
-				g.Expect(claim.Close()).To(Succeed())
-			}).WithTimeout(30 * time.Second).WithPolling(50 * time.Millisecond).Should(Succeed())
-		})
-	}
+	// As a terminal does with Ctrl-C, but nobody can handle it.
+	Expect(syscall.Kill(-victim.Process.Pid, syscall.SIGKILL)).To(Succeed(), "its whole process group")
+	Expect(victim.Wait()).NotTo(Succeed())
+	NewWithT(t).Eventually(func(g Gomega) {
+		for name, pid := range children {
+			g.Expect(alive(pid)).To(BeFalse(), name)
+		}
+		g.Expect(os.ReadDir(temporary)).To(BeEmpty())
+		g.Expect(os.ReadDir(cache)).To(BeEmpty())
+		g.Expect(directory).NotTo(BeAnExistingFile())
+		g.Expect(socket).NotTo(BeAnExistingFile())
+		claim, err := net.ListenPacket("udp4", fmt.Sprintf("127.0.0.1:%d", port))
+		g.Expect(err).NotTo(HaveOccurred(), "the port")
+		g.Expect(claim.Close()).To(Succeed())
+	}).WithTimeout(30 * time.Second).WithPolling(50 * time.Millisecond).Should(Succeed())
 }
 
-// heedInterrupts lets what is started from now on end by SIGINT, also where that is ignored here, as in a background job of a
-// shell script: a process inherits that a signal is ignored, but not that it is handled.
-func heedInterrupts(t *testing.T) {
-	if signal.Ignored(syscall.SIGINT) {
-		handled := make(chan os.Signal, 1)
-		signal.Notify(handled, syscall.SIGINT)
-		t.Cleanup(func() { signal.Stop(handled) })
-	}
+// shortTempDir is t.TempDir without the test's name, which would make paths too long for Unix sockets.
+func shortTempDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "controlplane")
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
 }
 
 // childrenOf returns the processes that a process has started, by their names.

@@ -28,7 +28,6 @@ type options struct {
 	program string
 	keep    bool
 	color   bool
-	width   int
 }
 
 func execute() error {
@@ -37,7 +36,6 @@ func execute() error {
 	flags.StringVar(&o.program, "heirloom", "bin/heirloom", "path of the heirloom binary to show")
 	flags.BoolVar(&o.keep, "keep", false, "leave everything running after the last step, until Ctrl-C")
 	flags.BoolVar(&o.color, "color", os.Getenv("NO_COLOR") == "" && term.IsTerminal(int(os.Stdout.Fd())), "print in colour")
-	flags.IntVar(&o.width, "width", 100, "how many columns a line may have")
 	if err := flags.Parse(os.Args[1:]); err != nil {
 		return err
 	}
@@ -60,7 +58,7 @@ func (o options) run(ctx context.Context) (err error) {
 		return fmt.Errorf("making a directory for logs and kubeconfigs: %w", err)
 	}
 	defer func() { err = errors.Join(err, o.cleanUp(dir, err != nil)) }()
-	r := &report{width: o.width, color: o.color}
+	r := &report{color: o.color}
 	d, err := setUp(ctx, r, o.program, dir)
 	if err != nil {
 		return err

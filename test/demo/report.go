@@ -20,10 +20,11 @@ const (
 	reset  = "\x1b[0m"
 )
 
+// width is how many columns a line may have; README's picture has as many.
+const width = 84
+
 // report prints what the demo does, and counts what it has checked.
 type report struct {
-	// width is how many columns a line may have.
-	width                 int
 	color                 bool
 	steps, passed, failed int
 }
@@ -118,7 +119,7 @@ func (r *report) wrap(text, first, others string) string {
 		length := utf8.RuneCountInString(word)
 		switch {
 		case i == 0:
-		case column+1+length > r.width-2: // a command line may need " \"
+		case column+1+length > width-2: // a command line may need " \"
 			b.WriteString("\n" + others)
 			column = utf8.RuneCountInString(others)
 		default:

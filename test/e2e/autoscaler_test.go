@@ -25,8 +25,6 @@ import (
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
-const patience = time.Minute
-
 // scaling is a MachineDeployment without Machines, and a Pod that waits for a Node.
 type scaling struct {
 	name string
@@ -46,14 +44,9 @@ func TestClusterAutoscaler(t *testing.T) {
 	if program == "" {
 		t.Skip("HEIRLOOM_CLUSTER_AUTOSCALER names no cluster-autoscaler, and it is no Go module that could be built here")
 	}
-	t.Parallel()
-	dir := t.TempDir()
-	s, err := stage.New(t.Context(), stage.Options{
-		Program: binary(t, "heirloom"), Dir: dir, Args: []string{`--additional-sync-machine-labels=^extra\.example\.com/`},
-	})
+	dir := worldDir(t)
+	s, _ := newStage(t, dir, []string{`--additional-sync-machine-labels=^extra\.example\.com/`})
 	Expect := NewWithT(t).Expect
-	Expect(err).NotTo(HaveOccurred())
-	t.Cleanup(func() { Expect(s.Stop()).To(Succeed()) })
 
 	pool := func(name string) map[string]string { return map[string]string{"node.cluster.x-k8s.io/pool": name} }
 	gpu := map[string]string{taint.AlwaysAnnotation: "gpu=true:NoSchedule"}

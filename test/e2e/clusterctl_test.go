@@ -29,7 +29,6 @@ import (
 
 // What `hack/release.sh components` makes is a provider for the real clusterctl: it installs, configures, upgrades and deletes it.
 func TestClusterctl(t *testing.T) {
-	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	m := newManagementCluster(ctx, t)

@@ -3,110 +3,212 @@
 package e2e
 
 import (
-	"path/filepath"
 	"testing"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/taint"
 	"github.com/heirloom-dev/heirloom/test/clusterapi"
+	"github.com/heirloom-dev/heirloom/test/controlplane"
+	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
-// Beside Cluster API's own controllers, every object of the chain ends as without Heirloom, apart from what only Heirloom
-// promises; nothing moves that would not move anyway. It makes no difference whether Heirloom comes before or after, and
-// none is left when it has gone.
-//
-// There are two pairs of worlds. What is played in one pair is played one after the other, as each needs how the one before
-// ends. It is not parallel with other tests: two pairs are as much as two cores and the inotify instances of one user can bear.
+// Beside Cluster API's own managers, every object of the chain ends as without Heirloom, apart from what only Heirloom promises, and
+// Cluster API has no more to do. Two fleets live the same life in one management cluster. Heirloom has been given the Namespace of the
+// one of them; it leaves no trace in the other.
 func TestCoexistence(t *testing.T) {
-	t.Run("MachineTaintPropagation=false", func(t *testing.T) {
-		t.Parallel()
-		testGateOff(t)
-	})
-	t.Run("MachineTaintPropagation=switched", func(t *testing.T) {
-		t.Parallel()
-		testGateSwitched(t)
-	})
+	w := newWorld(t, clusterapi.Options{Kubeadm: true}, []string{
+		"--namespace=beside",
+		"--sync-period=15s", // the gate is asked for as often as objects are looked at again
+	}, "alone", "beside")
+	p := &pair{world: w, alone: &fleet{world: w, namespace: "alone"}, beside: &fleet{world: w, namespace: "beside"}}
+	p.step("create", (*fleet).build)
+	p.beside.expectPromised("annotated-cluster", 30, "leader", "workers")
+	p.step("change class and Cluster", (*fleet).redeclare)
+	p.beside.expectPromised("annotated-changed", 31, "leader", "changed")
+	p.switchOn()
+	p.step("roll out other templates, scale out", (*fleet).rollOut, scaled(2))
+	p.step("remediate a worker", (*fleet).remediate)
+	p.goAndComeBack()
+	p.switchOff()
+	p.expectNoMoreWrites()
+	p.step("the MachineDeployment leaves the topology", (*fleet).withoutMachineDeployment)
+	p.step("the Cluster is deleted", (*fleet).demolish)
 }
 
-// testGateOff begins with two worlds without Heirloom.
-func testGateOff(t *testing.T) {
-	// Of a leader that is killed, the next one has to wait for the end of the lease.
-	s := setting{
-		Options: clusterapi.Options{Kubeadm: true},
-		args:    []string{"--leader-elect-lease-duration=30s", "--leader-elect-renew-deadline=25s"},
+// switchOn switches the gate MachineTaintPropagation on and declares typed taints at once, before Heirloom can know of it. No Node
+// loses an annotated taint, and Cluster API goes on to read what Heirloom has written.
+func (p *pair) switchOn() {
+	p.beside.expectTracked("", "annotated-changed=yes:PreferNoSchedule")
+	kept := p.beside.record()
+	p.Expect(p.managers.Switch(p.ctx, true)).To(Succeed())
+	p.step("the gate is on, and taints are typed", func(f *fleet) { f.declareTyped("gpu=true:NoSchedule", "booting=yes:PreferNoSchedule") })
+	kept("annotated-changed")
+	p.beside.expectTyped("annotated-changed:PreferNoSchedule", "gpu:NoSchedule")
+	p.step("typed taints change", func(f *fleet) { f.declareTyped("npu=true:NoSchedule", "") })
+}
+
+// switchOff switches the gate off. What Heirloom has made of annotated taints meanwhile, which Cluster API now refuses in any
+// write, holds nobody up.
+func (p *pair) switchOff() {
+	p.step("typed taints are removed", func(f *fleet) { f.declareTyped("", "") })
+	kept := p.beside.record()
+	p.Expect(p.managers.Switch(p.ctx, false)).To(Succeed())
+	p.step("the gate is off", func(f *fleet) { f.relabel("off") }, scaled(2))
+	kept("annotated-changed")
+	p.beside.expectTracked("", "annotated-changed=yes:PreferNoSchedule")
+	for _, machine := range p.list(p.Client, machineKind, "beside") {
+		p.Expect(machine.Object["spec"]).NotTo(HaveKey("taints"))
 	}
-	p := newPair(t, s)
-	p.play("ComingAndGoing", comeAndGo)
-	p.play("HeirloomComesLater", func(p *pair) {
-		p.together.Expect(p.together.StartHeirloom(p.together.ctx)).To(Succeed())
-		p.expectEqual("Heirloom comes later")
-		p.together.Expect(p.together.InstallWebhooks(p.together.ctx, p.together.WebhookURL)).To(Succeed())
-		p.do((*world).undeploy)
-	})
-	var other *management
-	p.play("Lives", func(p *pair) {
-		of := livesGateOff()
-		of.after[0].do = append(of.after[0].do, func(w *world) {
-			if w == p.together {
-				other = w.another(s) // what comes next would have to wait for it
+}
+
+// goAndComeBack stops Heirloom, lets Machines and labels come and go without it, and starts it again.
+func (p *pair) goAndComeBack() {
+	p.Expect(p.StopHeirloom()).To(Succeed())
+	p.step("Heirloom has gone", func(f *fleet) { f.relabel("gone") }, scaled(1))
+	p.Expect(p.StartHeirloom(p.ctx)).To(Succeed())
+	p.step("Heirloom comes back")
+	p.beside.expectPromised("annotated-changed", 31, "leader", "changed")
+}
+
+// expectPromised expects what Cluster API does not bring, or not everywhere: on each Node a taint that is declared by annotation, and a
+// label of these, each of which some Node has; and the time for draining that a MachinePool declares for its Machines.
+func (f *fleet) expectPromised(tainted string, draining int64, pools ...string) {
+	f.t.Helper()
+	f.Eventually(func(g Gomega) {
+		seen := map[string]bool{}
+		for _, node := range f.ownNodes(f.allNodes()) {
+			g.Expect(text(node.Object["spec"])).To(ContainSubstring(`"key":"`+tainted+`"`), node.GetName())
+			g.Expect(text(node.Object["spec"])).NotTo(ContainSubstring(clusterv1.NodeUninitializedTaint.Key), node.GetName())
+			g.Expect(node.GetAnnotations()).To(HaveKeyWithValue("node.cluster.x-k8s.io/note", "cluster"), node.GetName())
+			seen[node.GetLabels()["node.cluster.x-k8s.io/pool"]] = true
+		}
+		for _, pool := range pools {
+			g.Expect(seen).To(HaveKey(pool))
+		}
+		g.Expect(seen).To(HaveLen(len(pools)))
+		for _, machine := range f.machines(clusterv1.MachinePoolNameLabel) {
+			g.Expect(text(machine.Object["spec"])).To(ContainSubstring(`"nodeDrainTimeoutSeconds":`+text(draining)), machine.GetName())
+		}
+	}).Should(Succeed())
+}
+
+// expectTracked expects what the annotations of each Node list: Cluster API's, and Heirloom's own.
+func (f *fleet) expectTracked(byClusterAPI, byHeirloom string) {
+	f.t.Helper()
+	f.Eventually(func(g Gomega) {
+		for _, node := range f.ownNodes(f.allNodes()) {
+			g.Expect(node.GetAnnotations()[clusterv1.TaintsFromMachineAnnotation]).To(Equal(byClusterAPI), node.GetName())
+			g.Expect(node.GetAnnotations()[inherit.TaintsFromMachineAnnotation]).To(ContainSubstring(byHeirloom), node.GetName())
+		}
+	}).Should(Succeed())
+}
+
+// expectTyped expects that Cluster API tracks these taints on the Nodes of MachineDeployments, and Heirloom none.
+func (f *fleet) expectTyped(ids ...string) {
+	f.t.Helper()
+	f.Eventually(func(g Gomega) {
+		for _, machine := range f.machines(clusterv1.MachineDeploymentNameLabel) {
+			node := &corev1.Node{}
+			g.Expect(f.nodes.Get(f.ctx, client.ObjectKey{Name: machine.GetName()}, node)).To(Succeed())
+			for _, id := range ids {
+				g.Expect(node.Annotations[clusterv1.TaintsFromMachineAnnotation]).To(ContainSubstring(id), node.Name)
 			}
-		})
-		p.live(of)
-	})
-	p.play("MoveAndRestore", func(p *pair) { p.moveAndRestore(other) })
-	p.play("TopologyEnds", func(p *pair) { p.endTopology() })
-	p.play("HeirloomHasGone", func(p *pair) {
-		p.together.Expect(p.together.StopHeirloom()).To(Succeed())
-		p.step("Heirloom has gone", func(w *world) { w.relabel("last") })
-		p.together.Expect(p.together.StartHeirloom(p.together.ctx)).To(Succeed())
-	})
-	p.play("OwnerDropsWhatWasRestored", (*pair).dropRestored)
+			g.Expect(node.Annotations).NotTo(HaveKey(inherit.TaintsFromMachineAnnotation), node.Name)
+		}
+	}).Should(Succeed())
 }
 
-// testGateSwitched begins where Heirloom has tracked annotated taints for a while. No Node loses a taint when the gate is
-// switched, Heirloom and Cluster API go on to read what the other wrote, and what Heirloom makes of annotated taints while the
-// gate is on keeps nobody from writing anything once it is off.
-func testGateSwitched(t *testing.T) {
-	p := newPair(t, setting{
-		Options: clusterapi.Options{Kubeadm: true}, heirloom: true,
-		args: []string{"--sync-period=15s"}, // the gate is asked for as often as objects are looked at again
-	})
-	p.do(func(w *world) {
-		w.deploy(declared())
-		w.addLonely("", declared())
-	})
-	p.expectEqual("create, the gate is off")
-	p.together.eventuallyEachNode(func(g Gomega, node corev1.Node) { tracked(g, node, "", alwaysAnnotated) })
-	recorder := p.together.recordNodes()
-	p.play("GateSwitchedOn", func(p *pair) {
-		p.switchOn(recorder)
-		p.do(func(w *world) { w.dropLonely("") })
-	})
-	p.play("Lives", func(p *pair) { p.live(livesGateOn()) })
-	p.play("HeirloomHasGoneAndComesLater", (*pair).goAndComeLater)
-	p.play("QuietMinute", func(p *pair) { p.together.expectStill() })
-	p.play("TopologyEnds", func(p *pair) {
-		p.do(func(w *world) { w.dropLonely("typed-") })
-		p.endTopology(func(w *world) { w.addLonely("", declared()) })
-	})
-	p.play("GateSwitchedOff", func(p *pair) { p.switchOff(recorder) })
-	for _, w := range []*world{p.alone, p.together} {
-		w.Expect(w.read(filepath.Join(w.dir, "core.log"))).NotTo(ContainSubstring("invalid taint format"))
+// record records the Nodes from now on. What it returns expects that no version of those that are there was without a taint, and that
+// nobody fought over it.
+func (f *fleet) record() (kept func(key string)) {
+	f.t.Helper()
+	recorder, err := controlplane.RecordVersions(f.ctx, f.workload.AdminConfig(), corev1.SchemeGroupVersion.WithResource("nodes"))
+	f.Expect(err).NotTo(HaveOccurred())
+	before := f.ownNodes(f.allNodes())
+	return func(key string) {
+		f.t.Helper()
+		f.Expect(recorder.Stop()).To(Succeed())
+		for _, node := range before {
+			changes, last := 0, ""
+			for _, version := range recorder.All() {
+				if version.Object.GetUID() != node.GetUID() || version.Object.GetDeletionTimestamp() != nil {
+					continue
+				}
+				f.Expect(text(version.Object.Object["spec"])).To(ContainSubstring(`"key":"`+key+`"`), node.GetName())
+				if now := contentOf(*version.Object); now != last {
+					changes, last = changes+1, now
+				}
+			}
+			f.Expect(changes).To(BeNumerically("<", 10), node.GetName())
+		}
 	}
 }
 
-// endTopology takes the managed Cluster away, part by part, while something else is done at last.
-func (p *pair) endTopology(last ...func(*world)) {
-	p.step("without the MachineDeployment", (*world).withoutMachineDeployment)
-	p.step("what is left of the managed Cluster", append(last, (*world).demolish)...)
-	p.expectSameCreations()
+// declareTyped declares taints in fields: one for always and one for the initialization; "" for none. MachinePools may have none.
+func (f *fleet) declareTyped(always, once string) {
+	f.t.Helper()
+	f.changeClass(func(class *clusterv1.ClusterClassSpec) {
+		class.ControlPlane.Taints = stage.Taints(clusterv1.MachineTaintPropagationAlways, always)
+	})
+	f.changeCluster(func(topology *clusterv1.Topology) {
+		topology.Workers.MachineDeployments[0].Taints = append(stage.Taints(clusterv1.MachineTaintPropagationAlways, always),
+			stage.Taints(clusterv1.MachineTaintPropagationOnInitialization, once)...)
+	})
 }
 
-// goAndComeLater stops Heirloom, lets Machines come without it, and starts it again.
-func (p *pair) goAndComeLater() {
-	p.together.Expect(p.together.StopHeirloom()).To(Succeed())
-	p.step("Heirloom has gone", func(w *world) { w.relabel("last") }, func(w *world) { w.deleteMachine("workers-") })
-	p.together.Expect(p.together.StartHeirloom(p.together.ctx)).To(Succeed())
-	p.expectEqual("Heirloom comes later")
+// redeclare changes, adds and removes labels, annotations, taints and in-place fields in the class and in the Cluster.
+func (f *fleet) redeclare() {
+	f.t.Helper()
+	f.changeClass(func(class *clusterv1.ClusterClassSpec) {
+		workers := &class.Workers
+		for _, metadata := range []clusterv1.ObjectMeta{
+			class.ControlPlane.Metadata, workers.MachineDeployments[0].Metadata, workers.MachinePools[0].Metadata, workers.MachinePools[1].Metadata,
+		} {
+			delete(metadata.Labels, "goes")
+			delete(metadata.Labels, "node.cluster.x-k8s.io/goes")
+			metadata.Labels["came.node.cluster.x-k8s.io/later"] = "yes"
+			metadata.Annotations["note"] = "changed"
+		}
+		class.ControlPlane.Deletion.NodeDeletionTimeoutSeconds = ptr.To(int32(31))
+		workers.MachineDeployments[0].Deletion.NodeDrainTimeoutSeconds = ptr.To(int32(31))
+		workers.MachineDeployments[0].MinReadySeconds = ptr.To(int32(2))
+		workers.MachinePools[0].Deletion.NodeDrainTimeoutSeconds = ptr.To(int32(31))
+	})
+	f.changeCluster(func(topology *clusterv1.Topology) {
+		for i, metadata := range sections(topology) {
+			delete(metadata.Labels, "goes-too")
+			metadata.Labels["team"] = "changed"
+			metadata.Annotations[taint.AlwaysAnnotation] = "annotated-changed=yes:PreferNoSchedule"
+			if i > 0 {
+				metadata.Labels["node.cluster.x-k8s.io/pool"] = "changed"
+			}
+		}
+		topology.ControlPlane.Deletion.NodeDrainTimeoutSeconds = nil
+		topology.Workers.MachineDeployments[0].Deletion.NodeVolumeDetachTimeoutSeconds = ptr.To(int32(40))
+	})
+}
+
+// relabel changes a label of each section of the topology, and a label of the Nodes.
+func (f *fleet) relabel(value string) {
+	f.t.Helper()
+	f.changeCluster(func(topology *clusterv1.Topology) {
+		for _, metadata := range sections(topology) {
+			metadata.Labels["team"], metadata.Labels["came.node.cluster.x-k8s.io/later"] = value, value
+		}
+	})
+}
+
+// rollOut gives the class other templates.
+func (f *fleet) rollOut() {
+	f.t.Helper()
+	f.changeClass(func(class *clusterv1.ClusterClassSpec) {
+		class.ControlPlane.MachineInfrastructure.TemplateRef.Name = "big"
+		class.Workers.MachineDeployments[0].Infrastructure.TemplateRef.Name = "big"
+	})
 }

@@ -3,7 +3,6 @@
 package e2e
 
 import (
-	"os"
 	"slices"
 	"testing"
 	"time"
@@ -19,7 +18,6 @@ import (
 
 	"github.com/heirloom-dev/heirloom/pkg/managedfields"
 	"github.com/heirloom-dev/heirloom/test/clusterapi"
-	"github.com/heirloom-dev/heirloom/test/controlplane"
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
@@ -28,14 +26,8 @@ import (
 // client's own apply stays one that changes nothing.
 func TestClientsThatWriteV1beta1(t *testing.T) {
 	ctx, Expect := t.Context(), NewWithT(t).Expect
-	dir, err := os.MkdirTemp("", "conversion")
-	Expect(err).NotTo(HaveOccurred())
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	program, err := controlplane.Built(ctx, "heirloom")
-	Expect(err).NotTo(HaveOccurred())
-	s, err := stage.New(ctx, stage.Options{Program: program, Dir: dir, Args: []string{"--cluster-api-taint-propagation=enabled"}})
-	Expect(err).NotTo(HaveOccurred())
-	t.Cleanup(func() { Expect(s.Stop()).To(Succeed()) })
+	dir := worldDir(t)
+	s, _ := newStage(t, dir, []string{"--cluster-api-taint-propagation=enabled"})
 	Expect(s.Client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: stage.Home}})).To(Succeed())
 	Expect(s.Client.Create(ctx, stage.Cluster(stage.Home, stage.Home))).To(Succeed())
 	// Only webhooks and conversion count here. The controllers would delete a MachineSet that they have not made.

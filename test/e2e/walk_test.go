@@ -4,14 +4,18 @@ package e2e
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/pkg/taint"
+	"github.com/heirloom-dev/heirloom/test/clusterapi"
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
@@ -22,12 +26,19 @@ type carried struct {
 	gone                []string
 }
 
+// walk is a world with a Cluster whose control plane is managed by somebody else, and a MachineDeployment.
+type walk struct {
+	*world
+	cluster *clusterv1.Cluster
+	md      *clusterv1.MachineDeployment
+}
+
 // From end to end, beside Cluster API's core manager and with kubelets that register themselves: what a MachineDeployment
 // declares reaches Machines and Nodes and leaves them again, Always taints stay, new Nodes have all of it, and nobody needs
 // Heirloom for a write.
 func TestWalk(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, setting{heirloom: true})
+	w := &walk{world: newWorld(t, clusterapi.Options{}, nil, "fleet")}
+	w.addCluster()
 	all := carried{
 		labels:      map[string]string{"node.cluster.x-k8s.io/pool": "gpu", "node.cluster.x-k8s.io/goes": "soon", "node-role.kubernetes.io/worker": ""},
 		annotations: map[string]string{"node.cluster.x-k8s.io/note": "nodes"},
@@ -67,23 +78,26 @@ func TestWalk(t *testing.T) {
 }
 
 // dropTaint takes an Always taint from a Node, as somebody does who does not know where it comes from.
-func (w *world) dropTaint() {
+func (w *walk) dropTaint() {
 	w.t.Helper()
-	node := w.nodes(w)[0]
+	node := w.itsNodes()[0]
 	before := node.DeepCopy()
 	at := taint.Find(node.Spec.Taints, taint.ID{Key: "annotated-always", Effect: corev1.TaintEffectNoSchedule})
 	w.Expect(at).To(BeNumerically(">=", 0))
 	node.Spec.Taints = append(node.Spec.Taints[:at], node.Spec.Taints[at+1:]...)
-	w.Expect(w.workload.Client.Patch(w.ctx, &node, client.MergeFrom(before))).To(Succeed())
+	w.Expect(w.nodes.Patch(w.ctx, &node, client.MergeFrom(before))).To(Succeed())
 	w.Expect(node.Spec.Taints).NotTo(ContainElement(HaveField("Key", "annotated-always")), "the write itself")
 }
 
 // expectCarried waits until there are so many Nodes, and each carries all of it, as its Machine does.
-func (w *world) expectCarried(after string, count int, all carried) {
+func (w *walk) expectCarried(after string, count int, all carried) {
 	w.t.Helper()
 	w.Eventually(func(g Gomega) {
-		w.deployed(g)
-		for _, machine := range w.machines(plain) {
+		g.Expect(w.Client.Get(w.ctx, client.ObjectKeyFromObject(w.md), w.md)).To(Succeed())
+		for _, replicas := range []*int32{w.md.Status.Replicas, w.md.Status.ReadyReplicas, w.md.Status.UpToDateReplicas} {
+			g.Expect(replicas).To(HaveValue(BeEquivalentTo(count)), "%v", w.md.Status.Conditions)
+		}
+		for _, machine := range w.list(w.Client, machineKind, "fleet") {
 			for key, value := range all.labels {
 				g.Expect(machine.GetLabels()).To(HaveKeyWithValue(key, value), machine.GetName())
 			}
@@ -94,7 +108,7 @@ func (w *world) expectCarried(after string, count int, all carried) {
 				g.Expect(text(machine.Object["metadata"])).NotTo(ContainSubstring(fmt.Sprintf("%q:", gone)), machine.GetName())
 			}
 		}
-		nodes := w.nodes(g)
+		nodes := w.itsNodes()
 		g.Expect(nodes).To(HaveLen(count))
 		for _, node := range nodes {
 			expectNodeCarries(g, node, all)
@@ -117,4 +131,47 @@ func expectNodeCarries(g Gomega, node corev1.Node, all carried) {
 		g.Expect(node.Labels).NotTo(HaveKey(gone), node.Name)
 		g.Expect(taints).NotTo(ContainSubstring(gone), node.Name)
 	}
+}
+
+// addCluster creates the Cluster.
+func (w *walk) addCluster() {
+	w.t.Helper()
+	w.addKubeconfig("fleet", "prod", clusterv1.ClusterSecretType)
+	w.create(made(infrastructureVersion, "FakeCluster", "fleet", "prod", map[string]any{}))
+	w.create(templateOf(infrastructureVersion, "FakeMachineTemplate", "fleet", "small", map[string]any{"size": "small"}))
+	w.create(made(controlPlaneVersion, "ModernControlPlane", "fleet", "prod", map[string]any{"version": kubernetesVersion}))
+	w.cluster = stage.Cluster("fleet", "prod")
+	w.cluster.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: "infrastructure.cluster.x-k8s.io", Kind: "FakeCluster", Name: "prod"}
+	w.cluster.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{APIGroup: "controlplane.cluster.x-k8s.io", Kind: "ModernControlPlane", Name: "prod"}
+	w.cluster.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: "127.0.0.1", Port: 6443}
+	w.create(w.cluster)
+}
+
+// deploy creates a MachineDeployment of two FakeMachines.
+func (w *walk) deploy(d stage.Declared) {
+	w.t.Helper()
+	w.md = stage.MachineDeployment(w.cluster, "workers", d)
+	w.md.Spec.Replicas = ptr.To(int32(2))
+	w.md.Spec.Template.Spec.InfrastructureRef.Kind, w.md.Spec.Template.Spec.InfrastructureRef.Name = "FakeMachineTemplate", "small"
+	w.md.Spec.Template.Spec.Version = kubernetesVersion
+	w.create(w.md)
+}
+
+// change changes the MachineDeployment.
+func (w *walk) change(how func(*clusterv1.MachineDeployment)) {
+	w.t.Helper()
+	w.Expect(w.Client.Get(w.ctx, client.ObjectKeyFromObject(w.md), w.md)).To(Succeed())
+	before := w.md.DeepCopy()
+	how(w.md)
+	w.Expect(w.Client.Patch(w.ctx, w.md, client.MergeFrom(before))).To(Succeed())
+}
+
+// itsNodes returns the Nodes that have a Machine.
+func (w *walk) itsNodes() []corev1.Node {
+	list := &corev1.NodeList{}
+	w.Expect(w.nodes.List(w.ctx, list)).To(Succeed())
+	machines := w.list(w.Client, machineKind, "fleet")
+	return slices.DeleteFunc(list.Items, func(node corev1.Node) bool {
+		return !slices.ContainsFunc(machines, func(m unstructured.Unstructured) bool { return m.GetName() == node.Name })
+	})
 }

@@ -3,16 +3,13 @@
 package scenes
 
 import (
-	"bufio"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
+
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 
 	"github.com/heirloom-dev/heirloom/test/controlplane"
 )
@@ -32,14 +29,14 @@ rules:
 
 // requests are numbers of Cluster API's requests, without watches, leases and events. onNodes are those conflicts that writes of Nodes
 // have: Cluster API has others with itself, when it writes the status of Machines.
-type requests struct{ all, writes, conflicts, onNodes float64 }
+type requests struct{ all, conflicts, onNodes float64 }
 
 func (r requests) plus(other requests) requests {
-	return requests{r.all + other.all, r.writes + other.writes, r.conflicts + other.conflicts, r.onNodes + other.onNodes}
+	return requests{r.all + other.all, r.conflicts + other.conflicts, r.onNodes + other.onNodes}
 }
 
 func (r requests) minus(earlier requests) requests {
-	return requests{r.all - earlier.all, r.writes - earlier.writes, r.conflicts - earlier.conflicts, r.onNodes - earlier.onNodes}
+	return requests{r.all - earlier.all, r.conflicts - earlier.conflicts, r.onNodes - earlier.onNodes}
 }
 
 // auditLog counts what Cluster API asks of an API server.
@@ -73,52 +70,19 @@ func (w *world) requests() (requests, error) {
 }
 
 // read counts what has been added since it was read last.
-func (l *auditLog) read() error {
-	log, err := os.Open(l.path)
-	if err != nil {
-		return fmt.Errorf("opening an audit log: %w", err)
-	}
-	defer log.Close()
-	if _, err := log.Seek(l.offset, io.SeekStart); err != nil {
-		return fmt.Errorf("reading an audit log: %w", err)
-	}
-	for lines := bufio.NewReader(log); ; {
-		line, err := lines.ReadBytes('\n')
-		if errors.Is(err, io.EOF) {
-			return nil // what has no end yet is read next time
+func (l *auditLog) read() (err error) {
+	l.offset, err = controlplane.ReadAudit(l.path, l.offset, func(event *auditv1.Event) {
+		if event.Verb == "watch" || strings.HasPrefix(event.UserAgent, "heirloom/") {
+			return
 		}
-		if err != nil {
-			return fmt.Errorf("reading an audit log: %w", err)
+		l.counted.all++
+		if event.ResponseStatus == nil || event.ResponseStatus.Code != http.StatusConflict {
+			return
 		}
-		l.offset += int64(len(line))
-		var event auditEvent
-		if err := json.Unmarshal(line, &event); err != nil {
-			return fmt.Errorf("decoding an audit log: %w", err)
+		l.counted.conflicts++
+		if event.ObjectRef.Resource == "nodes" {
+			l.counted.onNodes++
 		}
-		l.count(event)
-	}
-}
-
-// auditEvent is what is needed of an entry of the audit log.
-type auditEvent struct {
-	Verb, UserAgent string
-	ObjectRef       struct{ Resource string }
-	ResponseStatus  struct{ Code int }
-}
-
-func (l *auditLog) count(event auditEvent) {
-	if event.Verb == "watch" || strings.HasPrefix(event.UserAgent, "heirloom/") {
-		return
-	}
-	l.counted.all++
-	if slices.Contains([]string{"create", "update", "patch", "delete"}, event.Verb) {
-		l.counted.writes++
-	}
-	if event.ResponseStatus.Code != http.StatusConflict {
-		return
-	}
-	l.counted.conflicts++
-	if event.ObjectRef.Resource == "nodes" {
-		l.counted.onNodes++
-	}
+	})
+	return err
 }

@@ -4,7 +4,6 @@ package scenes
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"time"
 
@@ -20,13 +19,11 @@ type measured struct {
 }
 
 // measure measures a step: what somebody does in a world who returns when it was done.
-func (w *world) measure(ctx context.Context, step string, do func(context.Context) (time.Time, error)) (m measured, err error) {
-	before, err := w.usage(ctx)
+func (w *world) measure(ctx context.Context, do func(context.Context) (time.Time, error)) (m measured, err error) {
+	before, err := w.usage()
 	if err != nil {
 		return m, err
 	}
-	stop := w.diagnostics.Profile(ctx, step)
-	defer func() { err = errors.Join(err, stop()) }()
 	begun := time.Now()
 	done, err := do(ctx)
 	if err != nil {
@@ -36,7 +33,7 @@ func (w *world) measure(ctx context.Context, step string, do func(context.Contex
 	if err := w.settle(ctx); err != nil {
 		return m, err
 	}
-	after, err := w.usage(ctx)
+	after, err := w.usage()
 	m.used = after.minus(before, w.idles)
 	return m, err
 }
@@ -72,35 +69,20 @@ func (s *scenes) rest(ctx context.Context) error {
 func (r results) compare(step string, in map[string]measured) {
 	for variant, m := range in {
 		r.add(m.took.Seconds(), step, variant, "sec")
-		r.add(m.used.server, step, variant, "server-cpu-sec")
 		r.add(m.used.requests.all, step, variant, "capi-requests")
-		r.add(m.used.requests.writes, step, variant, "capi-writes")
 		r.add(m.used.requests.conflicts, step, variant, "capi-conflicts")
 		r.add(m.used.requests.onNodes, step, variant, "capi-conflicts-on-nodes")
 		for which, delay := range m.delays {
 			r.add(delay, step, variant, which, "sec")
-		}
-		for program, cpu := range m.used.programs {
-			r.add(cpu, step, variant, program, "cpu-sec")
-		}
-		for kind, written := range m.used.written {
-			if written > 0 {
-				r.add(written, step, variant, "heirloom-writes", kind)
-			}
 		}
 	}
 	alone, with := in["alone"], in["with"]
 	if len(in) < 2 {
 		return // there is nothing to compare it with
 	}
-	for which, delay := range alone.delays {
-		r.ratio(with.delays[which], delay, step, "with", which, "sec×alone")
-	}
 	r.ratio(with.took.Seconds(), alone.took.Seconds(), step, "with-sec×alone")
 	r.ratio(with.used.server, alone.used.server, step, "with-server-cpu×alone")
-	r.ratio(with.used.programs["capi"], alone.used.programs["capi"], step, "with-capi-cpu×alone")
 	r.ratio(with.used.requests.all, alone.used.requests.all, step, "with-capi-requests×alone")
-	r.ratio(with.used.requests.writes, alone.used.requests.writes, step, "with-capi-writes×alone")
 	r.ratio(with.used.requests.conflicts, alone.used.requests.conflicts, step, "with-capi-conflicts×alone")
 	// Of no conflicts there is no multiple.
 	r.add(with.used.requests.conflicts-alone.used.requests.conflicts, step, "with-capi-conflicts-more-than-alone")

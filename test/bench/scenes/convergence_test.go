@@ -16,11 +16,10 @@ import (
 
 // change is something that a MachineDeployment declares from now on, or no longer.
 type change struct {
-	of, step string
-	// deployment, machine and node are merge patches: of the MachineDeployment, from which others make the rest, and of what the
-	// floor writes itself.
-	deployment, machine, node []byte
-	looks                     func(*corev1.Node) bool
+	step string
+	// deployment is a merge patch of the MachineDeployment.
+	deployment []byte
+	looks      func(*corev1.Node) bool
 	// byHeirloom says that Cluster API alone does nothing of it to Nodes.
 	byHeirloom bool
 }
@@ -31,8 +30,7 @@ func labels() []change {
 	of := func(step, value string, looks func(*corev1.Node) bool) change {
 		labels := fmt.Sprintf(`{"metadata":{"labels":{%q:%s}}}`, key, value)
 		return change{
-			of: "label", step: step, machine: []byte(labels), node: []byte(labels), looks: looks,
-			deployment: fmt.Appendf(nil, `{"spec":{"template":%s}}`, labels),
+			step: step, looks: looks, deployment: fmt.Appendf(nil, `{"spec":{"template":%s}}`, labels),
 		}
 	}
 	has := func(node *corev1.Node) bool { return node.Labels[key] == "yes" }
@@ -47,22 +45,18 @@ const changing = "changes"
 
 // taints are the changes of a taint: of a typed one, which Cluster API itself propagates if its gate is on, or of one by annotation.
 func taints(typed bool) []change {
-	of := func(step, taints, machine string, looks func(*corev1.Node) bool) change {
-		return change{
-			of: "taint", step: step, byHeirloom: !typed, machine: []byte(machine), looks: looks,
-			node: fmt.Appendf(nil, `{"spec":{"taints":%s}}`, taints), deployment: fmt.Appendf(nil, `{"spec":{"template":%s}}`, machine),
-		}
+	of := func(step, template string, looks func(*corev1.Node) bool) change {
+		return change{step: step, byHeirloom: !typed, looks: looks, deployment: fmt.Appendf(nil, `{"spec":{"template":%s}}`, template)}
 	}
 	has := func(node *corev1.Node) bool {
 		return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == changing })
 	}
 	hasNot := func(node *corev1.Node) bool { return !has(node) }
-	one := fmt.Sprintf(`[{"key":%q,"value":"yes","effect":"NoSchedule"}]`, changing)
 	if typed {
 		always := fmt.Sprintf(`[{"key":%q,"value":"yes","effect":"NoSchedule","propagation":"Always"}]`, changing)
 		return []change{
-			of("added", one, fmt.Sprintf(`{"spec":{"taints":%s}}`, always), has),
-			of("removed", "null", `{"spec":{"taints":null}}`, hasNot),
+			of("added", fmt.Sprintf(`{"spec":{"taints":%s}}`, always), has),
+			of("removed", `{"spec":{"taints":null}}`, hasNot),
 		}
 	}
 	before := declared().Annotations[taint.AlwaysAnnotation]
@@ -70,8 +64,8 @@ func taints(typed bool) []change {
 		return fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, taint.AlwaysAnnotation, value)
 	}
 	return []change{
-		of("added", one, annotated(before+","+changing+"=yes:NoSchedule"), has),
-		of("removed", "null", annotated(before), hasNot),
+		of("added", annotated(before+","+changing+"=yes:NoSchedule"), has),
+		of("removed", annotated(before), hasNot),
 	}
 }
 
@@ -80,7 +74,7 @@ type converging struct {
 	*scenes
 	size   int
 	fleets []*fleet // alone, and with Heirloom
-	// names are those of the Machines and Nodes, for each fleet and the floor.
+	// names are those of the Machines and Nodes, for each fleet.
 	names map[string][]string
 	round int
 }
@@ -129,11 +123,6 @@ func (s *scenes) converge(ctx context.Context, size int) (*converging, error) {
 	}
 	tell("convergence: making %d Machines with Nodes in each world", size)
 	c := &converging{scenes: s, size: size, fleets: make([]*fleet, 2), names: map[string][]string{}}
-	for _, name := range []string{floorNodes, floorBoth} {
-		for i := range size {
-			c.names[name] = append(c.names[name], fmt.Sprintf("%s-%d-%d", name, size, i))
-		}
-	}
 	made := make([][]string, 2)
 	err := s.both(ctx, func(ctx context.Context, i int, w *world) (err error) {
 		if c.fleets[i], err = w.addFleet(ctx, fmt.Sprintf("converging-%d", size)); err == nil {
@@ -146,9 +135,6 @@ func (s *scenes) converge(ctx context.Context, size int) (*converging, error) {
 	}
 	for i, f := range c.fleets {
 		c.names[f.name] = made[i]
-	}
-	if err := s.floor.add(ctx, slices.Concat(c.names[floorNodes], c.names[floorBoth]), declared()); err != nil {
-		return nil, err
 	}
 	s.converging[size] = c
 	return c, s.rest(ctx)
@@ -183,17 +169,6 @@ func (c *converging) measure(ctx context.Context, r results, change change) erro
 		in[f.name] = m
 	}
 	r.compare(change.step, in)
-	for _, name := range []string{floorNodes, floorBoth} {
-		took, err := c.floor.write(ctx, c.names[name], change, name == floorBoth)
-		if err != nil {
-			return err
-		}
-		c.tell(change, name, took)
-		r.add(took.Seconds(), change.step, name, "sec")
-		for variant, m := range in {
-			r.ratio(m.took.Seconds(), took.Seconds(), change.step, variant+"-sec×"+name)
-		}
-	}
 	return nil
 }
 
@@ -203,15 +178,14 @@ func (c *converging) tell(change change, variant string, took time.Duration) {
 
 // follow changes a MachineDeployment and measures until all its Nodes look as expected.
 func (c *converging) follow(ctx context.Context, f *fleet, change change) (measured, error) {
-	expected, err := f.nodes.expect(c.names[f.name], change.looks)
-	if err != nil {
+	if err := f.nodes.none(c.names[f.name], change.looks); err != nil {
 		return measured{}, err
 	}
-	return f.measure(ctx, fmt.Sprintf("%s-%d-%s-%d", change.of, c.size, change.step, c.round), func(ctx context.Context) (time.Time, error) {
+	return f.measure(ctx, func(ctx context.Context) (time.Time, error) {
 		if err := f.patch(ctx, change.deployment); err != nil {
 			return time.Time{}, err
 		}
-		_, last, err := f.nodes.wait(ctx, expected)
-		return last, err
+		_, err := f.nodes.wait(ctx, c.names[f.name], change.looks)
+		return time.Now(), err
 	})
 }

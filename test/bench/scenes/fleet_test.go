@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -139,4 +140,17 @@ func (f *fleet) provision(ctx context.Context, names []string) error {
 	}
 	_, err := f.awaitMachines(ctx, "have a providerID", len(names), func(m *clusterv1.Machine) bool { return m.Spec.ProviderID != "" })
 	return err
+}
+
+// inParallel is how many requests are on the way at once where there is no other limit.
+const inParallel = 32
+
+// each calls a function for each name, so many at a time.
+func each(ctx context.Context, names []string, limit int, do func(context.Context, string) error) error {
+	all, ctx := errgroup.WithContext(ctx)
+	all.SetLimit(limit)
+	for _, name := range names {
+		all.Go(func() error { return do(ctx, name) })
+	}
+	return all.Wait()
 }

@@ -10,10 +10,13 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
+
+	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
 // kubelet returns a client with the rights of a Node's kubelet.
@@ -40,6 +43,13 @@ func (w *world) register(ctx context.Context, name string) error {
 	return nil
 }
 
+// registered is a Node as a kubelet creates it.
+func registered(name string) *corev1.Node {
+	node := stage.Node(name)
+	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady"}}
+	return node
+}
+
 // inheritsLabels and inheritsAll tell what a Node has by now. A kubelet may set neither the restricted label nor the taint's like.
 func inheritsLabels(node *corev1.Node) bool {
 	_, role := node.Labels[roleLabel]
@@ -53,39 +63,39 @@ func inheritsAll(node *corev1.Node) bool {
 // join lets all Nodes join at once, and returns when the last had what it inherits in this world: Cluster API alone knows no taints by
 // annotation. It notes how long after they were created Nodes had it, in seconds.
 func (f *fleet) join(ctx context.Context, delays map[string]float64, names []string) (last time.Time, err error) {
-	awaited := map[string]*awaited{}
-	looks := map[string]func(*corev1.Node) bool{"labels": inheritsLabels}
+	looks := inheritsLabels
 	if f.heirloom {
-		looks["taint-too"] = inheritsAll
+		looks = inheritsAll
 	}
-	for what, looks := range looks {
-		if awaited[what], err = f.nodes.expect(names, looks); err != nil {
-			return last, err
-		}
-	}
-	answered, err := f.registerAll(ctx, delays, names)
-	if err != nil {
+	if err := f.nodes.none(names, looks); err != nil {
 		return last, err
 	}
-	for what := range looks {
-		at, end, err := f.nodes.wait(ctx, awaited[what])
-		if err != nil {
-			return last, err
-		}
-		last = slices.MaxFunc([]time.Time{last, end}, time.Time.Compare)
-		took := make([]float64, 0, len(names))
-		for name := range at {
-			took = append(took, max(0, at[name].Sub(answered[name]).Seconds())) // what was there from the start took no time
-		}
-		quantiles(delays, what, took)
+	answered, at := map[string]time.Time{}, map[string]time.Time{}
+	joining, ctx := errgroup.WithContext(ctx)
+	joining.Go(func() (err error) {
+		answered, err = f.registerAll(ctx, delays, names)
+		return err
+	})
+	joining.Go(func() (err error) {
+		at, err = f.nodes.wait(ctx, names, looks)
+		last = time.Now()
+		return err
+	})
+	if err := joining.Wait(); err != nil {
+		return last, err
 	}
+	took := make([]float64, 0, len(names))
+	for name := range at {
+		took = append(took, max(0, at[name].Sub(answered[name]).Seconds())) // what was there from the start took no time
+	}
+	quantiles(delays, "labels", took)
 	return last, nil
 }
 
 // quantiles notes quantiles of durations in seconds.
 func quantiles(into map[string]float64, what string, took []float64) {
 	slices.Sort(took)
-	for name, share := range map[string]float64{"p50": 0.5, "p99": 0.99, "max": 1} {
+	for name, share := range map[string]float64{"p50": 0.5, "p99": 0.99} {
 		into[what+"-"+name] = took[int(math.Ceil(share*float64(len(took))))-1]
 	}
 }

@@ -8,16 +8,15 @@ import (
 	"testing"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/tools/cache"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // mortal is a fleet whose Machines come, get Nodes and go.
 type mortal struct {
 	*fleet
-	machines *population
+	machines cache.Store
 }
 
 // living are such fleets in both worlds.
@@ -39,7 +38,7 @@ func benchmarkLife(b *testing.B, s *scenes, sizes []int) {
 			if err != nil {
 				return err
 			}
-			machines, err := f.watchMachines()
+			machines, err := f.watchMachines(b.Context())
 			l.fleets[i] = &mortal{f, machines}
 			return err
 		})
@@ -50,9 +49,6 @@ func benchmarkLife(b *testing.B, s *scenes, sizes []int) {
 			b.Fatal(err)
 		}
 		b.Run(fmt.Sprintf("machines=%d", size), l.benchmark)
-		for _, f := range l.fleets {
-			f.machines.cancel()
-		}
 	}
 }
 
@@ -79,12 +75,12 @@ func (l *living) live(ctx context.Context, f *mortal, steps map[string]map[strin
 		tell("life, %d Machines, round %d, %s, %s: %s", l.size, l.round, step, f.name, m.took.Round(time.Millisecond))
 		steps[step][f.name] = m
 	}
-	created, err := f.measure(ctx, l.step("created"), f.scaleTo(l.size))
+	created, err := f.measure(ctx, f.scaleTo(l.size))
 	if err != nil {
 		return err
 	}
 	note("created", created)
-	names, err := f.complete(ctx, l.size)
+	names, err := f.awaitMachines(ctx, "exist", l.size, func(*clusterv1.Machine) bool { return true })
 	if err != nil {
 		return err
 	}
@@ -98,19 +94,16 @@ func (l *living) live(ctx context.Context, f *mortal, steps map[string]map[strin
 		return err
 	}
 	delays := map[string]float64{}
-	joined, err := f.measure(ctx, l.step("joined"), func(ctx context.Context) (time.Time, error) { return f.join(ctx, delays, names) })
+	joined, err := f.measure(ctx, func(ctx context.Context) (time.Time, error) { return f.join(ctx, delays, names) })
 	joined.delays = delays
 	if err != nil {
 		return err
 	}
 	note("joined", joined)
-	removed, err := f.measure(ctx, l.step("removed"), f.scaleTo(0))
+	removed, err := f.measure(ctx, f.scaleTo(0))
 	note("removed", removed)
 	return err
 }
-
-// step is a name for a step of this round.
-func (l *living) step(of string) string { return fmt.Sprintf("life-%d-%s-%d", l.size, of, l.round) }
 
 // first lets a Node join alone, as a new cluster's first one does. When an API server first evaluates a policy for a Node, it parses
 // the schema of Nodes, and each request that comes meanwhile parses it again.
@@ -127,24 +120,12 @@ func (f *mortal) scaleTo(count int) func(context.Context) (time.Time, error) {
 		if err := f.scale(ctx, count); err != nil {
 			return time.Time{}, err
 		}
-		return f.machines.wait(ctx, count)
-	}
-}
-
-// complete checks that every Machine has come with what belongs to it, and returns their names.
-func (f *mortal) complete(ctx context.Context, count int) ([]string, error) {
-	for _, gvk := range []schema.GroupVersionKind{
-		{Group: infrastructureGroup, Version: "v1beta2", Kind: "FakeMachine"}, {Group: bootstrapGroup, Version: "v1beta2", Kind: "KubeadmConfig"},
-	} {
-		list := &metav1.PartialObjectMetadataList{}
-		list.SetGroupVersionKind(gvk)
-		err := f.Client.List(ctx, list, client.InNamespace(namespace), client.MatchingLabels{clusterv1.MachineDeploymentNameLabel: f.md.Name})
+		err := wait.PollUntilContextTimeout(ctx, resolution, patience, true, func(context.Context) (bool, error) {
+			return len(f.machines.ListKeys()) == count, nil
+		})
 		if err != nil {
-			return nil, fmt.Errorf("listing kind %s: %w", gvk.Kind, err)
+			err = fmt.Errorf("%d Machines are there instead of %d: %w", len(f.machines.ListKeys()), count, err)
 		}
-		if len(list.Items) != count {
-			return nil, fmt.Errorf("%d Machines have come with %d of kind %s", count, len(list.Items), gvk.Kind)
-		}
+		return time.Now(), err
 	}
-	return f.awaitMachines(ctx, "exist", count, func(*clusterv1.Machine) bool { return true })
 }

@@ -5,13 +5,12 @@ package scenes
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
-	"github.com/prometheus/common/expfmt"
-	"github.com/prometheus/common/model"
 	"github.com/prometheus/procfs"
 	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/heirloom-dev/heirloom/test/bench/samples"
 )
 
 // patience is how long anything may take.
@@ -25,16 +24,13 @@ const calm = 2 * time.Second
 type usage struct {
 	at       time.Time
 	requests requests
-	// server is CPU time of the management cluster's API server and etcd, in seconds; programs is that of Cluster API and Heirloom.
-	server   float64
-	programs map[string]float64
-	// written are Heirloom's writes, by kind.
-	written map[string]float64
+	// server is CPU time of the management cluster's API server and etcd, in seconds.
+	server float64
 }
 
 // usage returns what has been used until now.
-func (w *world) usage(ctx context.Context) (usage, error) {
-	u := usage{at: time.Now(), programs: map[string]float64{}, written: map[string]float64{}}
+func (w *world) usage() (u usage, err error) {
+	u.at = time.Now()
 	for _, pid := range w.PIDs() {
 		used, err := cpuTime(pid)
 		if err != nil {
@@ -42,19 +38,6 @@ func (w *world) usage(ctx context.Context) (usage, error) {
 		}
 		u.server += used
 	}
-	for name, url := range w.programs() {
-		now, err := w.samples(ctx, url)
-		if err != nil {
-			return u, err
-		}
-		u.programs[name] = now["process_cpu_seconds_total"]
-		for metric, value := range now {
-			if kind, ok := strings.CutPrefix(metric, "heirloom_resync_writes_total "); ok {
-				u.written[kind] = value
-			}
-		}
-	}
-	var err error
 	u.requests, err = w.requests()
 	return u, err
 }
@@ -64,16 +47,7 @@ func (w *world) usage(ctx context.Context) (usage, error) {
 func (u usage) minus(earlier usage, idle float64) usage {
 	return usage{
 		at: u.at, requests: u.requests.minus(earlier.requests), server: u.server - earlier.server - idle*u.at.Sub(earlier.at).Seconds(),
-		programs: difference(u.programs, earlier.programs), written: difference(u.written, earlier.written),
 	}
-}
-
-func difference(now, earlier map[string]float64) map[string]float64 {
-	added := map[string]float64{}
-	for what, value := range now {
-		added[what] = value - earlier[what]
-	}
-	return added
 }
 
 func cpuTime(pid int) (float64, error) {
@@ -92,14 +66,14 @@ func cpuTime(pid int) (float64, error) {
 func (w *world) programs() map[string]string {
 	urls := map[string]string{"capi": w.managers.MetricsURLs()[0]}
 	if w.heirloom {
-		urls["heirloom"] = w.diagnostics.MetricsURL
+		urls["heirloom"] = w.MetricsURL
 	}
 	return urls
 }
 
 // idle measures what the management cluster's API server and etcd use while nobody changes anything.
 func (w *world) idle(ctx context.Context, during time.Duration) (float64, error) {
-	before, err := w.usage(ctx)
+	before, err := w.usage()
 	if err != nil {
 		return 0, err
 	}
@@ -108,7 +82,7 @@ func (w *world) idle(ctx context.Context, during time.Duration) (float64, error)
 	case <-ctx.Done():
 		return 0, ctx.Err()
 	}
-	after, err := w.usage(ctx)
+	after, err := w.usage()
 	return after.minus(before, 0).server / after.at.Sub(before.at).Seconds(), err
 }
 
@@ -130,12 +104,14 @@ func (w *world) settled(ctx context.Context, programs map[string]string) error {
 	err := wait.PollUntilContextTimeout(ctx, time.Second, patience, true, func(ctx context.Context) (bool, error) {
 		done := 0.0
 		for _, url := range programs {
-			now, err := w.samples(ctx, url)
+			now, err := samples.Of(ctx, url)
 			if err != nil {
 				return false, err
 			}
-			done += now["controller_runtime_reconcile_total"]
-			if now["workqueue_depth"]+now["controller_runtime_active_workers"] > 0 {
+			// It looks at something again and again, whatever happens.
+			of := func(metric string) float64 { return now[metric] - now[metric+" clustercache"] }
+			done += of("controller_runtime_reconcile_total")
+			if of("workqueue_depth")+of("controller_runtime_active_workers") > 0 {
 				since = time.Now()
 			}
 		}
@@ -148,41 +124,4 @@ func (w *world) settled(ctx context.Context, programs map[string]string) error {
 		return fmt.Errorf("waiting until world %s has settled: %w", w.name, err)
 	}
 	return nil
-}
-
-// routine are controllers that look at something again and again, whatever happens.
-func routine(controller string) bool {
-	return controller == "clustercache"
-}
-
-// samples returns the sum of each metric over all its labels, and of Heirloom's writes also that of each kind.
-func (w *world) samples(ctx context.Context, url string) (map[string]float64, error) {
-	response, err := w.diagnostics.Get(ctx, url)
-	if err != nil {
-		return nil, err
-	}
-	defer response.Body.Close()
-	parser := expfmt.NewTextParser(model.UTF8Validation)
-	families, err := parser.TextToMetricFamilies(response.Body)
-	if err != nil {
-		return nil, fmt.Errorf("reading metrics: %w", err)
-	}
-	sums := map[string]float64{}
-	for name, family := range families {
-		for _, metric := range family.GetMetric() {
-			labels := map[string]string{}
-			for _, label := range metric.GetLabel() {
-				labels[label.GetName()] = label.GetValue()
-			}
-			if routine(labels["controller"]) {
-				continue
-			}
-			value := metric.GetGauge().GetValue() + metric.GetCounter().GetValue()
-			sums[name] += value
-			if name == "heirloom_resync_writes_total" {
-				sums[name+" "+labels["kind"]] += value
-			}
-		}
-	}
-	return sums, nil
 }

@@ -16,7 +16,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/test/bench/profiles"
 	"github.com/heirloom-dev/heirloom/test/clusterapi"
 	"github.com/heirloom-dev/heirloom/test/controlplane"
 	"github.com/heirloom-dev/heirloom/test/stage"
@@ -28,7 +27,6 @@ const namespace = "fleet"
 // scenes are the worlds in which everything is played.
 type scenes struct {
 	alone, with *world
-	floor       *floor
 	// converging are those that there are, by size.
 	converging map[int]*converging
 }
@@ -45,8 +43,6 @@ type world struct {
 	cluster  *clusterv1.Cluster
 	// audits are of the management cluster and of the workload cluster.
 	audits []*auditLog
-	// diagnostics asks programs for theirs.
-	diagnostics *profiles.Reader
 	// idles is what its management cluster's API server and etcd use while nobody changes anything, in CPU time per time.
 	idles float64
 }
@@ -54,20 +50,20 @@ type world struct {
 // newScenes starts the worlds; they end with the benchmark.
 func newScenes(b *testing.B) *scenes {
 	b.Helper()
-	s := &scenes{alone: &world{name: "alone"}, with: &world{name: "with", heirloom: true}, floor: &floor{}, converging: map[int]*converging{}}
+	s := &scenes{alone: &world{name: "alone"}, with: &world{name: "with", heirloom: true}, converging: map[int]*converging{}}
 	b.Cleanup(func() {
 		if b.Failed() {
 			s.alone.logs(b)
 			s.with.logs(b)
 		}
-		if err := errors.Join(s.alone.end(), s.with.end(), s.floor.end()); err != nil {
+		if err := errors.Join(s.alone.end(), s.with.end()); err != nil {
 			b.Error(err)
 		}
 	})
-	tell("starting five API servers, Cluster API's core manager twice, and Heirloom")
+	tell("starting four API servers, Cluster API's core manager twice, and Heirloom")
 	var starts errgroup.Group
 	starts.SetLimit(2)
-	for _, start := range []func(context.Context) error{s.alone.start, s.with.start, s.floor.start} {
+	for _, start := range []func(context.Context) error{s.alone.start, s.with.start} {
 		starts.Go(func() error { return start(b.Context()) })
 	}
 	if err := starts.Wait(); err != nil {
@@ -93,17 +89,10 @@ func (w *world) start(ctx context.Context) error {
 		// The chart logs as little. On a busy machine, to renew a lease may take longer than one lasts there.
 		Args: []string{
 			"--v=0", "--leader-elect-lease-duration=60s", "--leader-elect-renew-deadline=45s",
-			profiles.Flag(),
 		},
 	})
 	if err != nil {
 		return err
-	}
-	w.diagnostics = &profiles.Reader{}
-	if w.heirloom {
-		if w.diagnostics, err = profiles.New(ctx, w.Stage); err != nil {
-			return err
-		}
 	}
 	if err := w.startWorkload(ctx); err != nil {
 		return err
@@ -123,7 +112,7 @@ func (w *world) startWorkload(ctx context.Context) error {
 	if w.workload, err = controlplane.Start(ctx, controlplane.ForWorkload(audited)); err != nil {
 		return err
 	}
-	w.nodes, err = watchNodes(w.workload.AdminConfig())
+	w.nodes, err = watchNodes(ctx, w.workload.AdminConfig())
 	return err
 }
 
@@ -176,7 +165,6 @@ func (w *world) logs(b *testing.B) {
 // end stops whatever has been started.
 func (w *world) end() error {
 	var errs []error
-	w.nodes.stop()
 	if w.managers != nil {
 		errs = append(errs, w.managers.Stop())
 	}
