@@ -62,10 +62,9 @@ func TestTheDocumentedCommands(t *testing.T) {
 	started := time.Now()
 	w.follow(gettingStarted)
 	r.settle() // that page ends with an upgrade, which is over before a reader has read the next
+	w.follow(readme)
 	w.follow(uninstall, "From your computer")
 	w.follow(uninstall, "In the cluster")
-	r.step("it is removed", r.discard)
-	w.follow(readme)
 	r.step("it is removed", r.discard)
 	t.Logf("all commands: %.1f s", time.Since(started).Seconds())
 }
