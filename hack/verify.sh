@@ -83,12 +83,12 @@ modules() {
 	return "$status"
 }
 
-# security checks that the tests which SECURITY.md and docs/threat-model.md name are there.
+# security checks that the tests which the pages about security name are there.
 security() {
 	local name status=0
 	while read -r name; do
 		grep -rqE --include='*_test.go' "^func $name\(" . || { echo "$name is named, and there is no such test"; status=1; }
-	done < <(grep -ohE '`(Test|Fuzz)[A-Za-z0-9_]+`' SECURITY.md docs/threat-model.md | tr -d '`' | sort -u)
+	done < <(grep -ohE '`(Test|Fuzz)[A-Za-z0-9_]+`' docs/rights.md docs/threat-model.md | tr -d '`' | sort -u)
 	return "$status"
 }
 
