@@ -9,7 +9,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 tools=hack/tools
-checks=(generated format vet lint licences scripts chart security workflows modules vulnerabilities)
+checks=(generated format vet lint licences scripts chart security words workflows modules vulnerabilities)
 if [[ ${1-} == --help ]]; then
 	sed -n '4,/^$/s/^# \{0,1\}//p' "hack/${0##*/}"
 	echo "checks: ${checks[*]}"
@@ -90,6 +90,15 @@ security() {
 		grep -rqE --include='*_test.go' "^func $name\(" . || { echo "$name is named, and there is no such test"; status=1; }
 	done < <(grep -ohE '`(Test|Fuzz)[A-Za-z0-9_]+`' docs/rights.md docs/threat-model.md | tr -d '`' | sort -u)
 	return "$status"
+}
+
+# words keeps the documentation short: readers skip the rest.
+words() {
+	local readme all
+	readme=$(wc -w <README.md)
+	all=$(files '*.md' ':!*/testdata/*' | xargs cat | wc -w)
+	echo "README.md has $readme words, all pages have $all"
+	((readme <= 700 && all <= 45000)) || { echo "README.md may have 700, all pages 45000"; return 1; }
 }
 
 workflows() {
