@@ -106,7 +106,7 @@ func workers() []Rule {
 		},
 		{
 			Number: 5, From: "MachineDeployment `metadata`", To: "MachineSet `metadata`",
-			Annotations: carried("without those that are never inherited, and without bookkeeping"),
+			Annotations: carried("without keys that are never inherited, and without bookkeeping"),
 			Source:      metadataBook, Code: "Policy.MachineSet",
 		},
 		{
@@ -143,7 +143,7 @@ func workers() []Rule {
 		},
 		{
 			Number: 13, From: "Machine `spec.taints` and taint annotations", To: "Node `spec.taints`",
-			Taints: carried("`Always`, and `Initialize` (also called `OnInitialization`)"),
+			Taints: carried("`Always`, and `OnInitialization` (annotation `initialize`)"),
 			Source: taintsProposal + "; declared by annotation they are Heirloom's own", Code: "Policy.Node",
 		},
 	}
@@ -155,7 +155,7 @@ func Capacity() Rule {
 		Number: 14, From: "MachineDeployment, MachinePool, and MachineSet without a MachineDeployment: `spec.template`",
 		To: "its own `metadata.annotations`",
 		Annotations: carried("labels in `" + inherit.CapacityLabelsAnnotation + "`, taints in `" + inherit.CapacityTaintsAnnotation + "`; " +
-			"those that rules 11 and 13 would bring to a new Node"),
+			"the entries that rules 11 and 13 would bring to a new Node"),
 		Source: scaleFromZero, Code: "Policy.Capacity",
 	}
 }
