@@ -8,9 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	. "github.com/onsi/gomega"
 	"pgregory.net/rapid"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
@@ -124,48 +122,4 @@ func hasTwice(s inherit.NodeState) bool {
 		seen[taint.IDOf(t)] = true
 	}
 	return false
-}
-
-func TestTenThousandKeys(t *testing.T) {
-	Expect := NewWithT(t).Expect
-	m, ms := &clusterv1.Machine{}, &clusterv1.MachineSet{}
-	m.Labels, m.Annotations = map[string]string{}, map[string]string{}
-	for i := range 10_000 {
-		key := fmt.Sprintf("node.cluster.x-k8s.io/key-%05d", i)
-		m.Labels[key], m.Annotations[key] = "x", "y"
-	}
-	ms.Spec.Template.Labels, ms.Spec.Template.Annotations = m.Labels, m.Annotations
-
-	inherited, err := withProblems(inherit.Policy{}.MachineFrom(inherit.TemplateOfMachineSet(ms), &clusterv1.Machine{}))
-	Expect(err).NotTo(HaveOccurred())
-	Expect(inherited.Top.Labels).To(HaveLen(10_000))
-	Expect(inherited.Top.Annotations).To(HaveLen(10_000))
-
-	_, err = withProblems(inherit.Policy{}.Node(inherit.SourceOfMachine(m), content{}.node(), inherit.Privileged))
-	Expect(err).To(MatchError(ContainSubstring("a Node has no room for all of them")))
-}
-
-func TestAsManyKeysAsANodeHasRoomFor(t *testing.T) {
-	Expect := NewWithT(t).Expect
-	m := &clusterv1.Machine{}
-	m.Labels, m.Annotations = map[string]string{}, map[string]string{}
-	for i := range 6_000 {
-		key := fmt.Sprintf("node.cluster.x-k8s.io/key-%05d", i)
-		m.Labels[key] = "x"
-		if i < 1_000 {
-			m.Annotations[key] = "y"
-		}
-	}
-	node, err := withProblems(inherit.Policy{}.Node(inherit.SourceOfMachine(m), content{}.node(), inherit.Privileged))
-	Expect(err).NotTo(HaveOccurred())
-	Expect(unrecorded(node).Labels).To(HaveLen(6_000))
-	Expect(strings.Split(node.Annotations["cluster.x-k8s.io/labels-from-machine"], ",")).To(HaveLen(6_000))
-	again, err := withProblems(inherit.Policy{}.Node(inherit.SourceOfMachine(m), node, inherit.Privileged))
-	Expect(err).NotTo(HaveOccurred())
-	Expect(again.Equal(node)).To(BeTrue())
-
-	empty, err := withProblems(inherit.Policy{}.Node(inherit.SourceOfMachine(&clusterv1.Machine{}), node, inherit.Privileged))
-	Expect(err).NotTo(HaveOccurred())
-	Expect(unrecorded(empty).Labels).To(BeEmpty())
-	Expect(describeMap("", empty.Annotations)).To(HaveLen(3), "what is left is Cluster API's three records, two of them empty")
 }

@@ -89,56 +89,6 @@ func TestAKubeletCannotHaveAnythingTakenAway(t *testing.T) {
 	}
 }
 
-// What the Machine does not declare any more goes, also where the kubelet would rather keep it.
-func TestAKubeletCannotKeepWhatIsNoLongerDeclared(t *testing.T) {
-	full := synced(t, content{labels: role + "=", taints: "gpu:NoSchedule", annotations: "taints.heirloom.dev/always=a=1:NoExecute"}.machine())
-	for _, tc := range []struct {
-		name   string
-		change func(map[string]string)
-		known  bool
-	}{
-		{"nothing is changed", func(map[string]string) {}, false},
-		{"the lists are gone", func(a map[string]string) {
-			for _, name := range inherit.TrackingAnnotations {
-				if name != inherit.RecordAnnotation {
-					delete(a, name)
-				}
-			}
-		}, false},
-		{"the record is gone, which the loop knows", func(a map[string]string) { clear(a) }, true},
-		{"the record is another, which the loop knows", func(a map[string]string) { a[inherit.RecordAnnotation] = ";" }, true},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			Expect := NewWithT(t).Expect
-			node := with(full, content{})
-			tc.change(node.Annotations)
-			if tc.known {
-				node = inherit.Restored(node, inherit.ValidRecord(full))
-			}
-			got, err := withProblems(everyLabel().Node(inherit.SourceOfMachine(content{}.machine()), node, inherit.Privileged))
-			Expect(err).NotTo(HaveOccurred())
-			Expect(got.Taints).To(BeEmpty())
-			Expect(unrecorded(got).Labels).To(BeEmpty())
-			Expect(got.Annotations).NotTo(HaveKey(inherit.RecordAnnotation), "an empty record needs no annotation")
-			again, err := withProblems(everyLabel().Node(inherit.SourceOfMachine(content{}.machine()), got, inherit.Privileged))
-			Expect(err).NotTo(HaveOccurred())
-			Expect(again.Equal(got)).To(BeTrue(), "it costs one write")
-		})
-	}
-}
-
-// A record that the loop remembers and that is not the Node's newest is not put back.
-func TestAnOlderRecordIsNotRestored(t *testing.T) {
-	Expect := NewWithT(t).Expect
-	older, newer := synced(t, content{labels: role + "="}.machine()), synced(t, content{labels: quarantine + "="}.machine())
-	record := inherit.ValidRecord(older)
-	Expect(record).NotTo(BeEmpty())
-	tampered := with(newer, content{annotations: "own/record="})
-	Expect(inherit.Restored(tampered, record)).To(Equal(tampered))
-	Expect(inherit.Restored(newer, record)).To(Equal(newer))
-	Expect(inherit.Restored(content{}.node(), record)).To(Equal(content{}.node()))
-}
-
 // TestClaimsAtRegistration: a Node that nobody but its kubelet has written gets its Initialize taints, whatever it claims.
 func TestClaimsAtRegistration(t *testing.T) {
 	m := content{taints: "boot:NoSchedule@OnInitialization"}.machine()
