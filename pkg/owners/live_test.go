@@ -315,13 +315,3 @@ func TestAMatchThatNoLongerHolds(t *testing.T) {
 		NewWithT(t).Expect(second.Inherits()).To(Equal(tc.inherits), tc.name)
 	}
 }
-
-// What is fresh is read from the API server to the last owner, also where a chain does not ask for what is missing in the cache.
-func TestAFreshDecisionAsksForAllOwners(t *testing.T) {
-	Expect, md := NewWithT(t).Expect, machineDeployment("md", func(md *clusterv1.MachineDeployment) { declaring(&md.Spec.Template, "new") })
-	live := holds(t, ofCluster("c"), machineSet("MachineDeployment/md", setDeclares("new")), md, machine("m", "MachineSet/ms", isNode))
-	loop := &owners.Chain{Cache: holds(t, ofCluster("c"), machine("m", "MachineSet/ms", isNode)), Live: live}
-	first, second := recheckNode(t, loop, "n")
-	Expect(first.Source.Labels).To(BeEmpty())
-	Expect(second.Source.Labels).To(HaveKey("new"))
-}
