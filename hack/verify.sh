@@ -9,7 +9,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 tools=hack/tools
-checks=(generated format vet lint licences scripts chart security workflows modules vulnerabilities)
+checks=(generated format vet lint licences scripts chart proofs workflows modules vulnerabilities)
 if [[ ${1-} == --help ]]; then
 	sed -n '4,/^$/s/^# \{0,1\}//p' "hack/${0##*/}"
 	echo "checks: ${checks[*]}"
@@ -83,12 +83,12 @@ modules() {
 	return "$status"
 }
 
-# security checks that the tests which SECURITY.md and docs/threat-model.md name are there.
-security() {
+# proofs checks that the tests which documents name are there.
+proofs() {
 	local name status=0
 	while read -r name; do
 		grep -rqE --include='*_test.go' "^func $name\(" . || { echo "$name is named, and there is no such test"; status=1; }
-	done < <(grep -ohE '`(Test|Fuzz)[A-Za-z0-9_]+`' SECURITY.md docs/threat-model.md | tr -d '`' | sort -u)
+	done < <(files '*.md' | xargs grep -ohE '`(Test|Fuzz)[A-Za-z0-9_]+`' | tr -d '`' | sort -u)
 	return "$status"
 }
 
