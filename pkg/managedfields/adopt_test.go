@@ -88,17 +88,3 @@ func TestTrimmed(t *testing.T) {
 }
 
 const told = "{'f:metadata': {'f:annotations': {'f:capacity.cluster-autoscaler.kubernetes.io/labels': {}}}}"
-
-func toldTop(value string) inherit.Object {
-	object := content{}.top()
-	if value != "" {
-		object.Top.Annotations = map[string]string{inherit.CapacityLabelsAnnotation: value}
-	}
-	return object
-}
-
-func tells(value string) inherit.Decision {
-	object := content{}.top()
-	object.Top = object.Top.WithYielding(toldTop(value).Top.Annotations)
-	return orphan(object)
-}

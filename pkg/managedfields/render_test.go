@@ -3,7 +3,6 @@
 package managedfields_test
 
 import (
-	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -13,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/yaml"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
@@ -181,44 +179,8 @@ const (
 	older = "metadata taints nodeDrainTimeout"
 )
 
-// read returns the object of a document.
-func read(t *testing.T, text string, managed ...metav1.ManagedFieldsEntry) *unstructured.Unstructured {
-	t.Helper()
-	o := (&world{kind: "Machine"}).empty()
-	NewWithT(t).Expect(yaml.Unmarshal([]byte(text), &o.Object)).To(Succeed())
-	for field, kind := range map[string]string{"template": "MachineSet", "machineTemplate": anyControlPlane} {
-		if _, has, _ := unstructured.NestedMap(o.Object, "spec", field); has {
-			o.SetKind(kind)
-		}
-	}
-	o.SetManagedFields(managed)
-	return o
-}
-
 func controlPlaneIn(o *unstructured.Unstructured, schema string) inherit.Object {
 	return inherit.OfControlPlane(as(&inherit.ControlPlane{}, o), inherit.ControlPlaneLayout("v1beta2", func(path ...string) bool {
 		return slices.Contains(strings.Fields(schema), strings.TrimPrefix(strings.Join(path, "."), "spec.machineTemplate."))
 	}))
-}
-
-// prune does what the API server does: null is taken for what is not there.
-func prune(object map[string]any) {
-	maps.DeleteFunc(object, func(_ string, value any) bool { return value == nil })
-	for _, value := range object {
-		if nested, ok := value.(map[string]any); ok {
-			prune(nested)
-		}
-	}
-}
-
-// inherits is content at both places; drain and deletion are timeouts in seconds.
-type inherits struct {
-	top, template   content
-	drain, deletion *int32
-}
-
-func (i inherits) object() inherit.Object {
-	template := i.template.content()
-	template.Fields = inherit.Fields{Seconds: inherit.Seconds{inherit.NodeDrainTimeout: i.drain, inherit.NodeDeletionTimeout: i.deletion}}
-	return inherit.Object{Top: i.top.content(), Template: &template}
 }
