@@ -17,6 +17,7 @@ import (
 
 	"github.com/heirloom-dev/heirloom/test/cluster"
 	"github.com/heirloom-dev/heirloom/test/controlplane"
+	"github.com/heirloom-dev/heirloom/test/markdown"
 )
 
 // walk is a reader's way through the pages: every block is run as it is written, in order.
@@ -83,7 +84,7 @@ func TestTheDocumentedCommandsAreKnown(t *testing.T) {
 		known := w.stepOf(b)
 		met[key{known.page, known.starts}] = true
 		if known.passed == "" {
-			w.Expect(b.language).To(BeElementOf("", "sh", "console", "yaml"), "%s:%d", b.page, b.line)
+			w.Expect(b.Language).To(BeElementOf("", "sh", "console", "yaml"), "%s:%d", b.page, b.Line)
 			w.filled(b)
 		}
 	}
@@ -99,10 +100,16 @@ func (w *walk) follow(page string, sections ...string) {
 	for i, b := range blocks {
 		var change string
 		if i+1 < len(blocks) && isChange(blocks[i+1]) {
-			change = blocks[i+1].text
+			change = blocks[i+1].Text
 		}
 		w.do(b, change)
 	}
+}
+
+// block is a block of code of a page.
+type block struct {
+	page string
+	markdown.Block
 }
 
 // blocks are those of a page, or of one of its sections.
@@ -110,9 +117,12 @@ func (w *walk) blocks(page string, sections ...string) []block {
 	w.release.t.Helper()
 	content, err := os.ReadFile(filepath.Join(w.root, page))
 	w.Expect(err).NotTo(HaveOccurred())
-	blocks := slices.DeleteFunc(readBlocks(page, string(content)), func(b block) bool {
-		return len(sections) > 0 && !slices.Contains(sections, b.section)
-	})
+	var blocks []block
+	for _, b := range markdown.Parse(content).Blocks {
+		if len(sections) == 0 || slices.Contains(sections, b.Section) {
+			blocks = append(blocks, block{page, b})
+		}
+	}
 	w.Expect(blocks).NotTo(BeEmpty(), "%s %s", page, sections)
 	return blocks
 }
@@ -129,15 +139,15 @@ func (w *walk) do(b block, change string) {
 	case isChange(b):
 		w.Expect(w.change).NotTo(BeEmpty())
 		return // has been made by the block above
-	case b.language == "yaml":
+	case b.Language == "yaml":
 		commands = "kubectl apply --server-side --force-conflicts --filename - <<'END-OF-BLOCK'\n" + commands + "END-OF-BLOCK"
 	case strings.Contains(commands, " edit "):
-		w.Expect(change).NotTo(BeEmpty(), "%s:%d: no block below shows the change", b.page, b.line)
+		w.Expect(change).NotTo(BeEmpty(), "%s:%d: no block below shows the change", b.page, b.Line)
 		w.edits(change)
 	default:
-		w.Expect(b.language).To(BeElementOf("", "sh", "console"), "%s:%d", b.page, b.line)
+		w.Expect(b.Language).To(BeElementOf("", "sh", "console"), "%s:%d", b.page, b.Line)
 	}
-	w.release.t.Logf("%s:%d:\n%s", b.page, b.line, commands)
+	w.release.t.Logf("%s:%d:\n%s", b.page, b.Line, commands)
 	started := time.Now()
 	printed, code := w.run(w.ctx, commands)
 	w.release.t.Logf("%.1f s:\n%s", time.Since(started).Seconds(), printed)
@@ -149,7 +159,7 @@ func (w *walk) do(b block, change string) {
 			return printed
 		}).WithTimeout(patience).WithPolling(time.Second).Should(MatchRegexp(known.warns))
 	}
-	w.Expect(code).To(Equal(known.exits), "%s:%d:\n%s\n%s", b.page, b.line, commands, printed)
+	w.Expect(code).To(Equal(known.exits), "%s:%d:\n%s\n%s", b.page, b.Line, commands, printed)
 	if known.follows != nil {
 		known.follows(w, printed)
 	}
@@ -157,7 +167,7 @@ func (w *walk) do(b block, change string) {
 
 // isChange says whether a block is a part of an object, for the editor that the block above it opens.
 func isChange(b block) bool {
-	return b.language == "yaml" && !strings.HasPrefix(b.text, "apiVersion:") && b.page == "docs/getting-started.md"
+	return b.Language == "yaml" && !strings.HasPrefix(b.Text, "apiVersion:") && b.page == "docs/getting-started.md"
 }
 
 // stepOf is what is known of a block, if anything is.
@@ -165,11 +175,11 @@ func (w *walk) stepOf(b block) step {
 	w.release.t.Helper()
 	var found []step
 	for _, step := range w.steps {
-		if step.page == b.page && strings.HasPrefix(b.commands(), step.starts) {
+		if step.page == b.page && strings.HasPrefix(b.Commands(), step.starts) {
 			found = append(found, step)
 		}
 	}
-	w.Expect(len(found)).To(BeNumerically("<", 2), "%s:%d: %s", b.page, b.line, b.text)
+	w.Expect(len(found)).To(BeNumerically("<", 2), "%s:%d: %s", b.page, b.Line, b.Text)
 	if len(found) == 0 {
 		return step{}
 	}
@@ -182,8 +192,8 @@ func (w *walk) filled(b block) string {
 	names := map[string]string{
 		"<namespace>": fleet, "<cluster>": fleetCluster, "<machine>": fleetNode, "<node>": fleetNode,
 	}
-	return regexp.MustCompile(`<[a-z][a-z -]*>`).ReplaceAllStringFunc(b.commands(), func(placeholder string) string {
-		w.Expect(names).To(HaveKey(placeholder), "%s:%d", b.page, b.line)
+	return regexp.MustCompile(`<[a-z][a-z -]*>`).ReplaceAllStringFunc(b.Commands(), func(placeholder string) string {
+		w.Expect(names).To(HaveKey(placeholder), "%s:%d", b.page, b.Line)
 		return names[placeholder]
 	})
 }
