@@ -5,7 +5,6 @@ package main
 import (
 	"cmp"
 	"errors"
-	"flag"
 	"fmt"
 	"net/http/httptest"
 	"os"
@@ -29,8 +28,6 @@ import (
 	"github.com/heirloom-dev/heirloom/test/sim/apiserver"
 )
 
-var update = flag.Lookup("update").Value.(flag.Getter).Get
-
 func TestMain(m *testing.M) { testscript.Main(m, map[string]func(){"kubectl-heirloom": main}) }
 
 // TestScripts runs the plugin as a user does, against API servers in memory that have the fleet of testdata/fleet. None of these commands writes
@@ -40,7 +37,7 @@ func TestScripts(t *testing.T) {
 	root, err := controlplane.RepositoryRoot(t.Context())
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	testscript.Run(t, testscript.Params{
-		Dir: "testdata", UpdateScripts: update().(bool), RequireExplicitExec: true, RequireUniqueNames: true, ContinueOnError: true,
+		Dir: "testdata", UpdateScripts: *fleet.Update, RequireExplicitExec: true, RequireUniqueNames: true, ContinueOnError: true,
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("KUBECONFIG", kubeconfig)
 			env.Setenv("HOME", filepath.Dir(kubeconfig)) // what is discovered is kept below it
