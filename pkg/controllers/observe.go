@@ -48,16 +48,13 @@ func (r *nodes) observe(node *corev1.Node, p nodePlan) {
 	r.wouldWrite(p.from.Object, " on Node "+node.Name, adds, removes)
 }
 
-// wouldWrite reports on an object what would be added and removed. The recorder sends the same Event again only every few minutes.
+// wouldWrite reports on an object what would be added and removed, in an Event each: the recorder takes Events of the same reason and action
+// for the same, and sends them again only every few minutes.
 func (d *Dependencies) wouldWrite(object runtime.Object, where string, adds, removes []string) {
-	var parts []string
-	if len(adds) > 0 {
-		parts = append(parts, "add "+strings.Join(adds, ", "))
-	}
-	if len(removes) > 0 {
-		parts = append(parts, "remove "+strings.Join(removes, ", "))
-	}
-	if len(parts) > 0 {
-		d.Recorder.Eventf(object, nil, corev1.EventTypeNormal, reasonWouldWrite, "Observe", "Only observed; would %s%s", strings.Join(parts, " and "), where)
+	for action, keys := range map[string][]string{"Add": adds, "Remove": removes} {
+		if len(keys) > 0 {
+			d.Recorder.Eventf(object, nil, corev1.EventTypeNormal, reasonWouldWrite, action, "Only observed; would %s %s%s",
+				strings.ToLower(action), strings.Join(keys, ", "), where)
+		}
 	}
 }

@@ -27,7 +27,7 @@ func TestObserve(t *testing.T) {
 	s.Expect(f.ms.Spec.Template.Labels).NotTo(HaveKey("team"))
 	s.Expect(f.m.Labels).NotTo(HaveKey("team"))
 
-	s.announced(f.ms, "would add template label team")
+	s.announced(f.ms, `template label "team"`)
 	s.get(f.ms)
 	s.Expect(ours(f.ms)).To(BeEmpty())
 	events, err := s.audit.events()
@@ -50,7 +50,7 @@ func TestObserve(t *testing.T) {
 	mode(inherit.Observe)
 	s.get(f.md)
 	s.update(f.md, func() { delete(f.md.Spec.Template.Labels, "team") })
-	s.announced(f.ms, "would remove template label team")
+	s.announced(f.ms, `would remove label "team", template label "team"`)
 	s.get(f.ms)
 	s.Expect(f.ms.Spec.Template.Labels).To(HaveKeyWithValue("team", "ml"))
 }
