@@ -139,6 +139,13 @@ func (k Kind) Evaluate(ctx context.Context, c *Chain, object metav1.Object, poli
 	if err != nil {
 		return Decision{}, err
 	}
+	observed, enrolled, err := c.observes(ctx, cluster, policy)
+	if err != nil {
+		return Decision{}, err
+	}
+	if !enrolled && !policy.SkipNothing {
+		return skip(inherit.ClusterIsNotEnrolled), nil
+	}
 	decided, err := k.decide(ctx, c, object, cluster, policy)
 	if m, ok := object.(*clusterv1.Machine); ok && decided.Untouched() {
 		// Also if its owner cannot be read: the taints of a Machine must not stop the writes of others.
@@ -146,7 +153,19 @@ func (k Kind) Evaluate(ctx context.Context, c *Chain, object metav1.Object, poli
 			decided.Decision, err = skipped, nil
 		}
 	}
-	return decided.withCapacity(policy), err
+	decided = decided.withCapacity(policy)
+	decided.Observed = observed
+	return decided, err
+}
+
+// observes reports whether decisions about what belongs to the Cluster are only observed, and whether the Cluster is enrolled.
+func (c *Chain) observes(ctx context.Context, cluster *clusterv1.Cluster, policy inherit.Policy) (observed, enrolled bool, err error) {
+	class, err := c.ClusterClass(ctx, cluster)
+	if err != nil {
+		return false, false, err
+	}
+	mode, enrolled := policy.ModeOf(cluster, class)
+	return mode == inherit.Observe, enrolled, nil
 }
 
 // decide is Evaluate for an object whose Cluster is known, without what the object tells cluster-autoscaler.

@@ -184,6 +184,10 @@ func (x *Explainer) notes(o *compare.Object) (notes []string) {
 		say("%s is controlled by %s %s, which does not exist any more, belongs to another Cluster or is no owner of such an object: "+
 			"what came from there is shown as set on %s.", o.Ref, ref.Kind, ref.Name, o.Ref)
 	}
+	if o.Observed() && len(o.Wrong()) > 0 {
+		say("Heirloom only observes this Cluster: it reports what is missing or differs, and writes nothing (--mode, or the label %s of the Cluster or its ClusterClass).",
+			inherit.ModeLabel)
+	}
 	isTaint := func(e compare.Entry) bool { return e.Of.What == taint }
 	if x.Settings.Propagation == inherit.PropagationUnknown && slices.ContainsFunc(o.Entries, isTaint) {
 		say("It is not known whether Cluster API propagates taints (its feature gate MachineTaintPropagation): taints are shown as if it did.")
