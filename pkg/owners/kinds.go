@@ -139,10 +139,7 @@ func (k Kind) Evaluate(ctx context.Context, c *Chain, object metav1.Object, poli
 	if err != nil {
 		return Decision{}, err
 	}
-	observed, enrolled, err := c.observes(ctx, cluster, policy)
-	if err != nil {
-		return Decision{}, err
-	}
+	observed, enrolled := c.observes(ctx, cluster, policy)
 	if !enrolled && !policy.SkipNothing {
 		return skip(inherit.ClusterIsNotEnrolled), nil
 	}
@@ -158,14 +155,16 @@ func (k Kind) Evaluate(ctx context.Context, c *Chain, object metav1.Object, poli
 	return decided, err
 }
 
-// observes reports whether decisions about what belongs to the Cluster are only observed, and whether the Cluster is enrolled.
-func (c *Chain) observes(ctx context.Context, cluster *clusterv1.Cluster, policy inherit.Policy) (observed, enrolled bool, err error) {
+// observes reports whether decisions about what belongs to the Cluster are only observed, and whether the Cluster is enrolled. As long as
+// its ClusterClass cannot be read, which may have the label, nothing is written.
+func (c *Chain) observes(ctx context.Context, cluster *clusterv1.Cluster, policy inherit.Policy) (observed, enrolled bool) {
 	class, err := c.ClusterClass(ctx, cluster)
-	if err != nil {
-		return false, false, err
-	}
 	mode, enrolled := policy.ModeOf(cluster, class)
-	return mode == inherit.Observe, enrolled, nil
+	if err != nil {
+		_, labelled := cluster.Labels[inherit.ModeLabel]
+		return mode == inherit.Observe || !labelled, true
+	}
+	return mode == inherit.Observe, enrolled
 }
 
 // decide is Evaluate for an object whose Cluster is known, without what the object tells cluster-autoscaler.

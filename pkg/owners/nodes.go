@@ -77,9 +77,9 @@ func (c *Chain) evaluateNodeOfMachine(ctx context.Context, node *corev1.Node, m 
 	if err != nil {
 		return NodeDecision{}, err
 	}
-	observed, enrolled, err := c.observes(ctx, cluster, policy)
-	if err != nil || !enrolled && !policy.SkipNothing {
-		return skipNode(inherit.ClusterIsNotEnrolled), err
+	observed, enrolled := c.observes(ctx, cluster, policy)
+	if !enrolled && !policy.SkipNothing {
+		return skipNode(inherit.ClusterIsNotEnrolled), nil
 	}
 	defer func() { decided.Observed = observed }()
 	why, skipped := policy.SkipsNode(m, cluster)
@@ -111,9 +111,9 @@ func (c *Chain) evaluateNodeOfPool(ctx context.Context, node *corev1.Node, polic
 	if err != nil {
 		return NodeDecision{}, err
 	}
-	observed, enrolled, err := c.observes(ctx, cluster, policy)
-	if err != nil || !enrolled && !policy.SkipNothing {
-		return skipNode(inherit.ClusterIsNotEnrolled), err
+	observed, enrolled := c.observes(ctx, cluster, policy)
+	if !enrolled && !policy.SkipNothing {
+		return skipNode(inherit.ClusterIsNotEnrolled), nil
 	}
 	defer func() { decided.Observed = observed }()
 	if why, skipped := policy.Skips(pool, cluster); skipped {
