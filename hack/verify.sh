@@ -9,7 +9,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 tools=hack/tools
-checks=(generated format vet lint licences scripts chart proofs workflows modules vulnerabilities)
+checks=(generated format vet lint licences scripts chart proofs words workflows modules vulnerabilities)
 if [[ ${1-} == --help ]]; then
 	sed -n '4,/^$/s/^# \{0,1\}//p' "hack/${0##*/}"
 	echo "checks: ${checks[*]}"
@@ -90,6 +90,15 @@ proofs() {
 		grep -rqE --include='*_test.go' "^func $name\(" . || { echo "$name is named, and there is no such test"; status=1; }
 	done < <(files '*.md' | xargs grep -ohE '`(Test|Fuzz)[A-Za-z0-9_]+`' | tr -d '`' | sort -u)
 	return "$status"
+}
+
+# words keeps the documentation short: readers skip the rest.
+words() {
+	local readme all
+	readme=$(wc -w <README.md)
+	all=$(files '*.md' ':!*/testdata/*' ':!test' | xargs cat | wc -w)
+	echo "README.md has $readme words, all pages have $all"
+	((readme <= 700 && all <= 35000)) || { echo "README.md may have 700, all pages 35000"; return 1; }
 }
 
 workflows() {

@@ -59,7 +59,7 @@ func (c *Checker) checks() []check {
 		{"validation", uncalled, nil, c.validation},
 		{"cluster-api", "Give both the same values, and set clusterAPITaintPropagation=auto: docs/configuration.md", nil, c.clusterAPI},
 		{"workload-clusters", `If Heirloom's log says "Connect failed": docs/runbooks/HeirloomWorkloadClusterDisconnected.md`, c.treesErr, c.workloadClusters},
-		{"nodes", "See docs/runbooks/HeirloomNodesUnprotected.md and docs/workload-clusters.md#troubleshoot.", c.treesErr, c.nodes},
+		{"nodes", "See docs/runbooks/HeirloomNodesUnprotected.md and docs/troubleshooting.md.", c.treesErr, c.nodes},
 		{"machines", "If that is not meant: unpause, or remove the label heirloom.dev/ignore.", c.treesErr, c.machines},
 		{"others", "See docs/runbooks/HeirloomDrift.md.", c.treesErr, c.others},
 	}
