@@ -156,9 +156,11 @@ func (k Kind) Evaluate(ctx context.Context, c *Chain, object metav1.Object, poli
 }
 
 // observes reports whether decisions about what belongs to the Cluster are only observed, and whether the Cluster is enrolled. As long as
-// its ClusterClass cannot be read, which may have the label, nothing is written.
+// its ClusterClass cannot be read, which may have the label, nothing is written. The cache is good enough for that.
 func (c *Chain) observes(ctx context.Context, cluster *clusterv1.Cluster, policy inherit.Policy) (observed, enrolled bool) {
-	class, err := c.ClusterClass(ctx, cluster)
+	cached := c.cachedOnly()
+	cached.fresh = false
+	class, err := cached.ClusterClass(ctx, cluster)
 	mode, enrolled := policy.ModeOf(cluster, class)
 	if err != nil {
 		_, labelled := cluster.Labels[inherit.ModeLabel]

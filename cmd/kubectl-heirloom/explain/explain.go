@@ -184,10 +184,6 @@ func (x *Explainer) notes(o *compare.Object) (notes []string) {
 		say("%s is controlled by %s %s, which does not exist any more, belongs to another Cluster or is no owner of such an object: "+
 			"what came from there is shown as set on %s.", o.Ref, ref.Kind, ref.Name, o.Ref)
 	}
-	if o.Observed() && len(o.Wrong()) > 0 {
-		say("Heirloom only observes this Cluster: it reports what is missing or differs, and writes nothing (--mode, or the label %s of the Cluster or its ClusterClass).",
-			inherit.ModeLabel)
-	}
 	isTaint := func(e compare.Entry) bool { return e.Of.What == taint }
 	if x.Settings.Propagation == inherit.PropagationUnknown && slices.ContainsFunc(o.Entries, isTaint) {
 		say("It is not known whether Cluster API propagates taints (its feature gate MachineTaintPropagation): taints are shown as if it did.")
@@ -198,6 +194,10 @@ func (x *Explainer) notes(o *compare.Object) (notes []string) {
 // notesOn are sentences about the objects that declare for another.
 func (x *Explainer) notesOn(o *compare.Object) (notes []string) {
 	say := func(format string, args ...any) { notes = append(notes, fmt.Sprintf(format, args...)) }
+	if o.Observed() && len(o.Wrong()) > 0 {
+		say("Heirloom only observes this Cluster: it reports what is missing or differs, and writes nothing (--mode, or the label %s of the Cluster or its ClusterClass).",
+			inherit.ModeLabel)
+	}
 	if o.Sources.Err != nil {
 		say("Not all owners can be read, so what they declare is shown as far as it is known: %s.", cli.OneLine(o.Sources.Err))
 	}
