@@ -18,12 +18,8 @@ import (
 func TestObserve(t *testing.T) {
 	t.Parallel()
 	s := sharedScene(t)
-	name := s.own("observed")
-	s.ensureNamespace(name)
-	cluster := stage.Cluster(name, name)
-	cluster.Labels = map[string]string{inherit.ModeLabel: string(inherit.Observe)}
-	s.create(cluster)
-	f := s.settleIn(name, name, stage.Declared{Labels: map[string]string{"team": "ml"}})
+	f := s.observed("observed")
+	cluster, name := f.cluster, f.cluster.Name
 	s.Expect(f.ms.Spec.Template.Labels).NotTo(HaveKey("team"))
 	s.Expect(f.m.Labels).NotTo(HaveKey("team"))
 
@@ -53,6 +49,17 @@ func TestObserve(t *testing.T) {
 	s.announced(f.ms, `would remove label "team", template label "team"`)
 	s.get(f.ms)
 	s.Expect(f.ms.Spec.Template.Labels).To(HaveKeyWithValue("team", "ml"))
+}
+
+// observed settles a family, whose MachineDeployment declares a label, in a Cluster of its own that is only observed.
+func (s *scene) observed(name string) family {
+	s.t.Helper()
+	name = s.own(name)
+	s.ensureNamespace(name)
+	cluster := stage.Cluster(name, name)
+	cluster.Labels = map[string]string{inherit.ModeLabel: string(inherit.Observe)}
+	s.create(cluster)
+	return s.settleIn(name, name, stage.Declared{Labels: map[string]string{"team": "ml"}})
 }
 
 // announced waits until that is announced for an object.
