@@ -9,7 +9,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 tools=hack/tools
-checks=(generated format vet lint licences scripts chart security words workflows modules vulnerabilities)
+checks=(generated format vet lint licences scripts chart proofs words workflows modules vulnerabilities)
 if [[ ${1-} == --help ]]; then
 	sed -n '4,/^$/s/^# \{0,1\}//p' "hack/${0##*/}"
 	echo "checks: ${checks[*]}"
@@ -83,20 +83,20 @@ modules() {
 	return "$status"
 }
 
-# security checks that the tests which the pages about security name are there.
-security() {
+# proofs checks that the tests which documents name are there.
+proofs() {
 	local name status=0
 	while read -r name; do
 		grep -rqE --include='*_test.go' "^func $name\(" . || { echo "$name is named, and there is no such test"; status=1; }
-	done < <(grep -ohE '`(Test|Fuzz)[A-Za-z0-9_]+`' docs/rights.md docs/threat-model.md | tr -d '`' | sort -u)
+	done < <(files '*.md' | xargs grep -ohE '`(Test|Fuzz)[A-Za-z0-9_]+`' | tr -d '`' | sort -u)
 	return "$status"
 }
 
-# words keeps the documentation short: readers skip the rest.
+# words keeps README, docs and the chart's README short: readers skip the rest.
 words() {
 	local readme all
 	readme=$(wc -w <README.md)
-	all=$(files '*.md' ':!*/testdata/*' | xargs cat | wc -w)
+	all=$(files README.md 'docs/*.md' 'deploy/*.md' | xargs cat | wc -w)
 	echo "README.md has $readme words, all pages have $all"
 	((readme <= 700 && all <= 35000)) || { echo "README.md may have 700, all pages 35000"; return 1; }
 }

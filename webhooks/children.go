@@ -72,7 +72,9 @@ func (h children) decide(ctx context.Context, req admission.Request) (answer, er
 	if i.plan == nil {
 		return untouched(ctx, i.Reason), nil
 	}
-	return h.answer(ctx, req, object, i)
+	decided, err := h.answer(ctx, req, object, i)
+	decided.observed = i.Observed
+	return decided, err
 }
 
 // inject decides by what the chain knows, and plans the write that gives the child what it inherits.

@@ -13,6 +13,7 @@ import (
 	"context"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"strings"
 
 	"gomodules.xyz/jsonpatch/v2"
@@ -60,7 +61,7 @@ func Register(server webhook.Server, dependencies Dependencies) {
 // decidersOf returns who decides behind each path.
 func decidersOf(dependencies Dependencies) map[string]decider {
 	dependencies.Chain = inBudget(dependencies.Chain)
-	all := map[string]decider{NodesPath: nodesOf(dependencies, dependencies.ManagementCluster), TaintsPath: taints{}}
+	all := map[string]decider{NodesPath: nodesOf(dependencies, dependencies.ManagementCluster), TaintsPath: taints{dependencies.Policy}}
 	for _, kind := range owners.Table {
 		all[PathOf(kind)] = children{dependencies, kind}
 	}
@@ -74,6 +75,8 @@ type answer struct {
 	warnings []string
 	// What the patch injects, what it removes, and what of the injected the update had removed: label, annotation and so on.
 	brought, removed, kept []string
+	// observed says that the patch is only counted.
+	observed bool
 	// refusal is a complete response of its own.
 	refusal *admission.Response
 }
@@ -119,12 +122,23 @@ func (h failOpen) Handle(ctx context.Context, req admission.Request) admission.R
 		}
 		decided = answer{outcome: metrics.Failed, warnings: []string{"heirloom: " + missed}}
 	}
+	if decided.observed {
+		decided = h.observe(req, decided)
+	}
 	h.count(req, decided)
 	response := admission.Patched("", decided.patch...)
 	if decided.refusal != nil {
 		response = *decided.refusal
 	}
 	return response.WithWarnings(decided.warnings...)
+}
+
+// observe counts what a decision would change, and allows the request untouched.
+func (h failOpen) observe(req admission.Request, decided answer) answer {
+	for _, what := range slices.Concat(decided.brought, decided.removed) {
+		h.metrics.WouldWrite(metrics.Kind(req.Kind.Group, req.Kind.Kind), what)
+	}
+	return answer{outcome: metrics.Observed}
 }
 
 // count counts a decision and what it changes.

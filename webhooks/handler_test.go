@@ -161,7 +161,7 @@ func TestMetricsDoNotGrowWithWhatIsPosted(t *testing.T) {
 // With --namespace, objects of other namespaces are another instance's: no answer fails because they are not cached.
 func TestOtherNamespacesAreUnmatched(t *testing.T) {
 	for namespace, want := range map[string]metrics.Outcome{"mine": metrics.Failed, "other": metrics.Unmatched, "": metrics.Failed} {
-		h := failOpen{decider: taints{}, namespace: "mine"}
+		h := failOpen{decider: taints{func() inherit.Policy { return inherit.Policy{} }}, namespace: "mine"}
 		req := admission.Request{}
 		req.Namespace = namespace
 		decided, err := h.guarded(t.Context(), req)

@@ -69,7 +69,9 @@ func (h nodes) decide(ctx context.Context, req admission.Request) (answer, error
 	if !p.Inherits() {
 		return untouched(ctx, p.Reason), nil
 	}
-	return h.answer(ctx, req, p), nil
+	decided := h.answer(ctx, req, p)
+	decided.observed = p.Observed
+	return decided, nil
 }
 
 // plan decides by what the chain knows.

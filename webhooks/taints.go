@@ -20,9 +20,11 @@ import (
 //
 // It is registered to fail open as well: a scale-up must not wait for Heirloom. Nothing is lost by that, because the rules do not
 // propagate a taint that it would have refused.
-type taints struct{}
+//
+// If everything is only observed, it warns instead.
+type taints struct{ policy func() inherit.Policy }
 
-func (taints) decide(_ context.Context, req admission.Request) (answer, error) {
+func (h taints) decide(_ context.Context, req admission.Request) (answer, error) {
 	object, old := &taint.Carrier{}, (*taint.Carrier)(nil)
 	if err := decode(req.Object, object); err != nil {
 		return answer{}, err
@@ -36,6 +38,9 @@ func (taints) decide(_ context.Context, req admission.Request) (answer, error) {
 	errs := taint.ValidateCarrier(object, old, req.Kind.Group == inherit.ControlPlaneGroup)
 	if len(errs) == 0 {
 		return answer{outcome: metrics.Unchanged}, nil
+	}
+	if h.policy().Mode == inherit.Observe {
+		return answer{outcome: metrics.Observed, warnings: []string{"heirloom: would be refused (--mode=observe): " + oneLine(errs.ToAggregate())}}, nil
 	}
 	// As an API server answers to an invalid object, with each error and its field path.
 	status := apierrors.NewInvalid(schema.GroupKind{Group: req.Kind.Group, Kind: req.Kind.Kind}, req.Name, errs).Status()

@@ -36,7 +36,7 @@ func TestTaints(t *testing.T) {
 			Expect := NewWithT(t).Expect
 			s := newServer(t, fleet{}, nil, inherit.Policy{})
 			req := tc.request.request(t)
-			response := failOpen{decider: taints{}, metrics: s.Metrics}.Handle(t.Context(), req)
+			response := failOpen{decider: taints{s.Policy}, metrics: s.Metrics}.Handle(t.Context(), req)
 			Expect(response.Patches).To(BeEmpty())
 			if len(tc.causes) == 0 {
 				Expect(response.Allowed).To(BeTrue())
@@ -66,7 +66,7 @@ func TestTaintsThatCannotBeReadAreAllowed(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	s := newServer(t, fleet{}, nil, inherit.Policy{})
 	req := write{kind: "Machine", object: "{spec: {taints: {}}}"}.request(t)
-	response := failOpen{decider: taints{}, metrics: s.Metrics}.Handle(t.Context(), req)
+	response := failOpen{decider: taints{s.Policy}, metrics: s.Metrics}.Handle(t.Context(), req)
 	Expect(response.Allowed).To(BeTrue())
 	Expect(response.Warnings).To(HaveExactElements(HavePrefix("heirloom: the taints of this write were not checked: ")))
 	Expect(s.counted(t)).To(HaveExactElements(HaveSuffix(" failed")))
@@ -75,7 +75,7 @@ func TestTaintsThatCannotBeReadAreAllowed(t *testing.T) {
 func TestARefusalReadsLikeTheAPIServersOwn(t *testing.T) {
 	s := newServer(t, fleet{}, nil, inherit.Policy{})
 	req := write{kind: "Machine", object: "{spec: {taints: [{key: a, effect: NoSchedule, propagation: Once}]}}"}.request(t)
-	response := failOpen{decider: taints{}, metrics: s.Metrics}.Handle(t.Context(), req)
+	response := failOpen{decider: taints{s.Policy}, metrics: s.Metrics}.Handle(t.Context(), req)
 	NewWithT(t).Expect(response.Result.Message).To(Equal(
 		`Machine.cluster.x-k8s.io "x" is invalid: spec.taints[0].propagation: Unsupported value: "Once": supported values: "Always", "OnInitialization"`))
 }

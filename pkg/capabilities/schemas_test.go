@@ -6,6 +6,7 @@ import (
 	"context"
 	"net/http"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr/funcr"
@@ -74,7 +75,9 @@ func TestFailuresAreNotKept(t *testing.T) {
 }
 
 // A caller that asks while a document is on its way waits for that one. A caller that cannot wait leaves it to the others.
-func TestFetchIsShared(t *testing.T) {
+func TestFetchIsShared(t *testing.T) { synctest.Test(t, fetchIsShared) }
+
+func fetchIsShared(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	server := newAPIServer()
 	server.serve(t, "v1", crd(t, "NewerControlPlane", "v1", newer()))
@@ -101,6 +104,7 @@ func TestFetchIsShared(t *testing.T) {
 	for i := range waiting {
 		waiting[i] = ask(t.Context())
 	}
+	synctest.Wait()
 	cancel()
 	Expect(<-impatient).To(MatchError(context.Canceled), "the fetch has not ended yet")
 	Expect(server.documents.Load()).To(BeEquivalentTo(1))

@@ -43,7 +43,7 @@ func TestDefaults(t *testing.T) {
 	Expect([]time.Duration{c.LeaderElectLeaseDuration, c.LeaderElectRenewDeadline, c.LeaderElectRetryPeriod}).
 		To(Equal([]time.Duration{15 * time.Second, 10 * time.Second, 2 * time.Second}))
 	Expect(c.DetectTaintPropagation).To(BeTrue())
-	Expect(c.Rules).To(Equal(inherit.Policy{PaceEviction: true}))
+	Expect(c.Rules).To(Equal(inherit.Policy{PaceEviction: true, Mode: inherit.Enforce}))
 	Expect(c.TLS).NotTo(BeEmpty())
 	Expect(c.Metrics.BindAddress).To(Equal(":8443"))
 	Expect(c.Metrics.SecureServing).To(BeTrue())
@@ -109,6 +109,10 @@ func TestWhatFlagsMean(t *testing.T) {
 			g.Expect(c.Rules.PaceEviction).To(BeFalse())
 		}},
 		{name: "periods of leader election do not matter without leader election", args: []string{"--leader-elect-retry-period=1h"}, check: func(Gomega, *config.Config) {}},
+		{name: "a fleet may be observed, and Clusters enrolled one by one", args: []string{"--mode=observe", "--enrollment=labelled"}, check: func(g Gomega, c *config.Config) {
+			g.Expect(c.Rules.Mode).To(Equal(inherit.Observe))
+			g.Expect(c.Rules.OnlyLabelled).To(BeTrue())
+		}},
 		{name: "diagnostics may be insecure", args: []string{"--diagnostics-address=127.0.0.1:8080", "--insecure-diagnostics"}, check: func(g Gomega, c *config.Config) {
 			g.Expect(c.Metrics.SecureServing).To(BeFalse())
 			g.Expect(c.Metrics.BindAddress).To(Equal("127.0.0.1:8080"))
@@ -152,6 +156,8 @@ func TestBadFlags(t *testing.T) {
 		{args: []string{"--additional-provider-groups=infra.example.com/v1"}, want: []string{`--additional-provider-groups="infra.example.com/v1"`}},
 		{args: []string{"--additional-provider-groups=ok.example.com,*,a b"}, want: []string{`--additional-provider-groups="*"`, `--additional-provider-groups="a b"`}},
 		{args: []string{"--additional-provider-groups=ok.example.com,,ok"}, want: []string{`--additional-provider-groups=""`}},
+		{args: []string{"--mode=Observe"}, want: []string{`--mode="Observe": must be enforce or observe`}},
+		{args: []string{"--enrollment=some"}, want: []string{`--enrollment="some": must be all or labelled`}},
 		{args: []string{"--no-execute-rate=-1"}, want: []string{"--no-execute-rate=-1"}},
 		{args: []string{"--no-execute-rate=NaN"}, want: []string{"--no-execute-rate"}},
 		{args: []string{"--no-execute-rate=+Inf"}, want: []string{"--no-execute-rate"}},

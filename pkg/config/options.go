@@ -37,8 +37,8 @@ type Options struct {
 
 	AdditionalSyncMachineLabels, AdditionalSyncMachineAnnotations, AdditionalProviderGroups []string
 
-	TaintPropagation string
-	NoExecuteRate    float64
+	TaintPropagation, Mode, Enrollment string
+	NoExecuteRate                      float64
 
 	Diagnostics flags.ManagerOptions
 	Logs        *logs.Options
@@ -157,6 +157,10 @@ func (o *Options) addRuleFlags(fs *pflag.FlagSet) {
 	fs.Float64Var(&o.NoExecuteRate, "no-execute-rate", 1,
 		"Rate limit: existing Nodes per Cluster per minute that get a NoExecute taint. "+
 			"Such a taint evicts Pods, so a MachineDeployment, control plane or MachinePool taints at most a tenth of its Nodes a minute, rounded up. 0 means all Nodes at once; new Nodes never wait.")
+	fs.StringVar(&o.Mode, "mode", string(inherit.Enforce),
+		"What becomes of decisions: enforce writes them, observe only reports them, as metrics and Events. The label "+inherit.ModeLabel+" of a Cluster, or of a ClusterClass for all its Clusters, comes first.")
+	fs.StringVar(&o.Enrollment, "enrollment", enrollAll,
+		"Which Clusters count: all, or labelled: only those that carry the label "+inherit.ModeLabel+", or whose ClusterClass does.")
 	fs.StringVar(&o.TaintPropagation, "cluster-api-taint-propagation", auto,
 		"Whether Cluster API propagates taints itself (its feature gate MachineTaintPropagation): auto, enabled or disabled. With auto, Heirloom finds out.")
 }

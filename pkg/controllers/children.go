@@ -99,6 +99,10 @@ func syncChild(
 	if err != nil || again > 0 {
 		return again, err
 	}
+	if p.Observed {
+		d.observeChild(object, gvk, p)
+		return 0, nil
+	}
 	if p.Reason.Released() {
 		return d.release(ctx, object, gvk)
 	}

@@ -5,14 +5,12 @@ package controllers_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	. "github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -23,11 +21,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/workload"
 	"github.com/heirloom-dev/heirloom/pkg/workload/policy"
 	"github.com/heirloom-dev/heirloom/pkg/workload/webhook"
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 )
 
 // way is a way to admit Nodes that notes what it is asked for.
@@ -133,81 +127,6 @@ func TestWhatBecomesOfAdmissionIsTold(t *testing.T) {
 			l.Expect(strings.Join(l.events.take(), "")).To(HavePrefix(told))
 		})
 	}
-}
-
-// The way before goes once API servers have heard of the new one.
-func TestTheWayBeforeGoesLater(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := newLoop(t, theCluster())
-		l.connect("c")
-		webhook, _ := l.admitted()
-		webhook.changed = true
-		again, err := l.reconcile("workload", key("c"))
-		l.Expect(err).NotTo(HaveOccurred())
-		l.Expect(again).To(Equal(10 * time.Second))
-		webhook.changed = false
-		<-time.After(again)
-		l.asked.take()
-		l.Expect(l.reconcile("workload", key("c"))).To(BeZero())
-		l.Expect(l.asked.take()).To(ContainElement("remove policy from ns/c"))
-	})
-}
-
-// byPolicy is a loop that admits Nodes by policy, and a workload cluster whose API server serves these kinds.
-func byPolicy(t *testing.T, kinds []string, objects ...client.Object) (*loop, client.Client) {
-	t.Helper()
-	l := newLoop(t, objects...)
-	mapper := meta.NewDefaultRESTMapper(nil)
-	mapper.Add(corev1.SchemeGroupVersion.WithKind("Namespace"), meta.RESTScopeRoot)
-	mapper.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), meta.RESTScopeNamespace)
-	for _, kind := range kinds {
-		mapper.Add(admissionregistrationv1.SchemeGroupVersion.WithKind(kind), meta.RESTScopeRoot)
-	}
-	l.connect("c")
-	server := fake.NewClientBuilder().WithRESTMapper(mapper).Build()
-	l.workloads.clients[key("c")] = server
-	l.Admission = &workload.Admission{Default: workload.AdmitByPolicy, Ways: map[string]workload.Way{
-		workload.AdmitByPolicy: workload.ByPolicy{Machines: l.Chain.EffectiveMachines, Policy: l.Policy},
-	}}
-	return l, server
-}
-
-// The policy gives Nodes what their Machines are going to inherit, and is taken away with all that belongs to it.
-func TestAPolicyAdmitsTheNodesOfItsCluster(t *testing.T) {
-	other, there := nodeMachine("other"), nodeMachine("there")
-	other.Spec.ClusterName, there.Status.NodeRef.Name = "d", "there"
-	l, server := byPolicy(t, []string{"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"}, theCluster(), machineSet(pool+"=late"),
-		machine("m", "MachineSet/ms"), other, there)
-	l.Expect(l.seeWorkload(key("c"))).To(Succeed())
-	l.told("Normal WorkloadAdmissionRegistered Cluster/c: ")
-	parameters := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: policy.Namespace, Name: policy.Name}}
-	l.Expect(server.Get(t.Context(), client.ObjectKeyFromObject(parameters), parameters)).To(Succeed())
-	l.Expect(parameters.Data["machines"]).To(Equal("1\tid-m"), "of its own Machines, those without a Node")
-	l.Expect(parameters.Data["c.1"]).To(And(ContainSubstring("late"),
-		ContainSubstring(inherit.LabelsFromMachineAnnotation+"="+pool)), "the Machine does not have it yet")
-
-	cluster := theCluster()
-	l.change(cluster, func() { cluster.Labels = pairs(workload.AdmissionLabel + "=none") })
-	l.Admission.Forget(key("c")) // it rests
-	l.Expect(l.seeWorkload(key("c"))).To(Succeed())
-	l.told("Normal WorkloadAdmissionRemoved Cluster/c: ")
-	for _, list := range []client.ObjectList{
-		&admissionregistrationv1.MutatingAdmissionPolicyList{}, &admissionregistrationv1.MutatingAdmissionPolicyBindingList{}, &corev1.ConfigMapList{},
-	} {
-		l.Expect(server.List(t.Context(), list)).To(Succeed())
-		l.Expect(meta.LenList(list)).To(BeZero(), fmt.Sprintf("%T", list))
-	}
-}
-
-// What trying again cannot mend is told on the Cluster: the loop alone brings Nodes what they inherit.
-func TestAPolicyThatCannotBe(t *testing.T) {
-	l, _ := byPolicy(t, nil, theCluster())
-	l.Expect(l.seeWorkload(key("c"))).To(Succeed())
-	l.told("Warning NoAdmissionPolicies Cluster/c: The API server of the workload cluster does not serve MutatingAdmissionPolicies")
-	l.broken.set("Machine", errors.New("no cache"))
-	l.Admission.Forget(key("c")) // it rests
-	l.Expect(l.seeWorkload(key("c"))).To(MatchError(l.broken.of("Machine")))
-	l.told("Warning WorkloadAdmissionFailed Cluster/c: ")
 }
 
 // A Cluster whose connection is down waits for it, and is counted. What else goes wrong is tried again.

@@ -109,7 +109,7 @@ func options[R comparable](workers int, retry time.Duration) controller.TypedOpt
 func (d *Dependencies) addControlPlanes(mgr ctrl.Manager, b *builder.Builder) error {
 	all := controlPlanes{Dependencies: d, watches: &kindWatches{cache: mgr.GetCache()}}
 	built, err := b.For(&clusterv1.Cluster{}, builder.WithPredicates(predicate.Or(declaredAnew(), resynced()))).
-		Watches(&clusterv1.ClusterClass{}, enqueue(d.Chain.ClustersOf), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&clusterv1.ClusterClass{}, enqueue(d.Chain.ClustersOf), builder.WithPredicates(classChanged())).
 		WatchesRawSource(d.all(d.SchemaChanges(), &clusterv1.ClusterList{})).
 		WatchesRawSource(d.all(d.PolicyChanges(), &clusterv1.ClusterList{})).
 		Build(all)
@@ -122,7 +122,7 @@ func (d *Dependencies) addOfTopology(kind owners.Kind, list client.ObjectList) f
 	return func(_ ctrl.Manager, b *builder.Builder) error {
 		return b.For(kind.New()).
 			Watches(&clusterv1.Cluster{}, d.members(itsOwn, list), builder.WithPredicates(declaredAnew())).
-			Watches(&clusterv1.ClusterClass{}, d.members(d.Chain.ClustersOf, list), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+			Watches(&clusterv1.ClusterClass{}, d.members(d.Chain.ClustersOf, list), builder.WithPredicates(classChanged())).
 			WatchesRawSource(d.all(d.PolicyChanges(), list)).
 			Complete(children{d, kind})
 	}
@@ -132,6 +132,7 @@ func (d *Dependencies) addMachineSets(_ ctrl.Manager, b *builder.Builder) error 
 	return b.For(&clusterv1.MachineSet{}).
 		Watches(&clusterv1.MachineDeployment{}, d.children(&clusterv1.MachineSetList{})).
 		Watches(&clusterv1.Cluster{}, d.members(itsOwn, &clusterv1.MachineSetList{}), builder.WithPredicates(resumed())).
+		Watches(&clusterv1.ClusterClass{}, d.members(d.Chain.ClustersOf, &clusterv1.MachineSetList{}), builder.WithPredicates(updates(labelsModeElse))).
 		WatchesRawSource(d.all(d.PolicyChanges(), &clusterv1.MachineSetList{})).
 		Complete(children{d, owners.MachineSets})
 }
@@ -142,6 +143,7 @@ func (d *Dependencies) addMachines(mgr ctrl.Manager, b *builder.Builder) error {
 		Watches(&clusterv1.MachineSet{}, d.children(&clusterv1.MachineList{})).
 		Watches(&clusterv1.MachinePool{}, d.children(&clusterv1.MachineList{})).
 		Watches(&clusterv1.Cluster{}, d.members(itsOwn, &clusterv1.MachineList{}), builder.WithPredicates(resumed())).
+		Watches(&clusterv1.ClusterClass{}, d.members(d.Chain.ClustersOf, &clusterv1.MachineList{}), builder.WithPredicates(updates(labelsModeElse))).
 		WatchesRawSource(d.all(d.PolicyChanges(), &clusterv1.MachineList{})).
 		Build(all)
 	all.watches.controller = built
@@ -165,7 +167,7 @@ func (d *Dependencies) addNodes(mgr ctrl.Manager, b *builder.Builder) error {
 		Watches(&clusterv1.MachinePool{}, d.nodesOf()).
 		Watches(&clusterv1.MachineSet{}, d.nodesOf(), builder.WithPredicates(declaresElse())).
 		Watches(&clusterv1.MachineDeployment{}, d.nodesOf(), builder.WithPredicates(declaresElse())).
-		Watches(&clusterv1.ClusterClass{}, d.nodesIn(d.Chain.ClustersOf), builder.WithPredicates(declaresElse())).
+		Watches(&clusterv1.ClusterClass{}, d.nodesIn(d.Chain.ClustersOf), builder.WithPredicates(classChanged())).
 		Watches(&clusterv1.Cluster{}, d.nodesIn(itsOwn), builder.WithPredicates(predicate.Or(declaredAnew(), optedOut()))).
 		WatchesRawSource(source.TypedChannel(d.PolicyChanges(), d.nodesIn(d.every)))
 	if d.ManagementCluster.Name != "" {
@@ -178,6 +180,7 @@ func (d *Dependencies) addNodes(mgr ctrl.Manager, b *builder.Builder) error {
 	clusterChanged := predicate.Or[client.Object](resynced(),
 		predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.GenerationChangedPredicate{})
 	return b.For(&clusterv1.Cluster{}, builder.WithPredicates(clusterChanged)).
+		Watches(&clusterv1.ClusterClass{}, enqueue(d.Chain.ClustersOf), builder.WithPredicates(updates(labelsModeElse))).
 		WatchesRawSource(d.Workloads.GetClusterSource("workload", connection)).
 		Watches(&clusterv1.Machine{}, d.admittedByPolicy(), builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
 		WatchesRawSource(d.all(d.Admission.Changes, &clusterv1.ClusterList{})).

@@ -14,11 +14,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
@@ -137,38 +135,6 @@ func TestAnUnansweredWriteCostsATurn(t *testing.T) {
 	}
 }
 
-// Of two Nodes at the same moment, one has its turn. The rest of what the other inherits does not wait.
-func TestAnotherNodeIsFaster(t *testing.T) {
-	inUse(t, func(t *testing.T) {
-		l := evictions(t, "MachineSet/ms", 2, machineDeployment(), machineSet(), nodeMachine("answers"), node("answers"))
-		l.Expect(l.seeNode("answers")).To(Succeed()) // so there is more than one slot
-		faster := false
-		l.Chain.Live = reads(func() {
-			if !faster {
-				faster = true
-				l.Expect(l.drained("n1")).To(Equal(1))
-			}
-		}, l.Chain.Live)
-		taints, again := l.after("n0")
-		l.Expect([]any{taints, again}).To(Equal([]any{withoutDrain, time.Minute}))
-	})
-}
-
-// However many wait, they ask no more than twenty times a second.
-func TestManyThatWaitAskSeldom(t *testing.T) {
-	inUse(t, func(t *testing.T) {
-		const nodes = 40
-		l := evictions(t, "MachineSet/ms", nodes, machineDeployment(), machineSet())
-		l.NoExecuteRate = 600
-		for i := range nodes {
-			_, again := l.after(fmt.Sprint("n", i))
-			if i > 0 {
-				l.Expect(again).To(BeNumerically(">=", time.Duration(i-1)*50*time.Millisecond))
-			}
-		}
-	})
-}
-
 // However high the rate is, a set keeps nine tenths of its Nodes for a minute. Sets and Clusters have a pace of their own.
 func TestASetGivesATenthOfItsNodesAMinute(t *testing.T) {
 	inUse(t, func(t *testing.T) {
@@ -265,50 +231,4 @@ func TestAGroupThatCannotBeReadIsTriedAgain(t *testing.T) {
 		l.broken.clear(kind)
 	}
 	l.wrote()
-}
-
-// Heirloom comes to a fleet in use: its Nodes get Initialize taints that evict Pods one after the other, and then once.
-func TestInitializeTaintsThatEvictReachNodesInUseOneAfterTheOther(t *testing.T) {
-	inUse(t, func(t *testing.T) {
-		ms := machineSet()
-		ms.Spec.Template.Annotations = map[string]string{taint.InitializeAnnotation: "drain:NoExecute", taint.AlwaysAnnotation: "gpu:NoSchedule"}
-		l := newLoop(t, theCluster(), ms, machine("n0", "MachineSet/ms"), machine("n1", "MachineSet/ms"), node("n0"), node("n1"))
-		l.NoExecuteRate = 1
-		waiting := node("n1")
-		l.Expect(l.drained("n0", "n1")).To(Equal(1))
-		l.Expect(l.stored(waiting).GetLabels()).To(HaveKeyWithValue(inherit.InitializationLabel, "waiting"))
-		l.Expect(l.stored(node("n0")).GetLabels()).NotTo(HaveKey(inherit.InitializationLabel))
-		<-time.After(time.Minute)
-		l.Expect(l.drained("n1")).To(Equal(1))
-		l.Expect(l.stored(waiting).GetLabels()).NotTo(HaveKey(inherit.InitializationLabel))
-		l.change(waiting, func() { waiting.Spec.Taints = nil })
-		<-time.After(time.Minute)
-		taints, _ := l.after("n1")
-		l.Expect(taints).To(Equal("gpu:NoSchedule"), "it has had it")
-	})
-}
-
-// Another value of a taint evicts Pods that tolerate the old one. Until its turn has come, a Node keeps that.
-func TestANewValueReachesNodesOneAfterTheOther(t *testing.T) {
-	inUse(t, func(t *testing.T) {
-		ms, objects := machineSet(), []client.Object{theCluster()}
-		ms.Spec.Template.Annotations = map[string]string{taint.AlwaysAnnotation: "drain=new:NoExecute"}
-		for _, name := range []string{"n0", "n1"} {
-			n := node(name)
-			n.UID = types.UID(name)
-			n.Annotations = map[string]string{clusterv1.TaintsFromMachineAnnotation: "", inherit.TaintsFromMachineAnnotation: "drain=old:NoExecute"}
-			n.Spec.Taints = []corev1.Taint{{Key: "drain", Value: "old", Effect: corev1.TaintEffectNoExecute}}
-			objects = append(objects, n, machine(name, "MachineSet/ms"))
-		}
-		l := newLoop(t, append(objects, ms)...)
-		l.NoExecuteRate = 1
-		values := func() (taints [2]string) {
-			taints[0], _ = l.after("n0")
-			taints[1], _ = l.after("n1")
-			return taints
-		}
-		l.Expect(values()).To(Equal([2]string{"drain=new:NoExecute", "drain=old:NoExecute"}))
-		<-time.After(time.Minute)
-		l.Expect(values()).To(Equal([2]string{"drain=new:NoExecute", "drain=new:NoExecute"}))
-	})
 }

@@ -91,6 +91,11 @@ func (r *nodes) sync(ctx context.Context, req NodeRequest) (again time.Duration,
 	if err != nil {
 		return 0, err // what is known of the Node stays true until it can be looked at
 	}
+	if p.Observed {
+		r.forget(req, false)
+		r.observe(v.node, p)
+		return p.again, nil
+	}
 	r.note(v, p)
 	if p.Reason.Released() {
 		return r.release(ctx, v)

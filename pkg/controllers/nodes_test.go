@@ -88,13 +88,6 @@ func TestANodeOfAWorkloadClusterInheritsFromItsOwnCluster(t *testing.T) {
 		And(HavePrefix("in d: patches Node /same@999 "), ContainSubstring(`"node.cluster.x-k8s.io/pool":"b"}`))))
 }
 
-// Without a Machine, a Node is one of the MachinePool that names it.
-func TestANodeInheritsFromAMachinePool(t *testing.T) {
-	l := newLoop(t, theCluster(), machinePool(pool+"=a"), node("pooled"))
-	l.Expect(l.seeNode("pooled")).To(Succeed())
-	l.Expect(l.stored(node("pooled")).GetLabels()).To(HaveKeyWithValue(pool, "a"))
-}
-
 // What a Machine no longer declares goes from its Node; what others have set there stays.
 func TestANodeLosesWhatItsMachineLoses(t *testing.T) {
 	m, n := nodeMachine("m"), node("m")
@@ -153,15 +146,6 @@ func TestTheManagementClusterIsNamed(t *testing.T) {
 	l.delete(node("m"))
 	l.Expect(l.lookAt("another", "m")).To(BeZero())
 	l.wrote()
-}
-
-// The Node of a Machine that is being deleted keeps what it has until it is gone.
-func TestANodeInheritsWhileItsMachineIsBeingDeleted(t *testing.T) {
-	m := nodeMachine("m")
-	m.DeletionTimestamp, m.Finalizers = &metav1.Time{Time: m.CreationTimestamp.Time}, []string{"machine.cluster.x-k8s.io"}
-	l := newLoop(t, theCluster(), machineSet(), m, node("m"))
-	l.Expect(l.seeNode("m")).To(Succeed())
-	l.wrote("patches Node /m@999 " + inheritedByNode)
 }
 
 // A Node that is being deleted inherits until it is gone: its kubelet may have put finalizers there, which must save it from nothing.
@@ -298,35 +282,6 @@ func TestANodeThatHasChangedSinceIsAConflict(t *testing.T) {
 	l.told()
 }
 
-// A workload cluster that answers no write gets one at a time, and less and less often. What is known of its Nodes is counted all the same,
-// and a Node that needs no write is no proof that the cluster answers.
-func TestAClusterThatAnswersNoWrite(t *testing.T) {
-	inUse(t, func(t *testing.T) {
-		l := newLoop(t, theCluster(), machineSet(), nodeMachine("m"), nodeMachine("m2"), machine("done", "MachineSet/ms"))
-		server := l.connect("c", node("m"), node("m2"), node("done"))
-		_, err := l.lookAt("c", "done")
-		l.Expect(err).NotTo(HaveOccurred())
-		l.workloads.clients[key("c")] = interceptor.NewClient(server, interceptor.Funcs{
-			Patch: func(ctx context.Context, _ client.WithWatch, _ client.Object, _ client.Patch, _ ...client.PatchOption) error {
-				<-ctx.Done()
-				return ctx.Err()
-			},
-		})
-		for _, pause := range []time.Duration{5 * time.Second, 10 * time.Second} {
-			began := time.Now()
-			_, err := l.lookAt("c", "m")
-			l.Expect(err).To(MatchError(context.DeadlineExceeded))
-			l.Expect(time.Since(began)).To(Equal(5 * time.Second))
-			again, err := l.lookAt("c", "m2")
-			l.Expect(err).NotTo(HaveOccurred())
-			l.Expect(again).To(BeNumerically("~", pause, 100*time.Millisecond))
-			l.counted(`unprotected_nodes{cluster_name="c",cluster_namespace="ns"} 2`)
-			l.Expect(l.lookAt("c", "done")).To(BeZero())
-			<-time.After(pause)
-		}
-	})
-}
-
 // What no Node can carry is told on its Machine; the rest comes.
 func TestWhatNoNodeCanCarryIsLeftOut(t *testing.T) {
 	m := nodeMachine("m")
@@ -428,25 +383,6 @@ func TestARecordThatItsKubeletHasChangedIsPutBack(t *testing.T) {
 	l.Expect(l.taintsOf("m")).To(BeEmpty(), "the leader knows the record that its label confirms")
 }
 
-// The record of a Node that is gone is forgotten: another Node may have its name.
-func TestRecordsOfNodesThatAreGone(t *testing.T) {
-	n := node("m")
-	l := newLoop(t, theCluster(), machineSet(), nodeMachine("m"), n)
-	l.Expect(l.seeNode("m")).To(Succeed())
-	l.stored(n)
-	label := n.Labels[inherit.RecordLabel]
-	l.delete(n)
-	l.Expect(l.seeNode("m")).To(Succeed())
-	l.delete(nodeMachine("m"))
-	l.Expect(l.server.Create(t.Context(), machine("m", "MachineSet/ms"))).To(Succeed())
-	again := node("m")
-	again.Labels = map[string]string{inherit.RecordLabel: label}
-	again.Spec.Taints = []corev1.Taint{{Key: "gpu", Effect: corev1.TaintEffectNoSchedule}}
-	l.Expect(l.server.Create(t.Context(), again)).To(Succeed())
-	l.Expect(l.seeNode("m")).To(Succeed())
-	l.Expect(l.taintsOf("m")).To(Equal("gpu:NoSchedule"), "nothing says that it came from a Machine")
-}
-
 // A kubelet cannot opt its Node out. Whom somebody else has opted out can be seen.
 func TestNodesThatAreLeftOutAreCounted(t *testing.T) {
 	m, n, cluster := nodeMachine("m"), node("m"), theCluster()
@@ -498,30 +434,6 @@ func TestANodeThatIsReleased(t *testing.T) {
 	}
 }
 
-// What a borrowed address has brought goes when the Machine turns out to be another Node.
-func TestWhatABorrowedAddressBroughtGoes(t *testing.T) {
-	m, n := nodeMachine("m"), node("thief")
-	m.Labels[worker], n.Spec.ProviderID = "", ""
-	m.Status.Addresses = []clusterv1.MachineAddress{{Type: "InternalIP", Address: "10.0.0.1"}}
-	n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.1"}}
-	l := newLoop(t, theCluster(), machineSet(), m, n)
-	l.Expect(l.seeNode("thief")).To(Succeed())
-	l.stored(n)
-	l.Expect(n.Labels).To(HaveKeyWithValue(pool, "a"))
-	l.Expect(n.Labels).NotTo(HaveKey(worker), "no privileges")
-	l.Expect(n.Spec.Taints).To(HaveLen(1))
-
-	l.change(m, func() { m.Status.NodeRef.Name = "m" })
-	l.Expect(l.seeNode("thief")).To(Succeed())
-	l.stored(n)
-	l.Expect(n.Labels).NotTo(HaveKey(pool))
-	l.Expect(n.Spec.Taints).To(BeEmpty())
-	l.Expect(n.Annotations).NotTo(HaveKey(inherit.MatchedByAddressAnnotation))
-	l.writes.take()
-	l.Expect(l.seeNode("thief")).To(Succeed())
-	l.wrote()
-}
-
 // What Cluster API's Machine controller writes to a Node itself is left to it for half a minute after the Node has registered or its
 // Machine has changed. New taints are not, nor anything if no controller has ever handled the Machine.
 func TestANodeIsLeftToClusterAPIForAWhile(t *testing.T) {
@@ -562,22 +474,5 @@ func TestANodeIsLeftToClusterAPIForAWhile(t *testing.T) {
 			l.Expect(again).To(BeZero(), name)
 			l.Expect(l.stored(n).GetLabels()).To(HaveKeyWithValue(pool, "a"), name)
 		}
-	})
-}
-
-// A Node that waits for Cluster API is decided about anew when the time is over, by live owners.
-func TestTimeThatEndsBringsNothingBack(t *testing.T) {
-	inUse(t, func(t *testing.T) {
-		m, n := observed(machine("m", "MachineSet/ms")), node("m")
-		m.Labels[pool], n.CreationTimestamp = "a", metav1.Now()
-		l := newLoop(t, theCluster(), machineSet(), m, n)
-		again, err := l.lookAt("c", "m")
-		l.Expect(err).NotTo(HaveOccurred())
-		l.lag(m)
-		l.change(m, func() { delete(m.Labels, pool) })
-		<-time.After(again)
-		_, err = l.lookAt("c", "m")
-		l.Expect(err).NotTo(HaveOccurred())
-		l.Expect(l.stored(n).GetLabels()).NotTo(HaveKey(pool))
 	})
 }

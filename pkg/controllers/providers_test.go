@@ -194,22 +194,6 @@ func withBoth(owner string) *clusterv1.Machine {
 const writesMachine, writesInfra, writesConfig = "heirloom applies Machine ns/m@999 " + top, "heirloom applies FakeMachine ns/beside@999 " + top,
 	"heirloom applies FakeConfig ns/beside@999 " + top
 
-// What is wrong with a Machine or with one of its external objects does not keep the others waiting.
-func TestOneExternalDoesNotWaitForTheOther(t *testing.T) {
-	m := withBoth("MachineSet/ms")
-	l := newLoop(t, theCluster(), machineSet("team=ml"), m, externalObject("FakeMachine"), externalObject("FakeConfig"))
-	l.refuse = errors.New("no rights")
-	l.Expect(l.see(m)).To(MatchError(l.refuse))
-	l.wrote(writesMachine, writesInfra, writesConfig)
-	l.refuse = nil
-	l.broken.set("FakeMachine", errors.New("no cache"))
-	l.Expect(l.see(m)).To(MatchError(l.broken.of("FakeMachine")))
-	l.wrote(writesMachine, writesConfig)
-	for _, object := range []client.Object{m, externalObject("FakeConfig")} {
-		l.Expect(l.stored(object).GetLabels()).To(HaveKey("team"))
-	}
-}
-
 const unavailable = "Warning ProviderKindUnavailable Cluster/c: Objects that depend on a %s inherit nothing for now"
 
 // A kind that the API server cannot list in time costs only the objects that depend on it: they are looked at one by one, and less and less
@@ -233,28 +217,6 @@ func TestAKindThatIsNotListedCostsOnlyItsOwn(t *testing.T) {
 		l.Expect(l.see(m)).To(Succeed())
 		l.wrote(writesInfra)
 		l.told()
-	})
-}
-
-// The same holds for the kind of a control plane, and it is not the InfraMachine's kind that is blamed.
-func TestAControlPlanesKindThatIsNotListed(t *testing.T) {
-	inUse(t, func(t *testing.T) {
-		m := withBoth("FakeControlPlane/cp")
-		l := newLoop(t, managedCluster(), clusterClass("team=ml"), managed(controlPlane("team=ml")), m, externalObject("FakeMachine"), externalObject("FakeConfig"))
-		l.waits("FakeControlPlane")
-		for _, about := range []client.Object{managedCluster(), m} {
-			<-time.After(time.Minute)
-			l.Expect(apierrors.IsTimeout(l.see(about))).To(BeTrue())
-			l.told(fmt.Sprintf(unavailable, "FakeControlPlane.controlplane.cluster.x-k8s.io"))
-		}
-		again, err := l.look(m)
-		l.Expect(err).NotTo(HaveOccurred())
-		l.Expect(again).To(BeNumerically(">", 5*time.Second))
-		l.wrote()
-		<-time.After(again)
-		l.broken.clear("FakeControlPlane")
-		l.Expect(l.see(m)).To(Succeed())
-		l.Expect(l.writes.take()).To(HaveLen(3))
 	})
 }
 
@@ -304,19 +266,4 @@ func TestAKindWhoseWritesAreNotAnswered(t *testing.T) {
 		l.Expect(err).NotTo(HaveOccurred())
 		l.Expect(again).To(BeNumerically("~", 5*time.Second, 100*time.Millisecond), "nothing is sent for now")
 	})
-}
-
-// When Cluster API's gate goes on, Machines with Nodes keep what evicts as annotations: Cluster API would bring what is typed to
-// all Nodes at once.
-func TestTheGateGoesOn(t *testing.T) {
-	l := newLoop(t, theCluster(), machineSet())
-	l.policy = inherit.Policy{PaceEviction: true, ClusterAPITaints: inherit.PropagationEnabled}
-	for providerID, typed := range map[string]int{"id": 1, "": 2} {
-		m := machine("m"+providerID, "MachineSet/ms")
-		m.Spec.ProviderID, m.Annotations = providerID, map[string]string{"taints.heirloom.dev/always": "drain:NoExecute,gpu:NoSchedule"}
-		l.Expect(l.server.Create(t.Context(), m)).To(Succeed())
-		l.Expect(l.see(m)).To(Succeed())
-		l.stored(m)
-		l.Expect(m.Spec.Taints).To(HaveLen(typed))
-	}
 }

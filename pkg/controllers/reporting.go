@@ -23,6 +23,7 @@ const (
 	reasonNoExecuteTaintsRollingOut = "NoExecuteTaintsRollingOut"
 	reasonNoExecuteTaintsRolledOut  = "NoExecuteTaintsRolledOut"
 	reasonKubeconfigRefused         = "KubeconfigRefused"
+	reasonWouldWrite                = "WouldWrite"
 	reasonProviderKindUnavailable   = "ProviderKindUnavailable"
 )
 

@@ -262,16 +262,3 @@ func (c converter) TypedToObject(value *typed.TypedValue) (runtime.Object, error
 	}
 	return &unstructured.Unstructured{Object: content}, nil
 }
-
-// reads is a reader before each of whose reads something happens.
-func reads(before func(), reader client.Reader) client.Reader { return beforehand{reader, before} }
-
-type beforehand struct {
-	client.Reader
-	happens func()
-}
-
-func (b beforehand) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
-	b.happens()
-	return b.Reader.Get(ctx, key, into, options...)
-}

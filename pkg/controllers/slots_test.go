@@ -122,17 +122,6 @@ func TestWhatIsUnanswered(t *testing.T) {
 	}
 }
 
-// Who sends nothing fails for another reason.
-func TestWhatFailsBeforeItIsSent(t *testing.T) {
-	Expect := NewWithT(t).Expect
-	s := newSlots[string](1)
-	for range 2 {
-		again, err := s.try("c", func() (bool, error) { return false, context.DeadlineExceeded })
-		Expect(again).To(BeZero())
-		Expect(err).To(MatchError(context.DeadlineExceeded))
-	}
-}
-
 // What ends after its cluster was forgotten leaves the slots of the next cluster of that name alone.
 func TestAForgottenClusterWithWritesOnTheirWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -160,15 +149,6 @@ func TestReadsOfAClusterAreLimited(t *testing.T) {
 	}
 	NewWithT(t).Expect(allowed).To(Equal(liveReads))
 	NewWithT(t).Expect(s.reads("other").Allow()).To(BeTrue())
-}
-
-// A panic occupies no slot for good.
-func TestAPanicLeavesItsSlot(t *testing.T) {
-	Expect := NewWithT(t).Expect
-	s := newSlots[string](1)
-	Expect(func() { _, _ = s.try("c", func() (bool, error) { panic("oh") }) }).To(Panic())
-	sent, _ := s.all("c", 1, answers)
-	Expect(sent).To(Equal(1))
 }
 
 // A hundred clusters with twenty Nodes each answer no write. A healthy cluster's Nodes wait for no more than five seconds for a worker, as

@@ -55,8 +55,13 @@ func resumed() predicate.Predicate {
 	return updates(func(e event.UpdateEvent) bool {
 		before, _ := e.ObjectOld.(*clusterv1.Cluster)
 		after, ok := e.ObjectNew.(*clusterv1.Cluster)
-		return ok && (held(before) && !held(after) || inherit.Releases(after) && !inherit.Releases(before))
+		return ok && (held(before) && !held(after) || inherit.Releases(after) && !inherit.Releases(before) || labelsModeElse(e))
 	})
+}
+
+// labelsModeElse reports whether an update of a Cluster or ClusterClass changes its mode.
+func labelsModeElse(e event.UpdateEvent) bool {
+	return e.ObjectOld.GetLabels()[inherit.ModeLabel] != e.ObjectNew.GetLabels()[inherit.ModeLabel]
 }
 
 // optedOut passes updates that opt an object out.
@@ -79,6 +84,11 @@ func resynced() predicate.Predicate {
 // declaredAnew passes events of a Cluster after which its topology's objects need another look, also when the Cluster comes or goes.
 func declaredAnew() predicate.Predicate {
 	return predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, resumed())
+}
+
+// classChanged passes events of a ClusterClass after which its Clusters' objects need another look.
+func classChanged() predicate.Predicate {
+	return predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, updates(labelsModeElse))
 }
 
 // children wakes the objects of the list's kind that an owner controls.

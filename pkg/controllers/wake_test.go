@@ -283,34 +283,6 @@ func TestWhatWakesAWorkloadCluster(t *testing.T) {
 	l.Expect(strings.Count(strings.Join(l.asked.all(), " "), byPolicy)).To(BeNumerically("<=", 2+int(time.Since(begin)/time.Second)))
 }
 
-// An event whose objects cannot be found is passed over: the next resync repeats it. The loop goes on.
-func TestAnEventWhoseObjectsCannotBeFound(t *testing.T) {
-	t.Parallel()
-	for name, tc := range map[string]struct{ object, kind, unseen string }{
-		"the Machines of a MachineSet":             {"ms-c", "Machine", "Machine/m-c"},
-		"the Clusters of a ClusterClass":           {"class", "Cluster", "FakeControlPlane/cp-c"},
-		"the MachineDeployments of a ClusterClass": {"class", "MachineDeployment", "MachineDeployment/md-c"},
-		"the MachinePools of a Cluster":            {"c", "MachinePool", "MachinePool/mp-c"},
-		"the Nodes of a Machine":                   {"m-c", "Node", "Node/m-c"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			l, f := awake(t)
-			l.broken.set(tc.kind, errors.New("no cache"))
-			l.updated(f[tc.object], func(before, after metav1.Object) {
-				generation(before, after)
-				if _, ok := before.(*clusterv1.Cluster); ok {
-					resumed(before, after)
-				}
-			})
-			l.broken.clear(tc.kind)
-			l.updated(f["d"], resumed)
-			l.eventually(l.written).Should(ContainElements(everything("d")))
-			l.Expect(l.written()).NotTo(ContainElement(tc.unseen))
-		})
-	}
-}
-
 // When all Nodes are to be looked at, a cluster that cannot be read keeps no other from it, and the log says which and why.
 // One that is not connected has none.
 func TestAllNodesButThoseThatCannotBeRead(t *testing.T) {

@@ -4,90 +4,68 @@ package inherit_test
 
 import (
 	"maps"
-	"math/rand/v2"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"pgregory.net/rapid"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
-// declarations makes what owners declare out of keys that the rules treat differently.
-type declarations struct{ dice }
+// ownersKey is a key of those that the rules treat differently.
+const ownersKey = `(team|cost\.example\.com/e|node-role\.kubernetes\.io/a|node\.cluster\.x-k8s\.io/c|helm\.sh/chart|kubectl\.kubernetes\.io/x|` +
+	`cluster\.x-k8s\.io/cluster-name|cluster\.x-k8s\.io/interruptible|topology\.cluster\.x-k8s\.io/owned|topology\.cluster\.x-k8s\.io/defer-upgrade|` +
+	`heirloom\.dev/f|heirloom\.node-restriction\.kubernetes\.io/record|selected|expressed|topology\.kubernetes\.io/zone|(node\.cluster\.x-k8s\.io/)?not valid!)`
 
-func (d declarations) key() string {
-	return d.pick("team", "cost.example.com/e", "node-role.kubernetes.io/a", "node.cluster.x-k8s.io/c", "helm.sh/chart", "kubectl.kubernetes.io/x",
-		"cluster.x-k8s.io/cluster-name", "cluster.x-k8s.io/interruptible", "topology.cluster.x-k8s.io/owned", "topology.cluster.x-k8s.io/defer-upgrade",
-		"heirloom.dev/f", "heirloom.node-restriction.kubernetes.io/record", "selected", "expressed", "topology.kubernetes.io/zone", "not valid!",
-		"node.cluster.x-k8s.io/not valid!")
-}
-
-func (d declarations) pairs() map[string]string {
-	all := map[string]string{}
-	for range d.IntN(6) {
-		all[d.key()] = d.pick("", "1", "not valid!")
-	}
-	return all
-}
-
-func (d declarations) taints() []clusterv1.MachineTaint {
-	return declared(d.some(",", func() string {
-		return d.pick("a", "node.kubernetes.io/x", "node-role.kubernetes.io/control-plane", "-bad-") + d.pick("", "=1") + ":" +
-			d.pick("NoSchedule", "NoExecute", "Never") + d.pick("", "@OnInitialization", "@Sometimes")
-	}))
-}
-
-func (d declarations) annotations() map[string]string {
-	all := d.pairs()
-	if d.IntN(2) > 0 {
-		all["taints.heirloom.dev/always"] = d.some(",", d.taint)
-	}
-	return all
-}
-
-func (d declarations) metadata() clusterv1.ObjectMeta {
-	return clusterv1.ObjectMeta{Labels: d.pairs(), Annotations: d.annotations()}
-}
-
-func (d declarations) template() clusterv1.MachineTemplateSpec {
-	return clusterv1.MachineTemplateSpec{ObjectMeta: d.metadata(), Spec: clusterv1.MachineSpec{Taints: d.taints()}}
-}
-
-func (d declarations) selector() metav1.LabelSelector {
-	if d.IntN(2) > 0 {
-		return metav1.LabelSelector{}
-	}
-	return metav1.LabelSelector{
+var (
+	ownersPairs  = rapid.MapOfN(rapid.StringMatching(ownersKey), rapid.SampledFrom([]string{"", "1", "not valid!"}), 0, 6)
+	ownersTaints = rapid.Map(rapid.StringMatching(some(`(a|node\.kubernetes\.io/x|node-role\.kubernetes\.io/control-plane|-bad-)(=1)?:`+
+		`(NoSchedule|NoExecute|Never)(@OnInitialization|@Sometimes)?`, ",")), declared)
+	ownersMetadata = rapid.Custom(func(t *rapid.T) clusterv1.ObjectMeta {
+		meta := clusterv1.ObjectMeta{Labels: ownersPairs.Draw(t, ""), Annotations: ownersPairs.Draw(t, "")}
+		if rapid.Bool().Draw(t, "") {
+			meta.Annotations["taints.heirloom.dev/always"] = rapid.StringMatching(some(aTaint, ",")).Draw(t, "")
+		}
+		return meta
+	})
+	templates = rapid.Custom(func(t *rapid.T) clusterv1.MachineTemplateSpec {
+		return clusterv1.MachineTemplateSpec{ObjectMeta: ownersMetadata.Draw(t, ""), Spec: clusterv1.MachineSpec{Taints: ownersTaints.Draw(t, "")}}
+	})
+	selectors = rapid.SampledFrom([]metav1.LabelSelector{{}, {
 		MatchLabels:      map[string]string{"selected": "1"},
 		MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "expressed", Operator: metav1.LabelSelectorOpExists}},
-	}
-}
+	}})
+	parts = rapid.Custom(func(t *rapid.T) inherit.Part {
+		meta := ownersMetadata.Draw(t, "")
+		return inherit.Part{Content: inherit.Content{Labels: meta.Labels, Annotations: meta.Annotations}}
+	})
+	sections = rapid.Custom(func(t *rapid.T) inherit.Section {
+		s := inherit.Section{Class: parts.Draw(t, ""), Topology: parts.Draw(t, "")}
+		s.Class.OfMachines, s.Class.Taints = rapid.Bool().Draw(t, ""), ownersTaints.Draw(t, "")
+		if rapid.Bool().Draw(t, "") {
+			s.Topology.Taints = ownersTaints.Draw(t, "")
+		}
+		return s
+	})
+	ownersMachines = rapid.Custom(func(t *rapid.T) *clusterv1.Machine {
+		m, meta := &clusterv1.Machine{}, ownersMetadata.Draw(t, "")
+		m.Labels, m.Annotations, m.Spec.Taints = meta.Labels, meta.Annotations, ownersTaints.Draw(t, "")
+		m.Spec.ProviderID = oneOf(t, "", "id")
+		if rapid.Bool().Draw(t, "") {
+			m.Labels[clusterv1.MachineControlPlaneLabel] = ""
+		}
+		return m
+	})
+)
 
-func (d declarations) section() inherit.Section {
-	part := func() inherit.Part {
-		return inherit.Part{Content: inherit.Content{Labels: d.pairs(), Annotations: d.annotations()}}
-	}
-	s := inherit.Section{Class: part(), Topology: part()}
-	s.Class.OfMachines = d.IntN(2) > 0
-	s.Class.Taints = d.taints()
-	if d.IntN(2) > 0 {
-		s.Topology.Taints = d.taints()
-	}
-	return s
-}
-
-// all is what the section declares, without what the topology replaces.
-func (d declarations) all(s inherit.Section) inherit.Content {
+// sectionDeclares is what the section declares, without what the topology replaces.
+func sectionDeclares(s inherit.Section) inherit.Content {
 	all := inherit.Content{Labels: map[string]string{}, Annotations: map[string]string{}, Taints: s.Class.Taints}
 	for _, from := range []inherit.Part{s.Class, s.Topology} {
-		for key, value := range from.Labels {
-			all.Labels[key] = value
-		}
-		for key, value := range from.Annotations {
-			all.Annotations[key] = value
-		}
+		maps.Copy(all.Labels, from.Labels)
+		maps.Copy(all.Annotations, from.Annotations)
 	}
 	if s.Topology.Taints != nil {
 		all.Taints = s.Topology.Taints
@@ -95,19 +73,9 @@ func (d declarations) all(s inherit.Section) inherit.Content {
 	return all
 }
 
-func (d declarations) machine() *clusterv1.Machine {
-	m := &clusterv1.Machine{}
-	m.Labels, m.Annotations, m.Spec.Taints = d.pairs(), d.annotations(), d.taints()
-	m.Spec.ProviderID = d.pick("", "id")
-	if d.IntN(2) > 0 {
-		m.Labels[clusterv1.MachineControlPlaneLabel] = ""
-	}
-	return m
-}
-
 // judge remembers the reasons that it has seen.
 type judge struct {
-	*testing.T
+	*rapid.T
 	seen sets.Set[inherit.Why]
 }
 
@@ -142,16 +110,15 @@ func (j judge) entry(rule string, e inherit.Entry, desired inherit.Object, dropp
 
 // TestRulesSayWhy holds for whatever owners declare: each entry is inherited, or one reason says why it is not, and never both.
 func TestRulesSayWhy(t *testing.T) {
-	d, seen := declarations{dice{rand.New(rand.NewPCG(2026, 12))}}, sets.New[inherit.Why]()
-	j := judge{t, seen}
-	for range 2000 {
-		p := d.policy()
-		p.PaceEviction = d.IntN(2) > 0
-		section := d.section()
-		all := d.all(section)
-		md, ms, m := &clusterv1.MachineDeployment{}, &clusterv1.MachineSet{}, d.machine()
-		md.Spec.Selector, md.Spec.Template, ms.Spec.Selector, ms.Spec.Template = d.selector(), d.template(), d.selector(), d.template()
-		md.Labels, md.Annotations = d.pairs(), d.pairs()
+	seen := sets.New[inherit.Why]()
+	rapid.Check(t, func(t *rapid.T) {
+		j, p, section := judge{t, seen}, policies.Draw(t, "policy"), sections.Draw(t, "section")
+		p.PaceEviction = rapid.Bool().Draw(t, "paced")
+		all := sectionDeclares(section)
+		md, ms, m := &clusterv1.MachineDeployment{}, &clusterv1.MachineSet{}, ownersMachines.Draw(t, "Machine")
+		md.Spec.Selector, md.Spec.Template = selectors.Draw(t, "its selector"), templates.Draw(t, "MachineDeployment's template")
+		ms.Spec.Selector, ms.Spec.Template = selectors.Draw(t, "its selector"), templates.Draw(t, "MachineSet's template")
+		md.Labels, md.Annotations = ownersPairs.Draw(t, "MachineDeployment's labels"), ownersPairs.Draw(t, "annotations")
 
 		cp, dropped := p.ControlPlane(section, inherit.OfMachineDeployment(md))
 		j.rule("rule 1", all, false, cp, dropped)
@@ -170,8 +137,8 @@ func TestRulesSayWhy(t *testing.T) {
 		j.rule("rule 6", inherit.Content{Labels: md.Spec.Template.Labels}, true, set, dropped)
 		j.rule("rule 5", inherit.Content{Annotations: md.Annotations}, true, set, dropped)
 		j.machine(p, inherit.TemplateOfMachineSet(ms), m)
-		j.node(d, p)
-	}
+		j.node(ownersMachines.Draw(t, "Node's Machine"), p)
+	})
 	for _, why := range []inherit.Why{
 		inherit.DropNever, inherit.DropBookkeeping, inherit.DropSelected, inherit.DropIdentifies, inherit.DropOutside, inherit.DropReserved,
 		inherit.DropInvalid, inherit.DropRestricted, inherit.DropTaints, inherit.DropPaced, inherit.DropOnce, inherit.DropElsewhere,
@@ -198,10 +165,9 @@ func (j judge) machine(p inherit.Policy, template *inherit.Template, m *clusterv
 }
 
 // node compares with a Node that has nothing itself: what it has already is there whatever the rules say.
-func (j judge) node(d declarations, p inherit.Policy) {
+func (j judge) node(m *clusterv1.Machine, p inherit.Policy) {
 	j.Helper()
-	m := d.machine()
-	node := content{annotations: d.pick("", "capi/taints=")}.node()
+	node := content{annotations: oneOf(j.T, "", "capi/taints=")}.node()
 	for _, writer := range []inherit.Writer{inherit.Kubelet, inherit.Privileged} {
 		from := inherit.SourceOfMachine(m)
 		state, dropped := p.Node(from, node, writer)

@@ -3,13 +3,13 @@
 package inherit_test
 
 import (
-	"math/rand/v2"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"pgregory.net/rapid"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
@@ -160,11 +160,11 @@ func TestNodeHolding(t *testing.T) {
 // Whatever Machine and Node: what is held evicts nothing, and nothing of it is lost.
 func TestHoldingEvictsNothingAndLosesNothing(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	for seed := range uint64(1000) {
-		d := dice{rand.New(rand.NewPCG(seed, 1))}
-		m, policy := d.content(false).machine(), d.policy()
+	rapid.Check(t, func(t *rapid.T) {
+		Expect := NewWithT(t).Expect
+		m, policy := declaring.Draw(t, "Machine").machine(), policies.Draw(t, "policy")
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.Time{Time: now.Add(-time.Hour)}}}
-		has := d.content(true).node()
+		has := inheriting.Draw(t, "Node").node()
 		node.Labels, node.Annotations, node.Spec.Taints = has.Labels, has.Annotations, has.Taints
 
 		held := inherit.SourceOfMachine(m).Evicting(node, nil, now)
@@ -172,14 +172,14 @@ func TestHoldingEvictsNothingAndLosesNothing(t *testing.T) {
 		for _, id := range held {
 			i, before := taint.Find(waits.Taints, id), taint.Find(has.Taints, id)
 			if i >= 0 && (before < 0 || has.Taints[before].Value != waits.Taints[i].Value) {
-				t.Fatalf("seed %d: %s came before its turn: %v", seed, id, describe(waits))
+				t.Fatalf("%s came before its turn: %v", id, describe(waits))
 			}
 		}
 		node.Labels, node.Annotations, node.Spec.Taints = waits.Labels, waits.Annotations, waits.Taints
-		NewWithT(t).Expect(inherit.SourceOfMachine(m).Evicting(node, nil, now)).To(ConsistOf(held), "seed %d: it still waits for the same", seed)
+		Expect(inherit.SourceOfMachine(m).Evicting(node, nil, now)).To(ConsistOf(held), "it still waits for the same")
 		becomes, _ := policy.NodeHolding(inherit.SourceOfMachine(m), nil, waits, inherit.Privileged)
 		for _, id := range held {
-			NewWithT(t).Expect(taint.Find(becomes.Taints, id)).To(BeNumerically(">=", 0), "seed %d: %s was lost", seed, id)
+			Expect(taint.Find(becomes.Taints, id)).To(BeNumerically(">=", 0), "%s was lost", id)
 		}
-	}
+	})
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"regexp"
 	"slices"
 	"strings"
@@ -18,6 +17,7 @@ import (
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
+	"pgregory.net/rapid"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
@@ -191,60 +191,44 @@ func TestWhatHasNoPlaceIsLeftAlone(t *testing.T) {
 	Expect(problems[1]).To(MatchError(HavePrefix(`template label "a b": `)))
 }
 
-// garbage makes content of which much is invalid and some too large.
-func (d dice) garbage() inherit.Content {
-	word := func() string {
-		return d.pick("a", "b", "Team", "example.com/c", "Example.com/d", "a b", "-", "é", "x/y/z", "", "\x00", strings.Repeat("x", 63), strings.Repeat("y", 64),
-			fmt.Sprint("k", d.IntN(100)), fmt.Sprint("example.com/k", d.IntN(100)))
+// garbage is content of which much is invalid and some too large.
+var garbage = rapid.Custom(func(t *rapid.T) inherit.Content {
+	word := rapid.StringMatching(`a|b|Team|example\.com/c|Example\.com/d|a b|-|é|x/y/z||\x00|x{63}|y{64}|(example\.com/)?k[0-9]{1,2}|(example\.com/)?l[0-9]{1,2}`)
+	upTo := func(n int) int { return rapid.IntRange(0, n).Draw(t, "") }
+	pairs := func(value *rapid.Generator[string]) map[string]string {
+		n := upTo(40)
+		return rapid.MapOfN(word, value, n/2, n).Draw(t, "")
 	}
-	pairs := func(value func() string) map[string]string {
-		m := map[string]string{}
-		for range d.IntN(40) {
-			m[word()] = value()
-		}
-		return m
-	}
-	taints := func() []clusterv1.MachineTaint {
-		var all []clusterv1.MachineTaint
-		for range d.IntN(120) {
-			all = append(all, clusterv1.MachineTaint{
-				Key: word(), Value: word(), Effect: corev1.TaintEffectNoSchedule,
-				Propagation: clusterv1.MachineTaintPropagation(d.pick("Always", "OnInitialization", "Initialize", "Never")),
-			})
-		}
-		return all
-	}
-	number := func() *int32 {
-		if d.IntN(3) == 0 {
-			return nil
-		}
-		return ptr.To(d.Int32() - 1<<30)
-	}
+	number := rapid.Ptr(rapid.Int32(), true)
+	taints, gates := upTo(120), upTo(60)
 	c := inherit.Content{
-		Labels: pairs(word), Annotations: pairs(func() string { return strings.Repeat(word(), 1+d.IntN(300)) }), Taints: taints(),
+		Labels: pairs(word), Annotations: pairs(rapid.Map(word, func(w string) string { return strings.Repeat(w, 1+len(w)*4) })),
+		Taints: rapid.SliceOfN(rapid.Custom(func(t *rapid.T) clusterv1.MachineTaint {
+			return clusterv1.MachineTaint{
+				Key: word.Draw(t, ""), Value: word.Draw(t, ""), Effect: corev1.TaintEffectNoSchedule,
+				Propagation: oneOf[clusterv1.MachineTaintPropagation](t, "Always", "OnInitialization", "Initialize", "Never"),
+			}
+		}), taints, taints).Draw(t, ""),
 	}
 	for f := range c.Fields.Seconds {
-		c.Fields.Seconds[f] = number()
+		c.Fields.Seconds[f] = number.Draw(t, "")
 	}
-	for range d.IntN(60) {
-		c.Fields.ReadinessGates = append(c.Fields.ReadinessGates, clusterv1.MachineReadinessGate{
-			ConditionType: word(), Polarity: clusterv1.ConditionPolarity(d.pick("", "Positive", "Negative", "x")),
-		})
-	}
-	if d.IntN(2) == 0 {
-		c.Annotations["example.com/large"] = kib(d.IntN(300))
+	c.Fields.ReadinessGates = rapid.SliceOfN(rapid.Custom(func(t *rapid.T) clusterv1.MachineReadinessGate {
+		return clusterv1.MachineReadinessGate{ConditionType: word.Draw(t, ""), Polarity: oneOf[clusterv1.ConditionPolarity](t, "", "Positive", "Negative", "x")}
+	}), gates, gates).Draw(t, "")
+	if rapid.Bool().Draw(t, "") {
+		c.Annotations["example.com/large"] = kib(upTo(300))
 	}
 	return c
-}
+})
 
 // TestMachinesStayValidWhateverIsDeclared holds whatever an owner declares for whatever Machine: the API server accepts the Machine
 // afterwards; what it would have accepted arrives; and who is left out does not depend on what has been inherited before.
 func TestMachinesStayValidWhateverIsDeclared(t *testing.T) {
-	d := dice{rand.New(rand.NewPCG(2026, 13))}
-	for range 500 {
+	rapid.Check(t, func(t *rapid.T) {
 		Expect := NewWithT(t).Expect
-		owner := d.garbage()
-		has, _ := machineGets(inherit.Content{}, distinct(d.garbage()))
+		owner := garbage.Draw(t, "owner")
+		has, _ := machineGets(inherit.Content{}, distinct(garbage.Draw(t, "Machine")))
 		declared, before := distinct(owner), fmt.Sprint(owner)
 
 		once, leftOut := machineGets(has.Top, declared)
@@ -258,7 +242,7 @@ func TestMachinesStayValidWhateverIsDeclared(t *testing.T) {
 			Expect(len(once.Top.Labels)+len(once.Top.Annotations)+len(once.Top.Taints)).To(
 				Equal(len(declared.Labels)+len(declared.Annotations)+len(declared.Taints)), "something is left out silently")
 		}
-	}
+	})
 }
 
 // brief describes content with values cut off.
@@ -292,7 +276,7 @@ func after(has, inherits inherit.Content) inherit.Content {
 }
 
 // expectAccepted judges as API servers do, by their own functions and by what Cluster API's CRDs say.
-func expectAccepted(t *testing.T, c inherit.Content) {
+func expectAccepted(t rapid.TB, c inherit.Content) {
 	t.Helper()
 	Expect := NewWithT(t).Expect
 	Expect(metav1validation.ValidateLabels(c.Labels, field.NewPath("labels"))).To(BeEmpty())

@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
@@ -46,39 +45,6 @@ const (
 	secondsBelow   = "deletion.nodeDrainTimeoutSeconds deletion.nodeVolumeDetachTimeoutSeconds deletion.nodeDeletionTimeoutSeconds"
 	durationsBelow = "nodeDrainTimeout nodeVolumeDetachTimeout nodeDeletionTimeout"
 )
-
-func TestLayouts(t *testing.T) {
-	for _, tc := range []struct {
-		name          string
-		layout        inherit.Layout
-		version       string
-		top, template []string
-	}{
-		{
-			name:   "a Machine of v1beta2 has timeouts in seconds below spec.deletion",
-			layout: inherit.MachineLayout, version: "v1beta2",
-			top: slices.Concat(lines("metadata"), lines("spec: taints readinessGates "+secondsBelow+" minReadySeconds")),
-		},
-		{
-			name:   "workers of v1beta2 have all in their template",
-			layout: inherit.WorkersLayout, version: "v1beta2",
-			top:      lines("metadata"),
-			template: slices.Concat(lines("spec.template.metadata"), lines("spec.template.spec: taints readinessGates "+secondsBelow+" minReadySeconds")),
-		},
-		{
-			name:   "an object of a provider has metadata, in whatever version",
-			layout: inherit.OfExternal(&metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "x/v1alpha7"}}).Layout, version: "v1alpha7",
-			top: lines("metadata"),
-		},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			Expect := NewWithT(t).Expect
-			Expect(tc.layout.Version).To(Equal(tc.version))
-			Expect(describePaths(tc.layout.Top)).To(Equal(tc.top))
-			Expect(describePaths(tc.layout.Template)).To(Equal(tc.template))
-		})
-	}
-}
 
 func TestControlPlaneLayout(t *testing.T) {
 	const template = "spec.machineTemplate: "

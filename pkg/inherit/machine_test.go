@@ -83,21 +83,6 @@ func TestAMachinesOwnTypedTaintWinsOverItsAnnotation(t *testing.T) {
 	NewWithT(t).Expect(got.Top.Claims).To(Equal(map[string]inherit.Claim{"gpu:NoSchedule": inherit.Default}))
 }
 
-func TestContentOf(t *testing.T) {
-	Expect := NewWithT(t).Expect
-	has := content{labels: "a=1", annotations: "b=2", taints: "gpu:NoSchedule"}
-
-	m := inherit.OfMachine(has.machine())
-	Expect(describeContent(&m.Top)).To(Equal(has.want()))
-	Expect(m.Template).To(BeNil())
-
-	ms := &clusterv1.MachineSet{Spec: clusterv1.MachineSetSpec{Template: has.template()}}
-	ms.Labels, ms.Annotations = labels("c=3"), annotations("d=4")
-	set := inherit.OfMachineSet(ms)
-	Expect(describeContent(&set.Top)).To(Equal(content{labels: "c=3", annotations: "d=4"}.want()))
-	Expect(describeContent(set.Template)).To(Equal(has.want()))
-}
-
 // Cluster API brings what is typed to all Nodes at once. So where the pace of evictions counts, taints that evict become typed
 // only in Machines that have no Node yet, and those that Cluster API has brought already stay typed.
 func TestTaintsThatEvictBecomeTypedInNewMachinesOnly(t *testing.T) {

@@ -88,11 +88,3 @@ func nameOf(m *clusterv1.Machine) string {
 	}
 	return m.Name
 }
-
-func TestTheKubeletsOwnWordIsNotTaken(t *testing.T) {
-	node := known{name: "n"}.node()
-	node.Labels = labels("cluster.x-k8s.io/machine=a")
-	node.Annotations = labels("cluster.x-k8s.io/machine=a,cluster.x-k8s.io/owner-name=a")
-	m := known{name: "a"}.machine()
-	NewWithT(t).Expect(inherit.Match(node, []*clusterv1.Machine{&m})).To(BeNil())
-}

@@ -80,10 +80,3 @@ func TestFirstSync(t *testing.T) {
 		})
 	}
 }
-
-func TestTheControlPlanesTaintReachesItsNodes(t *testing.T) {
-	m := content{taints: "node-role.kubernetes.io/control-plane:NoSchedule"}.controller()
-	got, err := withProblems(inherit.Policy{}.Node(inherit.SourceOfMachine(m), content{}.node(), inherit.Privileged))
-	NewWithT(t).Expect(err).NotTo(HaveOccurred())
-	NewWithT(t).Expect(got.Taints).To(Equal(onNode("node-role.kubernetes.io/control-plane:NoSchedule")))
-}

@@ -64,39 +64,6 @@ func TestAskingAgainChangesNothing(t *testing.T) {
 	Expect(describe(second)).To(Equal(describe(first)))
 }
 
-func TestGuard(t *testing.T) {
-	for _, tc := range []struct {
-		name         string
-		writer       inherit.Writer
-		controlPlane bool
-		machine      content
-		node, want   content
-	}{
-		{name: "a worker's kubelet that does not bring the taint gets it", writer: inherit.Kubelet, want: content{taints: uninitialized, annotations: guarded + "; capi/taints="}},
-		{name: "it comes behind the other taints", writer: inherit.Kubelet, machine: content{taints: "a:NoSchedule"}, node: content{taints: "z:NoSchedule"}, want: content{taints: "z:NoSchedule,a:NoSchedule," + uninitialized, annotations: guarded + "; capi/taints=a:NoSchedule"}},
-		{name: "a kubelet that brings the taint itself keeps it, unmarked", writer: inherit.Kubelet, node: content{taints: uninitialized}, want: content{taints: uninitialized, annotations: "capi/taints="}},
-		{name: "the same key with another effect is not the taint", writer: inherit.Kubelet, node: content{taints: "node.cluster.x-k8s.io/uninitialized:NoExecute"}, want: content{taints: "node.cluster.x-k8s.io/uninitialized:NoExecute," + uninitialized, annotations: guarded + "; capi/taints="}},
-		{name: "a control plane's kubelet does not get it", writer: inherit.Kubelet, controlPlane: true, want: content{annotations: "capi/taints="}},
-
-		{name: "the first write by someone who may takes it away, and brings the labels", machine: content{labels: "node-role.kubernetes.io/gpu="}, node: content{taints: "z:NoSchedule," + uninitialized, annotations: guarded + "; capi/taints="}, want: content{labels: "node-role.kubernetes.io/gpu=", taints: "z:NoSchedule", annotations: "capi/labels=node-role.kubernetes.io/gpu; capi/taints="}},
-		{name: "it takes away the mark alone where Cluster API took the taint", node: content{annotations: guarded + "; capi/taints="}, want: content{annotations: "capi/taints="}},
-		{name: "a taint that the bootstrap provider brought is for Cluster API to remove", node: content{taints: uninitialized, annotations: "capi/taints="}, want: content{taints: uninitialized, annotations: "capi/taints="}},
-		{name: "a write by someone who may never adds it", want: content{annotations: "capi/taints="}},
-		{name: "Initialize taints are there before it goes", machine: content{taints: "gpu:NoSchedule@OnInitialization"}, node: content{taints: uninitialized, annotations: guarded}, want: content{taints: "gpu:NoSchedule", annotations: "capi/taints="}},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			Expect := NewWithT(t).Expect
-			m := tc.machine.machine()
-			if tc.controlPlane {
-				m = tc.machine.controller()
-			}
-			got, err := withProblems(inherit.Policy{}.Node(inherit.SourceOfMachine(m), tc.node.node(), tc.writer))
-			Expect(err).NotTo(HaveOccurred())
-			Expect(describe(got)).To(Equal(describe(tc.want.node())))
-		})
-	}
-}
-
 func TestKept(t *testing.T) {
 	for _, tc := range []struct {
 		name                   string
@@ -123,27 +90,6 @@ func named(keys []inherit.NodeKey) []string {
 		names = append(names, key.String())
 	}
 	return names
-}
-
-func TestEqual(t *testing.T) {
-	for _, tc := range []struct {
-		name string
-		a, b inherit.NodeState
-		want bool
-	}{
-		{name: "no map equals an empty one", a: inherit.NodeState{}, b: content{}.node(), want: true},
-		{name: "labels count", a: content{labels: "a=1"}.node(), b: content{labels: "a=2"}.node()},
-		{name: "annotations count", a: content{annotations: "a=1"}.node(), b: content{}.node()},
-		{name: "a taint's value counts", a: content{taints: "t=1:NoSchedule"}.node(), b: content{taints: "t=2:NoSchedule"}.node()},
-		{name: "a taint's effect counts", a: content{taints: "t:NoSchedule"}.node(), b: content{taints: "t:NoExecute"}.node()},
-		{name: "the order of taints counts, because they are stored as a list", a: content{taints: "t:NoSchedule,u:NoSchedule"}.node(), b: content{taints: "u:NoSchedule,t:NoSchedule"}.node()},
-		{name: "equal is equal", a: content{"a=1", "b=2", "t=1:NoSchedule"}.node(), b: content{"a=1", "b=2", "t=1:NoSchedule"}.node(), want: true},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			NewWithT(t).Expect(tc.a.Equal(tc.b)).To(Equal(tc.want))
-			NewWithT(t).Expect(tc.b.Equal(tc.a)).To(Equal(tc.want))
-		})
-	}
 }
 
 // A kubelet that registers may send any annotation. None of it makes its Node escape what its Machine declares.

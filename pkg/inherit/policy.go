@@ -21,6 +21,8 @@ type Policy struct {
 	SkipNothing      bool             // kubectl heirloom explain shows what objects would inherit that are skipped
 	PaceEviction     bool             // the loop limits how fast taints which evict Pods reach existing Nodes
 	ClusterAPITaints TaintPropagation // whether Cluster API propagates taints itself
+	Mode             Mode             // of Clusters without ModeLabel; empty means Enforce
+	OnlyLabelled     bool             // Clusters without ModeLabel inherit nothing
 }
 
 // TaintPropagation is what is known about Cluster API's feature gate MachineTaintPropagation.
@@ -70,6 +72,8 @@ const (
 type Decision struct {
 	Outcome Outcome
 	Reason  Reason // why an object stays as it is
+	// Observed says that the decision is not carried out, only reported.
+	Observed bool
 	// Desired is what the rules give to an object that is not skipped. Each entry of it is valid; together they may have no room (Fit).
 	Desired Object
 	Dropped Drops // what the rules considered and left out

@@ -3,94 +3,89 @@
 package inherit_test
 
 import (
+	"flag"
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"testing"
 
-	. "github.com/onsi/gomega"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"pgregory.net/rapid"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
-// dice makes Machines and Nodes out of few words, so that they meet often.
-type dice struct{ *rand.Rand }
-
-func (d dice) pick(words ...string) string { return words[d.IntN(len(words))] }
-
-func (d dice) some(separator string, make func() string) string {
-	var all []string
-	for range d.IntN(5) {
-		all = append(all, make())
-	}
-	return strings.Join(all, separator)
+// TestMain makes every run try the same thousand cases of each property. Others: go test ./pkg/inherit -rapid.seed=0 -rapid.checks=100000
+func TestMain(m *testing.M) {
+	_ = flag.Set("rapid.seed", "1")
+	_ = flag.Set("rapid.checks", "1000")
+	m.Run()
 }
 
-func (d dice) key() string {
-	return d.pick("node-role.kubernetes.io/a", "node-restriction.kubernetes.io/b", "node.cluster.x-k8s.io/c", "x.node.cluster.x-k8s.io/d",
-		"team", "cost.example.com/e", "cluster.x-k8s.io/interruptible", "topology.kubernetes.io/zone", "heirloom.dev/f")
+// Machines and Nodes are made out of few words, so that they meet often.
+const (
+	aKey = `(node-role\.kubernetes\.io/a|node-restriction\.kubernetes\.io/b|node\.cluster\.x-k8s\.io/c|x\.node\.cluster\.x-k8s\.io/d|` +
+		`team|cost\.example\.com/e|cluster\.x-k8s\.io/interruptible|topology\.kubernetes\.io/zone|heirloom\.dev/f)`
+	aPair  = aKey + `=[12]?`
+	aTaint = `(a|b|example\.com/c)(=1|=2)?:(NoSchedule|NoExecute)`
+)
+
+// some is the pattern of a list.
+func some(what, separator string) string { return "(" + what + separator + "){0,4}" }
+
+func oneOf[T any](t *rapid.T, all ...T) T { return rapid.SampledFrom(all).Draw(t, "") }
+
+// taintsLike are taints as API servers store them, each key and effect once.
+func taintsLike(pattern string) *rapid.Generator[string] {
+	all := rapid.SliceOfNDistinct(rapid.StringMatching(pattern), 0, 4, func(s string) taint.ID { return taint.MachineID(declared(s)[0]) })
+	return rapid.Map(all, func(all []string) string { return strings.Join(all, ",") })
 }
 
-func (d dice) pair() string { return d.key() + "=" + d.pick("", "1", "2") }
+// declaring is what a Machine or a template declares.
+var declaring = rapid.Custom(func(t *rapid.T) content {
+	return content{
+		labels: rapid.StringMatching(some(aPair, ",")).Draw(t, ""),
+		taints: taintsLike(aTaint+"(@OnInitialization)?").Draw(t, ""),
+		annotations: rapid.StringMatching(some(aPair, ";")+
+			";taints\\.heirloom\\.dev/always="+some(aTaint, ",")+";taints\\.heirloom\\.dev/initialize="+some(aTaint, ",")).Draw(t, ""),
+	}
+})
 
-func (d dice) taint() string {
-	return d.pick("a", "b", "example.com/c") + d.pick("", "=1", "=2") + ":" + d.pick("NoSchedule", "NoExecute")
-}
+// inheriting is what a Node has.
+var inheriting = rapid.Custom(func(t *rapid.T) content {
+	return content{
+		labels: rapid.StringMatching(some(aPair, ",")).Draw(t, ""),
+		taints: taintsLike(aTaint).Draw(t, ""),
+		annotations: rapid.StringMatching(some(aPair, ";")+";capi/labels="+some(aKey, ",")+";capi/annotations="+some(aKey, ",")+
+			";own/labels="+some(aKey, ",")+";own/annotations="+some(aKey, ",")+
+			"(;capi/taints="+some(aTaint, ",")+")?(;own/taints="+some(aTaint, ",")+")?(;heirloom\\.dev/uninitialized=added)?").Draw(t, ""),
+	}
+})
 
-func (d dice) content(tracked bool) content {
-	c := content{
-		labels:      d.some(",", d.pair),
-		taints:      d.some(",", func() string { return d.taint() + d.pick("", "@OnInitialization") }),
-		annotations: d.some(";", d.pair),
-	}
-	if !tracked {
-		for _, name := range []string{"always", "initialize"} {
-			c.annotations += ";taints.heirloom.dev/" + name + "=" + d.some(",", d.taint)
-		}
-		return c
-	}
-	c.taints = taint.FormatList(taint.Sync(nil, taint.Merge(declared(c.taints), nil), nil, false)) // each key and effect once
-	for _, name := range []string{"capi/labels", "capi/annotations", "own/labels", "own/annotations"} {
-		c.annotations += ";" + name + "=" + d.some(",", d.key)
-	}
-	for _, name := range []string{"capi/taints", "own/taints"} {
-		if d.IntN(3) > 0 {
-			c.annotations += ";" + name + "=" + d.some(",", d.taint)
-		}
-	}
-	c.annotations += d.pick("", "; heirloom.dev/uninitialized=added")
-	return c
-}
-
-func (d dice) policy() inherit.Policy {
+var policies = rapid.Custom(func(t *rapid.T) inherit.Policy {
 	return inherit.Policy{
-		ClusterAPITaints:      inherit.TaintPropagation(d.IntN(3)),
-		AdditionalLabels:      regexes(d.pick("^$", "team", "cost", ".*")),
-		AdditionalAnnotations: regexes(d.pick("^$", "team", "cost", ".*")),
+		ClusterAPITaints:      inherit.TaintPropagation(rapid.IntRange(0, 2).Draw(t, "")),
+		AdditionalLabels:      regexes(oneOf(t, "^$", "team", "cost", ".*")),
+		AdditionalAnnotations: regexes(oneOf(t, "^$", "team", "cost", ".*")),
 	}
-}
+})
 
 // TestNodeProperties holds for every Machine and Node: to inherit twice is to inherit once, also ahead of the Machine, nothing that was
 // handed in changes, and a kubelet's write brings no label that NodeRestriction would refuse. No write leaves a Node without labels or
 // annotations: a merge patch would take away all of them, also those that the cache does not have.
 func TestNodeProperties(t *testing.T) {
-	d := dice{rand.New(rand.NewPCG(2026, 11))}
-	for i := range 2000 {
-		machine, node, policy := d.content(false), d.content(true), d.policy()
+	rapid.Check(t, func(t *rapid.T) {
+		machine, node, policy := declaring.Draw(t, "Machine"), inheriting.Draw(t, "Node"), policies.Draw(t, "policy")
 		m, before := machine.machine(), node.node()
 
 		once, _ := policy.Node(inherit.SourceOfMachine(m), before, inherit.Privileged)
 		twice, _ := policy.Node(inherit.SourceOfMachine(m), once, inherit.Privileged)
 		registered, _ := policy.Node(inherit.SourceOfMachine(m), before, inherit.Kubelet)
-		ahead := inherit.SourceOfMachine(m).AheadOf(d.content(false).machine())
+		ahead := inherit.SourceOfMachine(m).AheadOf(declaring.Draw(t, "Machine so far").machine())
 		first, _ := policy.Node(ahead, before, inherit.Privileged)
 		second, _ := policy.Node(ahead, first, inherit.Privileged)
 
 		fail := func(reason string) {
-			t.Fatalf("run %d: %s\nMachine %+v\nNode %+v\nonce %q\ntwice %q\nregistered %q", i, reason, machine, node,
-				describe(once), describe(twice), describe(registered))
+			t.Fatalf("%s\nonce %q\ntwice %q\nregistered %q", reason, describe(once), describe(twice), describe(registered))
 		}
 		if !twice.Equal(once) || !second.Equal(first) {
 			fail("to inherit twice is not to inherit once")
@@ -109,7 +104,7 @@ func TestNodeProperties(t *testing.T) {
 		if hasTwice(before) || hasTwice(once) || hasTwice(registered) {
 			fail("a taint is there twice")
 		}
-	}
+	})
 }
 
 // bare reports whether a write leaves a Node without any labels or annotations.
@@ -127,48 +122,4 @@ func hasTwice(s inherit.NodeState) bool {
 		seen[taint.IDOf(t)] = true
 	}
 	return false
-}
-
-func TestTenThousandKeys(t *testing.T) {
-	Expect := NewWithT(t).Expect
-	m, ms := &clusterv1.Machine{}, &clusterv1.MachineSet{}
-	m.Labels, m.Annotations = map[string]string{}, map[string]string{}
-	for i := range 10_000 {
-		key := fmt.Sprintf("node.cluster.x-k8s.io/key-%05d", i)
-		m.Labels[key], m.Annotations[key] = "x", "y"
-	}
-	ms.Spec.Template.Labels, ms.Spec.Template.Annotations = m.Labels, m.Annotations
-
-	inherited, err := withProblems(inherit.Policy{}.MachineFrom(inherit.TemplateOfMachineSet(ms), &clusterv1.Machine{}))
-	Expect(err).NotTo(HaveOccurred())
-	Expect(inherited.Top.Labels).To(HaveLen(10_000))
-	Expect(inherited.Top.Annotations).To(HaveLen(10_000))
-
-	_, err = withProblems(inherit.Policy{}.Node(inherit.SourceOfMachine(m), content{}.node(), inherit.Privileged))
-	Expect(err).To(MatchError(ContainSubstring("a Node has no room for all of them")))
-}
-
-func TestAsManyKeysAsANodeHasRoomFor(t *testing.T) {
-	Expect := NewWithT(t).Expect
-	m := &clusterv1.Machine{}
-	m.Labels, m.Annotations = map[string]string{}, map[string]string{}
-	for i := range 6_000 {
-		key := fmt.Sprintf("node.cluster.x-k8s.io/key-%05d", i)
-		m.Labels[key] = "x"
-		if i < 1_000 {
-			m.Annotations[key] = "y"
-		}
-	}
-	node, err := withProblems(inherit.Policy{}.Node(inherit.SourceOfMachine(m), content{}.node(), inherit.Privileged))
-	Expect(err).NotTo(HaveOccurred())
-	Expect(unrecorded(node).Labels).To(HaveLen(6_000))
-	Expect(strings.Split(node.Annotations["cluster.x-k8s.io/labels-from-machine"], ",")).To(HaveLen(6_000))
-	again, err := withProblems(inherit.Policy{}.Node(inherit.SourceOfMachine(m), node, inherit.Privileged))
-	Expect(err).NotTo(HaveOccurred())
-	Expect(again.Equal(node)).To(BeTrue())
-
-	empty, err := withProblems(inherit.Policy{}.Node(inherit.SourceOfMachine(&clusterv1.Machine{}), node, inherit.Privileged))
-	Expect(err).NotTo(HaveOccurred())
-	Expect(unrecorded(empty).Labels).To(BeEmpty())
-	Expect(describeMap("", empty.Annotations)).To(HaveLen(3), "what is left is Cluster API's three records, two of them empty")
 }

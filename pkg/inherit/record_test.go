@@ -4,13 +4,13 @@ package inherit_test
 
 import (
 	"maps"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"pgregory.net/rapid"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
@@ -24,7 +24,7 @@ const (
 )
 
 // synced is a Node that has inherited from the Machine in a write of the loop.
-func synced(t *testing.T, m *clusterv1.Machine) inherit.NodeState {
+func synced(t rapid.TB, m *clusterv1.Machine) inherit.NodeState {
 	t.Helper()
 	node, err := withProblems(everyLabel().Node(inherit.SourceOfMachine(m), content{}.node(), inherit.Privileged))
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
@@ -87,56 +87,6 @@ func TestAKubeletCannotHaveAnythingTakenAway(t *testing.T) {
 			Expect(left.Taints).To(ContainElement(onNode("quarantine=1:NoExecute")[0]))
 		})
 	}
-}
-
-// What the Machine does not declare any more goes, also where the kubelet would rather keep it.
-func TestAKubeletCannotKeepWhatIsNoLongerDeclared(t *testing.T) {
-	full := synced(t, content{labels: role + "=", taints: "gpu:NoSchedule", annotations: "taints.heirloom.dev/always=a=1:NoExecute"}.machine())
-	for _, tc := range []struct {
-		name   string
-		change func(map[string]string)
-		known  bool
-	}{
-		{"nothing is changed", func(map[string]string) {}, false},
-		{"the lists are gone", func(a map[string]string) {
-			for _, name := range inherit.TrackingAnnotations {
-				if name != inherit.RecordAnnotation {
-					delete(a, name)
-				}
-			}
-		}, false},
-		{"the record is gone, which the loop knows", func(a map[string]string) { clear(a) }, true},
-		{"the record is another, which the loop knows", func(a map[string]string) { a[inherit.RecordAnnotation] = ";" }, true},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			Expect := NewWithT(t).Expect
-			node := with(full, content{})
-			tc.change(node.Annotations)
-			if tc.known {
-				node = inherit.Restored(node, inherit.ValidRecord(full))
-			}
-			got, err := withProblems(everyLabel().Node(inherit.SourceOfMachine(content{}.machine()), node, inherit.Privileged))
-			Expect(err).NotTo(HaveOccurred())
-			Expect(got.Taints).To(BeEmpty())
-			Expect(unrecorded(got).Labels).To(BeEmpty())
-			Expect(got.Annotations).NotTo(HaveKey(inherit.RecordAnnotation), "an empty record needs no annotation")
-			again, err := withProblems(everyLabel().Node(inherit.SourceOfMachine(content{}.machine()), got, inherit.Privileged))
-			Expect(err).NotTo(HaveOccurred())
-			Expect(again.Equal(got)).To(BeTrue(), "it costs one write")
-		})
-	}
-}
-
-// A record that the loop remembers and that is not the Node's newest is not put back.
-func TestAnOlderRecordIsNotRestored(t *testing.T) {
-	Expect := NewWithT(t).Expect
-	older, newer := synced(t, content{labels: role + "="}.machine()), synced(t, content{labels: quarantine + "="}.machine())
-	record := inherit.ValidRecord(older)
-	Expect(record).NotTo(BeEmpty())
-	tampered := with(newer, content{annotations: "own/record="})
-	Expect(inherit.Restored(tampered, record)).To(Equal(tampered))
-	Expect(inherit.Restored(newer, record)).To(Equal(newer))
-	Expect(inherit.Restored(content{}.node(), record)).To(Equal(content{}.node()))
 }
 
 // TestClaimsAtRegistration: a Node that nobody but its kubelet has written gets its Initialize taints, whatever it claims.
@@ -235,27 +185,20 @@ func filterKeys(m map[string]string, keys ...string) map[string]string {
 
 // Whatever a kubelet may write, nothing goes that is not in the record.
 func TestNothingGoesThatIsNotRecorded(t *testing.T) {
-	Expect := NewWithT(t).Expect
-	random := rand.New(rand.NewPCG(12, 6))
+	pick := func(t *rapid.T, from []string, separator string) string {
+		return strings.Join(rapid.SliceOfDistinct(rapid.SampledFrom(from), rapid.ID).Draw(t, ""), separator)
+	}
 	keys := []string{quarantine, role, "kubernetes.io/x", "team", "node.cluster.x-k8s.io/a", "topology.kubernetes.io/zone"}
 	taints := []string{"quarantine:NoExecute", "gpu=1:NoSchedule", "gpu=2:NoSchedule", "node-role.kubernetes.io/x:NoSchedule"}
-	pick := func(from []string, separator string) string {
-		var picked []string
-		for _, one := range from {
-			if random.IntN(2) == 0 {
-				picked = append(picked, one)
-			}
-		}
-		return strings.Join(picked, separator)
-	}
-	for range 5000 {
-		declared := func() content { return content{labels: pick(keys, "=,"), taints: pick(taints, ",")} }
+	rapid.Check(t, func(t *rapid.T) {
+		Expect := NewWithT(t).Expect
+		declared := func() content { return content{labels: pick(t, keys, "=,"), taints: pick(t, taints, ",")} }
 		was, now := synced(t, declared().machine()), declared().machine()
-		node := with(was, content{labels: pick(keys, "=,")})
+		node := with(was, content{labels: pick(t, keys, "=,")})
 		node.Taints = append(taint.Remove(node.Taints, taint.ID{Key: "quarantine", Effect: "NoExecute"}), onNode("quarantine:NoExecute")...)
 		for _, name := range inherit.TrackingAnnotations {
-			if random.IntN(2) == 0 {
-				node.Annotations[name] = pick(keys, ",") + pick([]string{";", ","}, "") + pick(taints, ",")
+			if rapid.Bool().Draw(t, name) {
+				node.Annotations[name] = pick(t, keys, ",") + oneOf(t, "", ";", ",", ";,") + pick(t, taints, ",")
 			}
 		}
 		record := inherit.RecordOf(node)
@@ -271,5 +214,5 @@ func TestNothingGoesThatIsNotRecorded(t *testing.T) {
 				Expect(taint.Find(got.Taints, taint.IDOf(t))).To(BeNumerically(">=", 0), "%v", t)
 			}
 		}
-	}
+	})
 }

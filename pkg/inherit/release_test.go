@@ -41,7 +41,3 @@ func TestRelease(t *testing.T) {
 		})
 	}
 }
-
-func TestReleaseOfAnEmptyNode(t *testing.T) {
-	NewWithT(t).Expect(inherit.Release(inherit.NodeState{}, false)).To(Equal(inherit.NodeState{}))
-}

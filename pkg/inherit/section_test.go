@@ -84,19 +84,6 @@ func TestSectionOfWorkers(t *testing.T) {
 	}
 }
 
-// MachineDeployments and MachinePools may have the same name and class: each has its own kind's section.
-func TestSectionsOfOneName(t *testing.T) {
-	Expect := NewWithT(t).Expect
-	cluster, class := &clusterv1.Cluster{}, &clusterv1.ClusterClass{}
-	cluster.Name, cluster.Spec.Topology = "c", topology("a=small")
-	class.Spec.Workers.MachineDeployments = []clusterv1.MachineDeploymentClass{{Class: "small", Metadata: clusterv1.ObjectMeta{Labels: labels("of=deployments")}}}
-	class.Spec.Workers.MachinePools = []clusterv1.MachinePoolClass{{Class: "small", Metadata: clusterv1.ObjectMeta{Labels: labels("of=pools")}}}
-	md, mp := &clusterv1.MachineDeployment{}, &clusterv1.MachinePool{}
-	md.Labels, mp.Labels = labels(ofCluster+",topology.cluster.x-k8s.io/deployment-name=a"), labels(ofCluster+",topology.cluster.x-k8s.io/pool-name=a")
-	Expect(inherit.SectionOf(cluster, class, md).Class.Labels).To(Equal(labels("of=deployments")))
-	Expect(inherit.SectionOf(cluster, class, mp).Class.Labels).To(Equal(labels("of=pools")))
-}
-
 func TestSectionOfControlPlane(t *testing.T) {
 	const group = "controlplane.cluster.x-k8s.io"
 	acme := clusterv1.ContractVersionedObjectReference{APIGroup: group, Kind: "AcmeControlPlane", Name: "x"}

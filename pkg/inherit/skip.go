@@ -21,18 +21,19 @@ type Reason string
 
 // The reasons to skip an object, or to leave it as it is.
 const (
-	IsDeleted           Reason = "it is being deleted"
-	IsIgnored           Reason = "it carries the label " + IgnoreLabel
-	IsReleased          Reason = "it carries the label " + IgnoreLabel + "=" + IgnoreAndRelease
-	IsPaused            Reason = "it is paused"
-	ClusterIsIgnored    Reason = "its Cluster carries the label " + IgnoreLabel
-	ClusterIsReleased   Reason = "its Cluster carries the label " + IgnoreLabel + "=" + IgnoreAndRelease
-	ClusterIsPaused     Reason = "its Cluster is paused"
-	ClusterDoesNotExist Reason = "its Cluster does not exist"
-	NothingDeclares     Reason = "no topology declares anything for it"
-	OwnerIsNotFound     Reason = "its owner does not exist, or is not one that Cluster API gives such an object"
-	IsNoMachine         Reason = "no Machine matches it, or several do"
-	NotOfMachine        Reason = "it is not the InfraMachine or BootstrapConfig of a Machine"
+	IsDeleted            Reason = "it is being deleted"
+	IsIgnored            Reason = "it carries the label " + IgnoreLabel
+	IsReleased           Reason = "it carries the label " + IgnoreLabel + "=" + IgnoreAndRelease
+	IsPaused             Reason = "it is paused"
+	ClusterIsIgnored     Reason = "its Cluster carries the label " + IgnoreLabel
+	ClusterIsReleased    Reason = "its Cluster carries the label " + IgnoreLabel + "=" + IgnoreAndRelease
+	ClusterIsPaused      Reason = "its Cluster is paused"
+	ClusterDoesNotExist  Reason = "its Cluster does not exist"
+	ClusterIsNotEnrolled Reason = "neither its Cluster nor the ClusterClass carries the label " + ModeLabel + ", and only such Clusters count (--enrollment=labelled)"
+	NothingDeclares      Reason = "no topology declares anything for it"
+	OwnerIsNotFound      Reason = "its owner does not exist, or is not one that Cluster API gives such an object"
+	IsNoMachine          Reason = "no Machine matches it, or several do"
+	NotOfMachine         Reason = "it is not the InfraMachine or BootstrapConfig of a Machine"
 	// NotOfManagementCluster says that no Cluster is known to have the Node's API server.
 	NotOfManagementCluster Reason = "no Cluster is named as the management cluster (--management-cluster)"
 )

@@ -50,15 +50,6 @@ func TestControlPlane(t *testing.T) {
 	}
 }
 
-// A MachineSet sets these itself, whatever its template says, also where its selector does not use them.
-func TestLabelsThatTheMachineSetSetsAreNotTouched(t *testing.T) {
-	template := content{labels: "cluster.x-k8s.io/cluster-name=other,cluster.x-k8s.io/set-name=other,cluster.x-k8s.io/deployment-name=other,team=a"}
-	ms := &clusterv1.MachineSet{Spec: clusterv1.MachineSetSpec{Selector: selector("pool=x", ""), Template: template.template()}}
-	got, err := withProblems(inherit.Policy{}.MachineFrom(inherit.TemplateOfMachineSet(ms), content{}.machine()))
-	NewWithT(t).Expect(err).NotTo(HaveOccurred())
-	NewWithT(t).Expect(describeContent(&got.Top)).To(Equal(content{labels: "team=a"}.want()))
-}
-
 // TestMachinePool is rule 9: MachinePool spec.template → its Machines, or the Nodes themselves.
 func TestMachinePool(t *testing.T) {
 	Expect := NewWithT(t).Expect

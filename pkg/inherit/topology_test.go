@@ -91,21 +91,6 @@ func TestTopologyMetadata(t *testing.T) {
 	}
 }
 
-func TestTopologyNeverInherited(t *testing.T) {
-	for _, key := range neverInherited {
-		for rule, of := range rules {
-			t.Run(key+" by "+rule, func(t *testing.T) {
-				both := content{labels: key + "=x,ok=1", annotations: key + "=x; ok=1"}
-				want := content{labels: "ok=1", annotations: "ok=1"}.want()
-				got, err := of(inherit.Policy{}, inherit.Section{Class: both.section(), Topology: both.section()})
-				NewWithT(t).Expect(err).NotTo(HaveOccurred())
-				NewWithT(t).Expect(describeContent(&got.Top)).To(Equal(want))
-				NewWithT(t).Expect(describeContent(got.Template)).To(Equal(want))
-			})
-		}
-	}
-}
-
 // TestTopologyTaints is about typed taints of rules 1 and 2, which reach the template only.
 func TestTopologyTaints(t *testing.T) {
 	const role = "node-role.kubernetes.io/control-plane:NoSchedule"

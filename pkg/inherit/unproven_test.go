@@ -7,7 +7,6 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
@@ -50,19 +49,6 @@ func TestAnAddressBringsNoPrivileges(t *testing.T) {
 	Expect(m.Labels).To(HaveLen(3), "the input is not mutated")
 }
 
-// A Machine without such labels holds up no Node.
-func TestANodeIsReleasedThatLacksNoLabels(t *testing.T) {
-	Expect := NewWithT(t).Expect
-	m := known{name: "m", addresses: "Hostname=n"}.machine()
-	m.Labels = labels("example.com/mine=,app.kubernetes.io/name=x")
-	node := known{name: "n"}.node()
-	node.Annotations = labels(inherit.UninitializedAnnotation + "=added")
-	node.Spec.Taints = []corev1.Taint{clusterv1.NodeUninitializedTaint}
-	synced, err := withProblems(inherit.Policy{}.Node(inherit.Policy{}.SourceFor(node, &m), inherit.OfNode(node, time.Now()), inherit.Privileged))
-	Expect(err).NotTo(HaveOccurred())
-	Expect(synced.Taints).To(BeEmpty())
-}
-
 // What came by an address goes when that Machine is another Node, and not because a kubelet has another address or providerID. A
 // kubelet that makes a record up, or takes another Node's, achieves nothing.
 func TestNoLongerMatches(t *testing.T) {
@@ -101,42 +87,4 @@ func TestNoLongerMatches(t *testing.T) {
 		})
 	}
 	NewWithT(t).Expect(inherit.MatchedBefore(known{name: "n"}.node())).To(BeEmpty())
-}
-
-// A nodeRef proves nothing if the providerID says something else: another instance may have the name.
-func TestProven(t *testing.T) {
-	for _, tc := range []struct {
-		name    string
-		node    known
-		machine known
-		want    bool
-	}{
-		{name: "a nodeRef", node: known{name: "n"}, machine: known{name: "m", nodeRef: "n", providerID: "aws://1"}, want: true},
-		{name: "a providerID", node: known{name: "n", providerID: "aws://1"}, machine: known{name: "m", providerID: "aws://1"}, want: true},
-		{name: "an address", node: known{name: "n", addresses: "InternalIP=10.0.0.1"}, machine: known{name: "m", addresses: "InternalIP=10.0.0.1"}},
-		{name: "a nodeRef against the providerID", node: known{name: "n", providerID: "aws://2"}, machine: known{name: "m", nodeRef: "n", providerID: "aws://1"}},
-		{name: "a providerID against the nodeRef", node: known{name: "n", providerID: "aws://1"}, machine: known{name: "m", nodeRef: "other", providerID: "aws://1"}},
-	} {
-		m := tc.machine.machine()
-		NewWithT(t).Expect(inherit.Proven(tc.node.node(), &m)).To(Equal(tc.want), tc.name)
-	}
-}
-
-// Once a Node is no Machine's any more, all that is recorded on it goes, and nothing else.
-func TestNothingTakesWhatIsRecorded(t *testing.T) {
-	Expect := NewWithT(t).Expect
-	m := known{name: "m", addresses: "Hostname=n"}.machine()
-	m.Labels, m.Annotations = labels("node.cluster.x-k8s.io/pool=p"), labels("node.cluster.x-k8s.io/note=n")
-	m.Spec.Taints = []clusterv1.MachineTaint{{Key: "gpu", Effect: "NoSchedule", Propagation: "Always"}}
-	node := known{name: "n"}.node()
-	node.Labels, node.Annotations = labels("mine=yes"), labels("mine=yes")
-	had, err := withProblems(inherit.Policy{}.Node(inherit.Policy{}.SourceFor(node, &m), inherit.OfNode(node, time.Now()), inherit.Privileged))
-	Expect(err).NotTo(HaveOccurred())
-	now, err := withProblems(inherit.Policy{}.Node(inherit.SourceForStranger(&m), had, inherit.Privileged))
-	Expect(err).NotTo(HaveOccurred())
-	Expect(now.Labels).To(HaveKeyWithValue("mine", "yes"))
-	Expect(now.Labels).NotTo(HaveKey("node.cluster.x-k8s.io/pool"))
-	Expect(now.Taints).To(BeEmpty())
-	Expect(now.Annotations).NotTo(Or(HaveKey("node.cluster.x-k8s.io/note"), HaveKey(inherit.MatchedByAddressAnnotation)))
-	Expect(now.Annotations).To(HaveKeyWithValue("mine", "yes"))
 }

@@ -192,18 +192,6 @@ func patched(t *testing.T, plan *managedfields.Plan, o *unstructured.Unstructure
 	return result
 }
 
-// ownersOf says who owns what of an object.
-func ownersOf(o *unstructured.Unstructured) map[string]string {
-	owners := map[string]string{}
-	by, _, _ := ownersIn(o)
-	for manager, set := range by {
-		if !set.Empty() {
-			owners[manager] = set.String()
-		}
-	}
-	return owners
-}
-
 func asJSON(t *testing.T, value any) []byte {
 	t.Helper()
 	raw, err := json.Marshal(value)

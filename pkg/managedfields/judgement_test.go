@@ -242,7 +242,7 @@ func (w *world) judge(before, after *unstructured.Unstructured, plan *managedfie
 	j.desired = w.expected(j.had, j.owned)
 	maps.DeleteFunc(j.desired, func(id string, want cell) bool {
 		_, there := j.had[id]
-		return removed && len(after.GetManagedFields()) == 0 && want.byDefault && !there
+		return removed && want.byDefault && !there
 	})
 	if err := w.handOver(before, j.owned, j.owns); err != nil {
 		return err

@@ -52,18 +52,6 @@ func TestChanges(t *testing.T) {
 	}
 }
 
-func TestChangesOfATemplate(t *testing.T) {
-	Expect := NewWithT(t).Expect
-	desired := content{labels: "a=1", annotations: "b=2", taints: "gpu:NoSchedule"}
-	plan := planOf(t, machineSet(content{}), fromOwner(desired.template()))
-	Expect(changes(plan)).To(Equal([]string{
-		"spec.template.metadata.labels a 1", "spec.template.metadata.annotations b 2", "spec.template.spec.taints gpu:NoSchedule @Always",
-	}))
-	Expect(words(plan.Changes())).To(Equal([]string{`template label "a"`, `template annotation "b"`, `template taint "gpu:NoSchedule"`}))
-	Expect(words(planOf(t, machine(content{}), fromOwner(desired.top())).Changes())).To(Equal([]string{`label "a"`, `annotation "b"`, `taint "gpu:NoSchedule"`}))
-	Expect(planOf(t, machine(content{}), fromOwner(desired.template())).Needed()).To(BeFalse(), "an object without a template gets none")
-}
-
 // What an update takes away or changes, and the plan puts back, is kept.
 func TestKept(t *testing.T) {
 	gets := content{"a=1", "b=2", "gpu=1:NoSchedule"}
@@ -153,16 +141,6 @@ func TestAnotherVersionOfTheAPI(t *testing.T) {
 	Expect(result).To(HaveLen(1))
 	Expect(result[0].APIVersion).To(Equal(version))
 	Expect(result[0].FieldsV1.GetRawString()).To(MatchYAML("{'f:metadata': {'f:labels': {'f:a': {}}}, " + drain + "}"))
-}
-
-func TestIsOurs(t *testing.T) {
-	Expect := NewWithT(t).Expect
-	status := ours(labelA)
-	status.Subresource = "status"
-	Expect(managedfields.IsOurs(ours(labelA))).To(BeTrue())
-	for _, other := range entries(theirs(labelA), managed("heirloom", update, labelA), managed("heirloom-probe", apply, labelA), status) {
-		Expect(managedfields.IsOurs(other)).To(BeFalse(), "%s %s %s", other.Manager, other.Operation, other.Subresource)
-	}
 }
 
 // What the child has no room for is in no plan, and the plan says so. What was inherited and is stale makes room; what is somebody

@@ -109,10 +109,3 @@ func TestRelease(t *testing.T) {
 		})
 	}
 }
-
-func TestReleaseOfUnreadableFields(t *testing.T) {
-	object := &unstructured.Unstructured{Object: map[string]any{}}
-	object.SetManagedFields([]metav1.ManagedFieldsEntry{managed("heirloom", metav1.ManagedFieldsOperationApply, `["no", "set"]`)})
-	_, _, err := managedfields.Release(object, false)
-	NewWithT(t).Expect(err).To(MatchError(ContainSubstring("reading metadata.managedFields")))
-}

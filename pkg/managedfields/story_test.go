@@ -6,12 +6,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"slices"
 	"strings"
-	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"pgregory.net/rapid"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
@@ -59,51 +58,52 @@ func (d declaration) decision() inherit.Decision {
 	return decided
 }
 
-// dice makes stories up.
-type dice struct{ *rand.Rand }
-
-func (d dice) story() story {
-	s := story{kind: one(d, "Machine", "MachineSet", "MachineDeployment")}
-	for i := range 2 + d.IntN(6) {
+// stories, and what they are made of: few words, which meet often.
+var stories = rapid.Custom(func(t *rapid.T) story {
+	s := story{kind: oneOf(t, kinds...)}
+	for i := range rapid.IntRange(2, 7).Draw(t, "") {
 		next := step{
-			does:     one(d, replaces, merges, merges, removes, applies, forces, declares, declares, declares),
-			by:       one(d, "kubectl", "capi-machineset", "argo"),
-			admitted: d.once(2), looped: d.once(2),
+			does:     oneOf(t, replaces, merges, merges, removes, applies, forces, declares, declares, declares),
+			by:       oneOf(t, "kubectl", "capi-machineset", "argo"),
+			admitted: rapid.Bool().Draw(t, ""), looped: rapid.Bool().Draw(t, ""),
 		}
 		switch {
 		case i == 0:
-			next.does = one(d, replaces, replaces, forces, declares)
-		case d.once(15):
-			next.does = one(d, restores, forgets)
+			next.does = oneOf(t, replaces, replaces, forces, declares)
+		case once(t, 15):
+			next.does = oneOf(t, restores, forgets)
 		}
-		next.has.Object = d.object(s.kind)
 		if next.does == declares {
-			next.has = d.declared(s.kind)
+			next.has = declaring(t, s.kind)
+		} else {
+			next.has.Object = written(t, s.kind)
 		}
 		s.steps = append(s.steps, next)
 	}
 	return s
-}
+})
 
-func one[T any](d dice, all ...T) T { return all[d.IntN(len(all))] }
+var kinds = []string{"Machine", "MachineSet", "MachineDeployment"}
 
-func (d dice) once(in int) bool { return d.IntN(in) == 0 }
+func oneOf[T any](t *rapid.T, all ...T) T { return rapid.SampledFrom(all).Draw(t, "") }
 
-// object is content as somebody writes it.
-func (d dice) object(kind string) inherit.Object {
-	whole := d.content()
+func once(t *rapid.T, in int) bool { return rapid.IntRange(1, in).Draw(t, "") == in }
+
+// written is content as somebody writes it.
+func written(t *rapid.T, kind string) inherit.Object {
+	whole := contents.Draw(t, "")
 	if kind == "Machine" {
 		return inherit.Object{Top: whole}
 	}
-	own := d.content()
-	return inherit.Object{Top: inherit.Content{Labels: own.Labels, Annotations: own.Annotations}, Template: &whole}
+	own := inherit.Content{Labels: someLabels.Draw(t, ""), Annotations: someAnnotations.Draw(t, "")}
+	return inherit.Object{Top: own, Template: &whole}
 }
 
-// declared is what the rules let an object inherit.
-func (d dice) declared(kind string) declaration {
-	object := declaration{Object: d.object(kind)}
+// declaring is what the rules let an object inherit.
+func declaring(t *rapid.T, kind string) declaration {
+	object := declaration{Object: written(t, kind)}
 	if kind == "Machine" {
-		object.Orphan, object.TaintsRefused = d.once(6), d.once(6)
+		object.Orphan, object.TaintsRefused = once(t, 6), once(t, 6)
 		if object.Orphan {
 			object.Top = inherit.Content{}
 		}
@@ -111,69 +111,44 @@ func (d dice) declared(kind string) declaration {
 			object.Top.Taints = nil
 			return object
 		}
-		annotate(&object.Top, d.taints())
+		annotate(&object.Top, taints.Draw(t, ""))
 		return object
 	}
-	told := d.pairs(inherit.CapacityAnnotations...)
-	if d.once(6) {
+	told := someOf(inherit.CapacityAnnotations...).Draw(t, "")
+	if once(t, 6) {
 		return declaration{Orphan: true, Object: inherit.Object{Top: inherit.Content{}.WithYielding(told)}}
 	}
 	object.Top = object.Top.WithYielding(told)
 	return object
 }
 
-func (d dice) content() inherit.Content {
+var contents = rapid.Custom(func(t *rapid.T) inherit.Content {
 	content := inherit.Content{
-		Labels: d.pairs("a", "b", "c"), Annotations: d.pairs("m", "n", inherit.CapacityLabelsAnnotation), Taints: d.taints(),
+		Labels: someLabels.Draw(t, ""), Annotations: someAnnotations.Draw(t, ""), Taints: taints.Draw(t, ""),
 	}
 	for f := range content.Fields.Seconds {
-		content.Fields.Seconds[f] = d.seconds()
+		content.Fields.Seconds[f] = oneOf(t, nil, nil, nil, nil, new(int32(0)), new(int32(60)), new(int32(90)))
 	}
-	content.Fields.ReadinessGates = d.gates()
+	content.Fields.ReadinessGates = gates.Draw(t, "")
 	return content
+})
+
+func someOf(keys ...string) *rapid.Generator[map[string]string] {
+	return rapid.MapOfN(rapid.SampledFrom(keys), rapid.SampledFrom([]string{"1", "2"}), 0, len(keys)-1)
 }
 
-func (d dice) pairs(keys ...string) map[string]string {
-	var m map[string]string
-	for _, key := range keys {
-		if d.once(3) {
-			if m == nil {
-				m = map[string]string{}
-			}
-			m[key] = one(d, "1", "2")
-		}
+var someLabels, someAnnotations = someOf("a", "b", "c"), someOf("m", "n", inherit.CapacityLabelsAnnotation)
+
+var taints = rapid.SliceOfNDistinct(rapid.Custom(func(t *rapid.T) clusterv1.MachineTaint {
+	return clusterv1.MachineTaint{
+		Key: oneOf(t, "gpu", "x"), Value: oneOf(t, "", "1", "2"), Effect: oneOf(t, corev1.TaintEffectNoSchedule, corev1.TaintEffectNoExecute),
+		Propagation: oneOf(t, clusterv1.MachineTaintPropagationAlways, clusterv1.MachineTaintPropagationOnInitialization),
 	}
-	return m
-}
+}), 0, 2, taint.MachineID)
 
-func (d dice) taints() []clusterv1.MachineTaint {
-	var taints []clusterv1.MachineTaint
-	for _, key := range []string{"gpu", "x"} {
-		for _, effect := range []corev1.TaintEffect{corev1.TaintEffectNoSchedule, corev1.TaintEffectNoExecute} {
-			if d.once(4) {
-				taints = append(taints, clusterv1.MachineTaint{Key: key, Value: one(d, "", "1", "2"), Effect: effect, Propagation: one(d,
-					clusterv1.MachineTaintPropagationAlways, clusterv1.MachineTaintPropagationOnInitialization)})
-			}
-		}
-	}
-	d.Shuffle(len(taints), func(i, j int) { taints[i], taints[j] = taints[j], taints[i] })
-	return taints
-}
-
-func (d dice) seconds() *int32 {
-	return one(d, nil, nil, nil, nil, new(int32(0)), new(int32(60)), new(int32(90)))
-}
-
-func (d dice) gates() []clusterv1.MachineReadinessGate {
-	var gates []clusterv1.MachineReadinessGate
-	for _, condition := range []string{"Warm", "Cool"} {
-		if d.once(4) {
-			gates = append(gates, clusterv1.MachineReadinessGate{ConditionType: condition, Polarity: one(d, "", clusterv1.NegativePolarityCondition)})
-		}
-	}
-	d.Shuffle(len(gates), func(i, j int) { gates[i], gates[j] = gates[j], gates[i] })
-	return gates
-}
+var gates = rapid.SliceOfNDistinct(rapid.Custom(func(t *rapid.T) clusterv1.MachineReadinessGate {
+	return clusterv1.MachineReadinessGate{ConditionType: oneOf(t, "Warm", "Cool"), Polarity: oneOf(t, "", clusterv1.NegativePolarityCondition)}
+}), 0, 2, func(gate clusterv1.MachineReadinessGate) string { return gate.ConditionType })
 
 // after is what is in an object once somebody has written it.
 func (s step) after(current inherit.Content, has inherit.Content) inherit.Content {
@@ -253,52 +228,4 @@ func withoutEmpty(m map[string]any) map[string]any {
 		return value == nil || value == false || value == ""
 	})
 	return m
-}
-
-// shrunk returns a story that fails as well and of which no step can be left out.
-func (s story) shrunk(fails func(story) bool) story {
-	for i := 0; i < len(s.steps); i++ {
-		if less := (story{s.kind, slices.Delete(slices.Clone(s.steps), i, i+1)}); fails(less) {
-			s, i = less, -1
-		}
-	}
-	return s
-}
-
-// TestOnlyOursIsLeft tells what becomes of an object that has lost its managed fields and then has only ours, once those go as well:
-// the next apply makes before-first-apply the owner of the rest, or what stays is adopted before anything is added.
-func TestOnlyOursIsLeft(t *testing.T) {
-	managers, err := fieldManagersOnce()
-	if err != nil {
-		t.Fatal(err)
-	}
-	tainted := func(taints ...clusterv1.MachineTaint) declaration {
-		var has declaration
-		annotate(&has.Top, taints)
-		return has
-	}
-	old := clusterv1.MachineTaint{Key: "x", Effect: corev1.TaintEffectNoSchedule, Propagation: clusterv1.MachineTaintPropagationOnInitialization}
-	added, other := old, old
-	added.Key, other.Effect = "gpu", corev1.TaintEffectNoExecute
-	mine := declaration{Object: inherit.Object{Top: inherit.Content{Annotations: map[string]string{"m": "1"}}}}
-	timed := mine
-	timed.Top.Fields.Seconds[inherit.NodeDeletionTimeout] = new(int32(60))
-	orphan := func(has declaration) declaration { has.Orphan = true; return has }
-	for name, steps := range map[string][]step{
-		"before-first-apply": {
-			{does: forces, by: "kubectl", has: timed}, {does: declares, has: mine}, {does: forgets, looped: true}, {does: declares, has: tainted(old)},
-		},
-		"adopted": {
-			{does: replaces, by: "kubectl", has: tainted(other)}, {does: declares, has: orphan(tainted(old)), looped: true},
-			{does: forgets, looped: true}, {does: declares, has: orphan(tainted(added, other))},
-		},
-		"adopted in admission": {
-			{does: replaces, by: "kubectl", has: tainted(other)}, {does: declares, has: orphan(tainted(old)), looped: true},
-			{does: forgets, looped: true}, {does: declares, has: orphan(tainted(added, other)), admitted: true},
-		},
-	} {
-		if err := tell(managers, story{kind: "Machine", steps: steps}); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
 }

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
@@ -134,21 +133,5 @@ spec:
 				Expect(slices.ContainsFunc(o.GetManagedFields(), managedfields.IsOurs)).To(BeFalse())
 			}
 		})
-	}
-}
-
-// A patch cannot convert what our entry lists, so admission leaves taints and fields, and the version of the entry, to the loop.
-func TestAPatchDoesNotMoveOurEntry(t *testing.T) {
-	const all = "{metadata: {labels: {a: '1'}}, spec: {machineTemplate: {nodeDrainTimeout: 60s}}}"
-	update := func() (inherit.Object, error) { return inherit.Object{}, nil }
-	create := upgraded(t, all)
-	create.SetCreationTimestamp(metav1.Time{})
-	for name, tc := range map[string]struct {
-		object *unstructured.Unstructured
-		old    func() (inherit.Object, error)
-	}{"an update": {upgraded(t, all), update}, "a create": {create, nil}} {
-		plan, err := managedfields.New(tc.object, contentOf(tc.object), fromOwner(content{labels: "a=1"}.top()), tc.old)
-		NewWithT(t).Expect(err).NotTo(HaveOccurred())
-		NewWithT(t).Expect(plan.Needed()).To(BeFalse(), name)
 	}
 }

@@ -22,8 +22,8 @@ import (
 type Metrics struct {
 	registerer prometheus.Registerer
 
-	admissions, rejections, lookups, keys, drift, writes *prometheus.CounterVec
-	unprotected, ignored, workloads                      *prometheus.GaugeVec
+	admissions, rejections, lookups, keys, drift, writes, wouldWrite *prometheus.CounterVec
+	unprotected, ignored, workloads                                  *prometheus.GaugeVec
 
 	denials  prometheus.Counter
 	waiting  prometheus.Gauge
@@ -37,7 +37,7 @@ func New(registerer prometheus.Registerer) (*Metrics, error) {
 	m := &Metrics{
 		registerer: registerer,
 		admissions: counter("heirloom_admission_requests_total",
-			"Admission requests answered, by kind, operation and outcome (injected, unchanged, unmatched, refused, failed).",
+			"Admission requests answered, by kind, operation and outcome (injected, unchanged, unmatched, refused, failed, observed).",
 			"kind", "operation", "outcome"),
 		rejections: counter("heirloom_admission_requests_rejected_total",
 			"Admission requests turned away before they were decoded, by server (management, workload) and reason "+
@@ -56,6 +56,9 @@ func New(registerer prometheus.Registerer) (*Metrics, error) {
 				"by what put them back (admission, resync), kind and what it is.", "by", "kind", "what"),
 		writes: counter("heirloom_resync_writes_total",
 			"Writes sent by the resync loop, by kind and result (applied, conflict, error).", "kind", "result"),
+		wouldWrite: counter("heirloom_would_write_total",
+			"What Heirloom would have given to objects or removed there if their Clusters were not only observed (--mode=observe, or the label "+
+				"heirloom.dev/mode), by kind and what it is (label, annotation, taint, field). A change counts each time that it is decided.", "kind", "what"),
 		waiting: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "heirloom_no_execute_waiting_nodes",
 			Help: "Existing Nodes that wait for their turn to get a taint which evicts Pods (--no-execute-rate).",
@@ -74,7 +77,7 @@ func New(registerer prometheus.Registerer) (*Metrics, error) {
 			"Clusters by the state of the connection to their API server (connected, disconnected).", "state"),
 	}
 	for _, c := range []prometheus.Collector{
-		info, m.admissions, m.rejections, m.lookups, m.denials, m.keys, m.drift, m.writes, m.waiting, m.unprotected, m.ignored, m.labelled, m.workloads,
+		info, m.admissions, m.rejections, m.lookups, m.denials, m.keys, m.drift, m.writes, m.wouldWrite, m.waiting, m.unprotected, m.ignored, m.labelled, m.workloads,
 	} {
 		if err := m.register(c); err != nil {
 			return nil, err
@@ -130,6 +133,11 @@ func (m *Metrics) Key(by By, kind, what string, change KeyChange) {
 // Drift counts a label, annotation, taint or field that was put back.
 func (m *Metrics) Drift(by By, kind, what string) {
 	m.drift.WithLabelValues(string(by), kind, what).Inc()
+}
+
+// WouldWrite counts a label, annotation, taint or field that would have been given or removed.
+func (m *Metrics) WouldWrite(kind, what string) {
+	m.wouldWrite.WithLabelValues(kind, what).Inc()
 }
 
 // Write counts a write of the resync loop.
@@ -209,6 +217,7 @@ type (
 
 // Each value, as docs/monitoring.md describes it.
 const (
+	Observed  Outcome = "observed"  // the answer would be another if the Cluster were not only observed
 	Injected  Outcome = "injected"  // the answer adds or keeps something that the object inherits
 	Unchanged Outcome = "unchanged" // the object already is what it should be
 	Unmatched Outcome = "unmatched" // the object has no owner that is known, or is skipped

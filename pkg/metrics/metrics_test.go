@@ -37,6 +37,7 @@ func exercise(t *testing.T, registry *prometheus.Registry) {
 	m.Key(metrics.ByAdmission, "Machine", "label", metrics.KeyInjected)
 	m.Key(metrics.ByResync, "Node", "taint", metrics.KeyRemoved)
 	m.Drift(metrics.ByResync, "Node", "taint")
+	m.WouldWrite("Machine", "label")
 	m.Write("Node", metrics.Conflict)
 	m.NoExecuteWaiting(7)
 	m.NoExecuteWaiting(3)

@@ -86,30 +86,6 @@ func TestSkipped(t *testing.T) {
 	}
 }
 
-// Whatever the reason for which a Machine is skipped: taints that Cluster API refuses are given up, or else nothing could be written any more.
-func TestSkippedMachineGivesRefusedTaintsUp(t *testing.T) {
-	typed := func(m *clusterv1.Machine) {
-		m.Spec.Taints = []clusterv1.MachineTaint{{Key: "gpu", Effect: "NoSchedule", Propagation: "Always"}}
-	}
-	of, paused := also[*clusterv1.Machine], []client.Object{pausedCluster(), machineSet("")}
-	for name, skipped := range map[string]*clusterv1.Machine{
-		"deleted": machine("x", "MachineSet/ms", typed, of(deleting)), "paused": machine("x", "", typed, of(pause)), "opted out": machine("x", "", typed, of(label(inherit.IgnoreLabel, ""))),
-		"without its owner": machine("x", "MachineSet/gone", typed), "of a paused Cluster": machine("x", "MachineSet/ms", typed),
-	} {
-		for state, givesUp := range map[inherit.TaintPropagation]bool{inherit.PropagationEnabled: false, inherit.PropagationUnknown: false, inherit.PropagationDisabled: true} {
-			found := evaluate(t, admission(holds(t, paused...), holds(t)), skipped, inherit.Policy{ClusterAPITaints: state})
-			NewWithT(t).Expect(found.Reason).NotTo(BeEmpty())
-			NewWithT(t).Expect(found.Untouched()).To(Equal(!givesUp), "%s, %v", name, state)
-			NewWithT(t).Expect(found.TaintsRefused).To(Equal(givesUp), "%s, %v", name, state)
-			NewWithT(t).Expect(found.Desired).To(Equal(inherit.Object{}))
-		}
-	}
-	for filter, m := range map[string]*clusterv1.Machine{"": machine("x", "", of(deleting)), "blue": machine("x", "", typed, of(deleting))} {
-		disabled := inherit.Policy{ClusterAPITaints: inherit.PropagationDisabled, WatchFilter: filter}
-		NewWithT(t).Expect(evaluate(t, from(holds(t)), m, disabled).Untouched()).To(BeTrue(), "it has none, or is another instance's")
-	}
-}
-
 // The cache may be behind a child that was written later than all that declares for it.
 func TestBehind(t *testing.T) {
 	for _, tc := range []struct {
@@ -300,18 +276,4 @@ func TestCapacityInATopology(t *testing.T) {
 		}), kind)
 		Expect(found.Problems()).To(MatchError(ContainSubstring("node.kubernetes.io/x")), kind)
 	}
-}
-
-// A MachineSet of a MachineDeployment gets what that tells by rule 5, and nothing else; also while it is an orphan.
-func TestCapacityOfAMachineDeploymentsSets(t *testing.T) {
-	Expect := NewWithT(t).Expect
-	chain, ms := from(holds(t, machineDeployment("md", also[*clusterv1.MachineDeployment](annotated(inherit.CapacityLabelsAnnotation, "of=md"))))), children()["MachineSet"]
-	annotated(clusterv1.AutoscalerMaxSizeAnnotation, "3")(ms)
-	found := evaluate(t, chain, ms, inherit.Policy{})
-	Expect(found.Desired.Top.Annotations).To(HaveKeyWithValue(inherit.CapacityLabelsAnnotation, "of=md"))
-	Expect(found.Desired.Top.Claims).To(BeEmpty())
-
-	label(clusterv1.MachineDeploymentNameLabel, "md")(ms)
-	ms.SetOwnerReferences(nil)
-	Expect(evaluate(t, chain, ms, inherit.Policy{}).Outcome).To(Equal(inherit.OwnerNotFound))
 }

@@ -23,6 +23,8 @@ type NodeDecision struct {
 	Outcome inherit.Outcome
 	// Reason says why a Node stays as it is.
 	Reason inherit.Reason
+	// Observed says that the decision is not carried out, only reported.
+	Observed bool
 	// Source is what a Node inherits from.
 	Source inherit.NodeSource
 }
@@ -70,11 +72,16 @@ func (c *Chain) EvaluateNode(ctx context.Context, node *corev1.Node, policy inhe
 
 // evaluateNodeOfMachine decides about a Node that belongs to a Machine. The Node loses what it got because of a name or an address, if
 // the Machine turned out to be another Node. While that Machine or its Cluster is being deleted, the Node keeps everything.
-func (c *Chain) evaluateNodeOfMachine(ctx context.Context, node *corev1.Node, m *clusterv1.Machine, policy inherit.Policy) (NodeDecision, error) {
+func (c *Chain) evaluateNodeOfMachine(ctx context.Context, node *corev1.Node, m *clusterv1.Machine, policy inherit.Policy) (decided NodeDecision, err error) {
 	cluster, err := c.Cluster(ctx, m.Namespace, m.Spec.ClusterName)
 	if err != nil {
 		return NodeDecision{}, err
 	}
+	observed, enrolled := c.observes(ctx, cluster, policy)
+	if !enrolled && !policy.SkipNothing {
+		return skipNode(inherit.ClusterIsNotEnrolled), nil
+	}
+	defer func() { decided.Observed = observed }()
 	why, skipped := policy.SkipsNode(m, cluster)
 	switch {
 	case skipped:
@@ -88,7 +95,7 @@ func (c *Chain) evaluateNodeOfMachine(ctx context.Context, node *corev1.Node, m 
 }
 
 // evaluateNodeOfPool decides about a Node that no Machine matches now.
-func (c *Chain) evaluateNodeOfPool(ctx context.Context, node *corev1.Node, policy inherit.Policy) (NodeDecision, error) {
+func (c *Chain) evaluateNodeOfPool(ctx context.Context, node *corev1.Node, policy inherit.Policy) (decided NodeDecision, err error) {
 	pool, err := c.PoolOf(ctx, node)
 	if err != nil {
 		return NodeDecision{}, err
@@ -104,6 +111,11 @@ func (c *Chain) evaluateNodeOfPool(ctx context.Context, node *corev1.Node, polic
 	if err != nil {
 		return NodeDecision{}, err
 	}
+	observed, enrolled := c.observes(ctx, cluster, policy)
+	if !enrolled && !policy.SkipNothing {
+		return skipNode(inherit.ClusterIsNotEnrolled), nil
+	}
+	defer func() { decided.Observed = observed }()
 	if why, skipped := policy.Skips(pool, cluster); skipped {
 		return skipNode(why), nil
 	}

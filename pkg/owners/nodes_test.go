@@ -18,7 +18,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/owners"
@@ -335,19 +334,6 @@ func mustNodes(t *testing.T, chain *owners.Chain) []types.NamespacedName {
 	return all
 }
 
-// A Machine is known by its addresses until it is a Node. Then it can be no other one.
-func TestWhatAMachineIsIndexedBy(t *testing.T) {
-	Expect := NewWithT(t).Expect
-	m := &clusterv1.Machine{}
-	m.Status.Addresses = []clusterv1.MachineAddress{{Type: "InternalIP", Address: "10.0.0.1"}, {Type: "ExternalIP", Address: "192.0.2.1"}, {Type: "Hostname", Address: "h"}}
-	m.Spec.ClusterName = "c"
-	Expect(owners.IndexValues(m, "nodeName")).To(ConsistOf("c/10.0.0.1", "c/h"))
-	Expect(owners.IndexValues(m, "nodeRef")).To(BeEmpty())
-	m.Status.NodeRef.Name = "node"
-	Expect(owners.IndexValues(m, "nodeName")).To(BeEmpty())
-	Expect(owners.IndexValues(m, "nodeRef")).To(ConsistOf("c/node"))
-}
-
 // prepared counts the kinds that a cache is made to hold, and the fields that it indexes of each.
 type prepared struct {
 	cache.Cache
@@ -405,51 +391,4 @@ func TestNodeGroup(t *testing.T) {
 		NewWithT(t).Expect(err).NotTo(HaveOccurred())
 		NewWithT(t).Expect(fmt.Sprintf("%s: %d", group, nodes)).To(Equal(tc.want), tc.name)
 	}
-}
-
-// Where a Machine's entries are declared, which differs between providers, and an owner that cannot be read stands for what it
-// may declare.
-func TestSourcesOfMachines(t *testing.T) {
-	controlPlaneOf := func(spec string) client.Object {
-		cp, template := controlPlane("c"), map[string]any{}
-		NewWithT(t).Expect(yaml.Unmarshal([]byte(spec), &template)).To(Succeed())
-		cp.Object["spec"] = map[string]any{"machineTemplate": template}
-		return cp
-	}
-	newer := controlPlaneOf("{metadata: {annotations: {a: '1'}}, spec: {taints: [{key: a, effect: NoSchedule, propagation: Always}], deletion: {nodeDrainTimeoutSeconds: 1}}}")
-	older := controlPlaneOf("{metadata: {annotations: {a: '1'}}, taints: [{key: a, effect: NoSchedule, propagation: Always}], nodeDrainTimeout: 1s}")
-	pool, set := machinePool("mp"), machineSet("MachineDeployment/md")
-	pool.Spec.Template.Annotations = map[string]string{"a": "1"}
-	entry := map[string]inherit.Entry{"": {What: "label", Name: "undeclared"}, "taint": {What: "taint", Name: "a:NoSchedule"}, "annotation": {What: "annotation", Name: "a"}, "timeout": {What: "field", Name: "nodeDrainTimeoutSeconds"}}
-	of, owned := func(objects ...client.Object) []client.Object { return objects }, clusterv1.ClusterTopologyOwnedLabel
-	for _, tc := range []struct {
-		owner, label string
-		cached       []client.Object
-		entry, want  string
-	}{
-		{byControlPlane, "", of(newer), "taint", "AcmeControlPlane ns/cp (spec.machineTemplate.spec.taints)"},
-		{byControlPlane, "", of(older), "taint", "AcmeControlPlane ns/cp (spec.machineTemplate.taints)"},
-		{byControlPlane, "", of(newer), "annotation", "AcmeControlPlane ns/cp (spec.machineTemplate.metadata.annotations)"},
-		{byControlPlane, "", of(newer), "timeout", "AcmeControlPlane ns/cp (spec.machineTemplate.spec.deletion.nodeDrainTimeoutSeconds)"},
-		{byControlPlane, "", of(older), "timeout", "AcmeControlPlane ns/cp (spec.machineTemplate.nodeDrainTimeout)"},
-		{"MachinePool/mp", "", of(pool), "annotation", "MachinePool ns/mp (spec.template.metadata.annotations)"},
-		{"MachinePool/mp", "", of(pool), "timeout", "Machine ns/m (spec.deletion.nodeDrainTimeoutSeconds)"},
-
-		{"", owned, nil, "", "Cluster ns/c (spec.topology)"},
-		{"MachineSet/ms", "", of(set), "", "MachineDeployment ns/md (spec.template.metadata.labels)"},
-		{"MachineSet/ms", owned, of(set), "", "Cluster ns/c (spec.topology)"},
-	} {
-		m := machine("m", tc.owner)
-		if tc.label != "" {
-			label(tc.label, "")(m)
-		}
-		found := from(holds(t, tc.cached...)).NodeSources(t.Context(), inherit.SourceOfMachine(m))
-		got := found.Of(entry[tc.entry])
-		NewWithT(t).Expect(got.String()).To(Equal(tc.want))
-	}
-	for _, held := range []*reader{holds(t, pool), holds(t)} {
-		found := from(held).NodeSources(t.Context(), inherit.SourceOfMachinePool(pool, inherit.TemplateOfMachinePool(pool)))
-		NewWithT(t).Expect(found.Of(entry["annotation"]).String()).To(Equal("MachinePool ns/mp (spec.template.metadata.annotations)"), "whether it is still there or not")
-	}
-	NewWithT(t).Expect(inherit.Sources{}.Of(entry["taint"]).String()).To(Equal("an owner that is not known"))
 }

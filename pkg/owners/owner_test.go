@@ -89,20 +89,6 @@ func TestCyclesAreHarmless(t *testing.T) {
 	Expect(chain.MachineOwner(t.Context(), machine("m", "Machine/m"))).To(HaveField("Outcome", inherit.OwnerNotFound))
 }
 
-func TestClusterAndMachineDeployment(t *testing.T) {
-	Expect := NewWithT(t).Expect
-	live := holds(t, ofCluster("new"))
-	chain := admission(holds(t, ofCluster("c"), machineDeployment("md")), live)
-	Expect(chain.Cluster(t.Context(), "ns", "c")).NotTo(BeNil())
-	Expect(chain.Cluster(t.Context(), "ns", "")).To(BeNil())
-	Expect(chain.Cluster(t.Context(), "other", "c")).To(BeNil())
-	Expect(chain.Cluster(t.Context(), "ns", "new")).To(BeNil())
-	Expect(live.gets()).To(BeZero(), "a Cluster is never worth a call")
-	foreign := machineSet("MachineDeployment/md", func(ms *clusterv1.MachineSet) { ms.Spec.ClusterName = "elsewhere" })
-	Expect(chain.MachineDeployment(t.Context(), machineSet("MachineDeployment/md"))).NotTo(BeNil())
-	Expect(chain.MachineDeployment(t.Context(), foreign)).To(BeNil())
-}
-
 // The API server's answer must not be mixed with the object of the same name that the cache still has, nor change that: a client decodes
 // into what it is given.
 func TestTheLiveOwnerIsReadAfresh(t *testing.T) {

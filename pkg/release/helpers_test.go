@@ -253,16 +253,6 @@ func teamed(t *testing.T, apiVersion, kind, name string) *unstructured.Unstructu
 		owns(apiVersion, "heirloom", `{f:metadata: {f:labels: {f:team: {}}}}`), owns(apiVersion, "user", `{f:metadata: {f:labels: {f:mine: {}}}}`))
 }
 
-// edit changes an object as somebody else.
-func (s *apiServer) edit(t *testing.T, apiVersion, kind, name string, change func(*unstructured.Unstructured)) {
-	t.Helper()
-	u := &unstructured.Unstructured{}
-	u.SetGroupVersionKind(schema.FromAPIVersionAndKind(apiVersion, kind))
-	NewWithT(t).Expect(s.others.Get(t.Context(), types.NamespacedName{Namespace: "ns", Name: name}, u)).To(Succeed())
-	change(u)
-	NewWithT(t).Expect(s.others.Update(t.Context(), u, client.FieldOwner("user"))).To(Succeed())
-}
-
 // inherits brings the label team to a Machine, as a webhook or the loop of another Heirloom would.
 func (s *apiServer) inherits(t *testing.T, name string) {
 	t.Helper()

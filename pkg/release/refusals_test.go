@@ -13,7 +13,6 @@ import (
 	. "github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	fakediscovery "k8s.io/client-go/discovery/fake"
@@ -58,39 +57,6 @@ func TestRefusals(t *testing.T) {
 			})
 		})
 	}
-}
-
-// next sets what happens right before the next request.
-func (s *apiServer) next(request string, do func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.before[request] = do
-}
-
-// A client that writes at the same time loses nothing, and keeps nothing of Heirloom.
-func TestAnObjectThatChangesMeanwhile(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		Expect := NewWithT(t).Expect
-		management := holds(served, teamed(t, core, "Machine", "m"))
-		tries := 0
-		var try func()
-		try = func() {
-			if tries++; tries == 1 {
-				management.edit(t, core, "Machine", "m", func(u *unstructured.Unstructured) {
-					u.SetLabels(map[string]string{"team": "ml", "mine": "no", "another": "yes"})
-				})
-			}
-			management.next("patch Machine", try)
-		}
-		management.next("patch Machine", try)
-		r := releasing(management, Options{})
-		Expect(r.Run(t.Context())).To(Succeed())
-		Expect(management.written()).To(Equal([]string{"patch Machine m"}))
-		Expect(tries).To(Equal(2), "a patch holds for the version that was read, and for no other")
-		text, _ := management.stored(t, core, "Machine", "m")
-		Expect(text).To(MatchYAML(`{metadata: {labels: {mine: "no", another: "yes"}}}`))
-		Expect(r.out.String()).To(Equal("machine.cluster.x-k8s.io/m released in namespace ns\n"))
-	})
 }
 
 func TestAnObjectThatGoesMeanwhileIsPassedOver(t *testing.T) {

@@ -3,7 +3,6 @@
 package release
 
 import (
-	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -78,28 +77,6 @@ func TestStoppingTheWebhooks(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestWebhookConfigurationsThatSomebodyElseDeletes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		Expect := NewWithT(t).Expect
-		management := holds(served, append(configurations(), teamed(t, core, "Machine", "m"))...)
-		management.before["delete MutatingWebhookConfiguration"] = func() {
-			Expect(management.others.Delete(t.Context(), configurations()[0])).To(Succeed())
-		}
-		r := releasing(management, Options{Stop: true})
-		Expect(r.Run(t.Context())).To(Succeed())
-		Expect(management.written()).To(Equal([]string{deletesValidating, "patch Machine m"}))
-	})
-}
-
-func TestARunThatIsCutShortSaysSo(t *testing.T) {
-	Expect := NewWithT(t).Expect
-	management := holds(served, teamed(t, core, "Machine", "m"))
-	ctx, cancel := context.WithCancel(t.Context())
-	management.before["get Machine"] = cancel
-	Expect(releasing(management, Options{}).Run(ctx)).To(MatchError(context.Canceled))
-	Expect(management.written()).To(BeEmpty())
 }
 
 // heldBy is the Lease of a leader that has renewed it a while ago, for 15 seconds.
@@ -253,29 +230,6 @@ func TestALoopThatCannotBeStopped(t *testing.T) {
 			})
 		})
 	}
-}
-
-// Where there is no Deployment, such as after an uninstall, nothing is scaled.
-func TestStoppingWhatIsGone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		Expect := NewWithT(t).Expect
-		management := holds(served, teamed(t, core, "Machine", "m"))
-		r := releasing(management, Options{Stop: true})
-		Expect(r.Run(t.Context())).To(Succeed())
-		Expect(management.written()).To(Equal([]string{"patch Machine m"}))
-		Expect(r.progress.String()).To(ContainSubstring("there is no Deployment heirloom-system/heirloom to scale to 0\n"))
-	})
-}
-
-func TestNobodyWaitsForTheLeaderAnyMore(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		Expect := NewWithT(t).Expect
-		management := holds(served, deployment(), heldBy("pod", time.Second), teamed(t, core, "Machine", "m"))
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-		defer cancel()
-		Expect(releasing(management, Options{Stop: true}).Run(ctx)).To(MatchError(context.DeadlineExceeded))
-		Expect(management.written()).NotTo(ContainElement("patch Machine m"))
-	})
 }
 
 // If somebody has led meanwhile, what was released may be inherited again. That is an error.

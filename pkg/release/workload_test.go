@@ -463,15 +463,3 @@ func TestAWorkloadClusterWithNodesWithoutEnd(t *testing.T) {
 		Expect(blue.written()).To(Equal([]string{"patch Node n", "patch Node n"}))
 	})
 }
-
-// What the management cluster does not answer is an error in any case.
-func TestOnlyWorkloadClustersThatCannotBeFound(t *testing.T) {
-	for _, request := range []string{"list Cluster", "get Lease"} {
-		t.Run(request, func(t *testing.T) {
-			management := holds(served, provisionedCluster(t, "red"), keys(key))
-			management.fail[request] = forbidden
-			withdrawing := Options{OnlyWorkloadClusters: true}
-			NewWithT(t).Expect(fleet{management: management}.run(withdrawing).Run(t.Context())).To(MatchError(ContainSubstring("forbidden")))
-		})
-	}
-}

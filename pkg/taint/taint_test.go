@@ -6,41 +6,9 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
-
-func TestPropagation(t *testing.T) {
-	for _, tc := range []struct {
-		name               string
-		propagation        clusterv1.MachineTaintPropagation
-		always, initialize bool
-	}{
-		{name: "Always is kept", propagation: "Always", always: true},
-		{name: "OnInitialization comes once", propagation: "OnInitialization", initialize: true},
-		{name: "Initialize is an alias of OnInitialization", propagation: "Initialize", initialize: true},
-		{name: "no propagation is neither"},
-		{name: "case matters", propagation: "always"},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			Expect := NewWithT(t).Expect
-			declared := clusterv1.MachineTaint{Key: "gpu", Effect: "NoSchedule", Propagation: tc.propagation}
-			Expect(taint.Always(declared)).To(Equal(tc.always))
-			Expect(taint.Initialize(declared)).To(Equal(tc.initialize))
-		})
-	}
-}
-
-func TestIdentity(t *testing.T) {
-	Expect := NewWithT(t).Expect
-	ofNode := taint.IDOf(corev1.Taint{Key: "gpu", Value: "one", Effect: "NoSchedule"})
-	ofMachine := taint.MachineID(clusterv1.MachineTaint{Key: "gpu", Value: "two", Effect: "NoSchedule", Propagation: "Always"})
-	Expect(ofNode).To(Equal(ofMachine), "value and propagation do not belong to a taint's identity")
-	Expect(ofNode.String()).To(Equal("gpu:NoSchedule"))
-	Expect(ofNode).NotTo(Equal(taint.ID{Key: "gpu", Effect: "NoExecute"}), "the effect does")
-}
 
 func TestFind(t *testing.T) {
 	taints := "a:NoSchedule,b=1:NoSchedule,b=2:NoExecute"

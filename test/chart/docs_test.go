@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/heirloom-dev/heirloom/test/controlplane"
+	"github.com/heirloom-dev/heirloom/test/markdown"
 )
 
 // Every example of values in docs/configuration.md is one that the chart accepts.
@@ -22,23 +23,28 @@ func TestExamplesOfValues(t *testing.T) {
 	_, tasks, found := strings.Cut(document(t, "docs", "configuration.md"), "\n## Values by task\n")
 	Expect(found).To(BeTrue())
 	tasks, _, _ = strings.Cut(tasks, "\n## ")
-	examples := regexp.MustCompile("(?s)\n```yaml\n(.*?)```\n").FindAllStringSubmatch(tasks, -1)
-	Expect(len(examples)).To(BeNumerically(">", 10))
-	for _, example := range examples {
+	examples := 0
+	for _, example := range markdown.Parse([]byte(tasks)).Blocks {
+		if example.Language != "yaml" {
+			continue
+		}
+		examples++
 		over := values{}
-		Expect(yaml.UnmarshalStrict([]byte(example[1]), &over)).To(Succeed())
+		Expect(yaml.UnmarshalStrict([]byte(example.Text), &over)).To(Succeed())
 		_, err := render(t, over)
-		Expect(err).NotTo(HaveOccurred(), example[1])
+		Expect(err).NotTo(HaveOccurred(), example.Text)
 	}
+	Expect(examples).To(BeNumerically(">", 10))
 }
 
 // The schema has values in the order in which values.yaml has them, for editors that propose them.
 func TestSchemaHasTheSameOrder(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	var documented []string
-	for _, row := range regexp.MustCompile("(?m)^\\| `([A-Za-z]+)[.`]").FindAllStringSubmatch(document(t, "deploy", "chart", "heirloom", "README.md"), -1) {
-		if len(documented) == 0 || documented[len(documented)-1] != row[1] {
-			documented = append(documented, row[1])
+	for _, row := range markdown.Parse([]byte(document(t, "deploy", "chart", "heirloom", "README.md"))).Rows {
+		name := regexp.MustCompile("^`([A-Za-z]+)[.`]").FindStringSubmatch(row.Cells[0])
+		if name != nil && (len(documented) == 0 || documented[len(documented)-1] != name[1]) {
+			documented = append(documented, name[1])
 		}
 	}
 	schema := document(t, "deploy", "chart", "heirloom", "values.schema.json")

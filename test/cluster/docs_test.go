@@ -16,6 +16,7 @@ import (
 
 	"github.com/heirloom-dev/heirloom/test/cluster"
 	"github.com/heirloom-dev/heirloom/test/controlplane"
+	"github.com/heirloom-dev/heirloom/test/markdown"
 )
 
 // walk is a reader's way through the page: every block is run as it is written, in order.
@@ -71,7 +72,7 @@ func TestTheDocumentedCommandsAreKnown(t *testing.T) {
 		known := w.stepOf(b)
 		met[known.starts] = true
 		if known.passed == "" {
-			w.Expect(b.language).To(BeElementOf("", "sh", "console", "yaml"), "%s:%d", b.page, b.line)
+			w.Expect(b.Language).To(BeElementOf("", "sh", "console", "yaml"), "%s:%d", b.page, b.Line)
 			w.filled(b)
 		}
 	}
@@ -87,10 +88,16 @@ func (w *walk) follow() {
 	for i, b := range blocks {
 		var change string
 		if i+1 < len(blocks) && isChange(blocks[i+1]) {
-			change = blocks[i+1].text
+			change = blocks[i+1].Text
 		}
 		w.do(b, change)
 	}
+}
+
+// block is a block of code of the page.
+type block struct {
+	page string
+	markdown.Block
 }
 
 // blocks are those of the page.
@@ -98,7 +105,10 @@ func (w *walk) blocks() []block {
 	w.release.t.Helper()
 	content, err := os.ReadFile(filepath.Join(w.root, gettingStarted))
 	w.Expect(err).NotTo(HaveOccurred())
-	blocks := readBlocks(gettingStarted, string(content))
+	var blocks []block
+	for _, b := range markdown.Parse(content).Blocks {
+		blocks = append(blocks, block{gettingStarted, b})
+	}
 	w.Expect(blocks).NotTo(BeEmpty())
 	return blocks
 }
@@ -116,12 +126,12 @@ func (w *walk) do(b block, change string) {
 		w.Expect(w.change).NotTo(BeEmpty())
 		return // has been made by the block above
 	case strings.Contains(commands, " edit "):
-		w.Expect(change).NotTo(BeEmpty(), "%s:%d: no block below shows the change", b.page, b.line)
+		w.Expect(change).NotTo(BeEmpty(), "%s:%d: no block below shows the change", b.page, b.Line)
 		w.edits(change)
 	default:
-		w.Expect(b.language).To(BeElementOf("", "sh", "console"), "%s:%d", b.page, b.line)
+		w.Expect(b.Language).To(BeElementOf("", "sh", "console"), "%s:%d", b.page, b.Line)
 	}
-	w.release.t.Logf("%s:%d:\n%s", b.page, b.line, commands)
+	w.release.t.Logf("%s:%d:\n%s", b.page, b.Line, commands)
 	started := time.Now()
 	printed, code := w.run(w.ctx, commands)
 	w.release.t.Logf("%.1f s:\n%s", time.Since(started).Seconds(), printed)
@@ -133,7 +143,7 @@ func (w *walk) do(b block, change string) {
 			return printed
 		}).WithTimeout(patience).WithPolling(time.Second).Should(MatchRegexp(known.warns))
 	}
-	w.Expect(code).To(Equal(known.exits), "%s:%d:\n%s\n%s", b.page, b.line, commands, printed)
+	w.Expect(code).To(Equal(known.exits), "%s:%d:\n%s\n%s", b.page, b.Line, commands, printed)
 	if known.follows != nil {
 		known.follows(w, printed)
 	}
@@ -141,7 +151,7 @@ func (w *walk) do(b block, change string) {
 
 // isChange says whether a block is a part of an object, for the editor that the block above it opens.
 func isChange(b block) bool {
-	return b.language == "yaml"
+	return b.Language == "yaml"
 }
 
 // stepOf is what is known of a block, if anything is.
@@ -149,11 +159,11 @@ func (w *walk) stepOf(b block) step {
 	w.release.t.Helper()
 	var found []step
 	for _, step := range w.steps {
-		if strings.HasPrefix(b.commands(), step.starts) {
+		if strings.HasPrefix(b.Commands(), step.starts) {
 			found = append(found, step)
 		}
 	}
-	w.Expect(len(found)).To(BeNumerically("<", 2), "%s:%d: %s", b.page, b.line, b.text)
+	w.Expect(len(found)).To(BeNumerically("<", 2), "%s:%d: %s", b.page, b.Line, b.Text)
 	if len(found) == 0 {
 		return step{}
 	}
@@ -166,8 +176,8 @@ func (w *walk) filled(b block) string {
 	names := map[string]string{
 		"<namespace>": fleet, "<cluster>": fleetCluster, "<machine>": fleetNode, "<node>": fleetNode,
 	}
-	return regexp.MustCompile(`<[a-z][a-z -]*>`).ReplaceAllStringFunc(b.commands(), func(placeholder string) string {
-		w.Expect(names).To(HaveKey(placeholder), "%s:%d", b.page, b.line)
+	return regexp.MustCompile(`<[a-z][a-z -]*>`).ReplaceAllStringFunc(b.Commands(), func(placeholder string) string {
+		w.Expect(names).To(HaveKey(placeholder), "%s:%d", b.page, b.Line)
 		return names[placeholder]
 	})
 }

@@ -39,13 +39,14 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
-var update = flag.Bool("update", false, "write the golden files")
+// Update is whether to write what is expected.
+var Update = flag.Bool("update", false, "write the golden files and what commands print into the scripts")
 
 // Golden compares text with a file in testdata, which go test -update writes.
 func Golden(t *testing.T, name, text string) {
 	t.Helper()
 	Expect, file := gomega.NewWithT(t).Expect, filepath.Join("testdata", name+".golden")
-	if *update {
+	if *Update {
 		Expect(os.WriteFile(file, []byte(text), 0o600)).To(gomega.Succeed())
 	}
 	want, err := os.ReadFile(file)

@@ -8,10 +8,7 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
-	admissionv1 "k8s.io/api/admissionregistration/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/check"
 )
@@ -44,17 +41,6 @@ func testKubectlCheck(t *testing.T, w *kubectlWorld) {
 		w.Expect(code).To(Equal(2), out)
 		w.Expect(out).To(ContainSubstring(`User "nobody" cannot`))
 		w.Expect(stderr).To(ContainSubstring("nothing could be found out"))
-	})
-	t.Run("a webhook that someone has changed", func(t *testing.T) {
-		w := w.in(t)
-		configuration := &admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "heirloom"}}
-		w.Expect(w.Client.Get(w.ctx, client.ObjectKeyFromObject(configuration), configuration)).To(Succeed())
-		configuration.Webhooks[0].MatchConditions = nil
-		name := configuration.Webhooks[0].Name
-		w.Expect(w.Client.Update(w.ctx, configuration)).To(Succeed())
-		defer func() { w.Expect(w.InstallWebhooks(w.ctx, w.WebhookURL)).To(Succeed()) }()
-		found := w.checks(t, 1, well, map[string]check.Status{"registered": check.Failed})
-		w.Expect(found["registered"].Details).To(ContainElement("MutatingWebhookConfiguration heirloom: match condition changed is missing: " + name))
 	})
 	t.Run("a program that has stopped", func(t *testing.T) {
 		w := w.in(t)

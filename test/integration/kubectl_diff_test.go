@@ -9,8 +9,6 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -60,10 +58,8 @@ func testKubectlDiff(t *testing.T, w *kubectlWorld) {
 	w.growBatch(t)
 	w.pendingIsNothing(t)
 	w.classReachesNodes(t)
-	w.evictionIsTold(t)
 	w.writesWhatDiffSays(t)
 	w.pendingIsNothing(t)
-	w.diffRefuses(t)
 }
 
 // diff runs the plugin.
@@ -127,26 +123,6 @@ func (w *kubectlWorld) classReachesNodes(t *testing.T) {
 	w.Expect(now.ResourceVersion).To(Equal(class.ResourceVersion), "nothing is written")
 }
 
-// evictionIsTold asks about a taint that evicts, which is not applied.
-func (w *kubectlWorld) evictionIsTold(t *testing.T) {
-	t.Helper()
-	of := metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "report", Labels: map[string]string{"app": "report"}}
-	pod := &corev1.Pod{ObjectMeta: of, Spec: corev1.PodSpec{NodeName: "edge-batch-1", Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
-	budget := &policyv1.PodDisruptionBudget{ObjectMeta: of}
-	budget.Spec.Selector = &metav1.LabelSelector{MatchLabels: of.Labels}
-	for _, object := range []client.Object{pod, budget} {
-		w.Expect(w.edge.Client.Create(w.ctx, object)).To(Succeed())
-		t.Cleanup(func() { w.Expect(w.edge.Client.Delete(w.ctx, object, client.GracePeriodSeconds(0))).To(Succeed()) })
-	}
-	file := strings.ReplaceAll(batch, ":NoSchedule", ":NoExecute")
-	out, stderr, code := w.diff(t, file, nil, "-f", "-")
-	w.Expect(code).To(Equal(1), stderr)
-	w.Expect(out).To(ContainSubstring("Taint batch=yes:NoExecute is new on 2 Nodes of Cluster fleet/edge: edge-batch-1, edge-batch-2\n" +
-		"  evicts 1 Pod at once: default/report\n" +
-		"  ignores 1 PodDisruptionBudget, as all taints do: default/report\n" +
-		"2 Nodes would get taints that evict Pods one after the other: the last after 60s (--no-execute-rate=1).\n"))
-}
-
 // writesWhatDiffSays applies the file, and expects every object as it was announced.
 func (w *kubectlWorld) writesWhatDiffSays(t *testing.T) {
 	t.Helper()
@@ -205,13 +181,4 @@ func writable(t *testing.T, object *unstructured.Unstructured) map[string]any {
 	spec, err := yaml.Marshal(object.Object["spec"])
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	return map[string]any{"labels": object.GetLabels(), "annotations": object.GetAnnotations(), "spec": string(spec)}
-}
-
-func (w *kubectlWorld) diffRefuses(t *testing.T) {
-	t.Helper()
-	for _, args := range [][]string{{"diff"}, {"diff", "--all", "edge"}, {"diff", "-f", "no-such-file"}, {"diff", "no-such-cluster"}} {
-		_, stderr, code := w.kubectl(t, args...)
-		w.Expect(code).To(Equal(2), strings.Join(args, " "))
-		w.Expect(stderr).To(HavePrefix("error: "))
-	}
 }

@@ -27,6 +27,9 @@ func testKubectlDocs(t *testing.T, w *kubectlWorld) {
 	for _, page := range []string{"README.md", filepath.Join("docs", "kubectl.md")} {
 		t.Run(page, func(t *testing.T) { w.in(t).expectPage(t, filepath.Join(root, page)) })
 	}
+	// It runs the program kubectl_complete-heirloom, which runs the plugin.
+	out, _ := w.shell(t, "kubectl __complete heirloom explain machine/edge 2>/dev/null", 0)
+	w.Expect(out).To(ContainSubstring("machine/edge-web-1\n"), "kubectl completes the plugin's arguments")
 }
 
 func (w *kubectlWorld) expectPage(t *testing.T, file string) {

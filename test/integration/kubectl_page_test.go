@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
+
+	"github.com/heirloom-dev/heirloom/test/markdown"
 )
 
 // page is a Markdown page with blocks of a terminal:
@@ -31,20 +33,23 @@ type shown struct {
 
 // readPage finds the commands of a page.
 func readPage(text string) *page {
+	inside := map[int]bool{} // the numbers of the lines of terminals
+	for _, b := range markdown.Parse([]byte(text)).Blocks {
+		for i := range strings.Count(b.Text, "\n") {
+			inside[b.Line+i] = b.Language == "console"
+		}
+	}
 	p := &page{}
 	var current *shown
-	inside := false
 	for i, line := range strings.Split(text, "\n") {
 		command, isCommand := strings.CutPrefix(line, "$ ")
 		switch {
-		case line == "```console":
-			inside = true
-		case inside && line == "```":
-			inside, current = false, nil
-		case inside && isCommand:
+		case !inside[i+1]:
+			current = nil
+		case isCommand:
 			current = &shown{line: command, at: len(p.lines), number: i + 1}
 			p.commands = append(p.commands, current)
-		case inside && current != nil:
+		case current != nil:
 			current.output += line + "\n"
 			continue
 		}

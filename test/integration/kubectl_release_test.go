@@ -30,10 +30,6 @@ func releasesNothingUnasked(t *testing.T, w *kubectlWorld) {
 		ContainSubstring("node/prod-gpu-1 released in workload cluster fleet/prod (dry run)\n"),
 		ContainSubstring("node/edge-web-1 released in workload cluster fleet/edge (dry run)\n")))
 
-	_, errOut, code = w.kubectl(t, "release")
-	g.Expect(code).To(Equal(2))
-	g.Expect(errOut).To(ContainSubstring("error: there is no terminal to ask on: give --yes"))
-
 	out, errOut, code = w.kubectl(t, "release", "--yes")
 	g.Expect(code).To(Equal(2))
 	g.Expect(out).To(BeEmpty())

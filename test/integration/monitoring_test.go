@@ -37,6 +37,7 @@ func TestWhatHappensCanBeSeen(t *testing.T) {
 	ignored := `heirloom_ignored_nodes{cluster_name="` + a.cluster.Name + `",cluster_namespace="` + a.cluster.Namespace + `"}`
 	s.Eventually(s.samples).WithTimeout(patience).Should(HaveKey(ignored))
 
+	s.observed("only-observed")
 	s.expectDocumentedMetrics()
 	for _, object := range []client.Object{a.m, a.ms, a.md, a.cluster} {
 		s.Expect(s.Client.Delete(s.ctx, object)).To(Succeed())

@@ -4,7 +4,6 @@ package stage
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/url"
 
@@ -26,21 +25,8 @@ type Workload struct {
 	Door   *Door
 }
 
-// StartWorkload starts a workload cluster for a Cluster that is stored already: with a kubeconfig Secret, and with its
-// infrastructure reported as provisioned.
-func (s *Stage) StartWorkload(ctx context.Context, cluster *clusterv1.Cluster, options controlplane.Options) (*Workload, error) {
-	cp, err := controlplane.Start(ctx, options)
-	if err != nil {
-		return nil, err
-	}
-	w, err := s.UseWorkload(ctx, cluster, cp)
-	if err != nil {
-		return nil, errors.Join(err, cp.Stop())
-	}
-	return w, nil
-}
-
-// UseWorkload is StartWorkload with a control plane that runs already. The caller shuts the door in the end.
+// UseWorkload makes an API server that runs already the workload cluster of a Cluster that is stored already: with a kubeconfig Secret, and
+// with its infrastructure reported as provisioned. The caller shuts the door in the end.
 func (s *Stage) UseWorkload(ctx context.Context, cluster *clusterv1.Cluster, cp *controlplane.ControlPlane) (*Workload, error) {
 	w, err := s.GiveKubeconfig(ctx, client.ObjectKeyFromObject(cluster), cp)
 	if err != nil {

@@ -3,9 +3,6 @@
 package app
 
 import (
-	"bytes"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -37,14 +34,6 @@ func TestHelp(t *testing.T) {
 		Expect(out).To(ContainSubstring(`Use "kubectl heirloom options" for a list of global command-line options`), command.Name())
 		Expect(out).NotTo(Or(ContainSubstring("--as-group"), ContainSubstring("--color")), command.Name())
 	}
-	out, err := ran(t)
-	Expect(err).NotTo(HaveOccurred())
-	Expect(out).To(And(ContainSubstring("Exit codes"), ContainSubstring("\nLook:\n"), ContainSubstring("\n  explain "), ContainSubstring("\n  options ")))
-	Expect(strings.Count(out, "\n")).To(BeNumerically("<", 35), "it fits on a screen")
-
-	out, err = ran(t, "options")
-	Expect(err).NotTo(HaveOccurred())
-	Expect(out).To(And(ContainSubstring("--as-group"), ContainSubstring("--color"), ContainSubstring("--management-cluster"), ContainSubstring("-v, --v")))
 }
 
 // What is wrong with the command line means that the question could not be answered. It is said before an API server is asked.
@@ -90,41 +79,5 @@ func TestWrongCommandLines(t *testing.T) {
 		_, err := ran(t, append(strings.Fields(line), "--server=https://127.0.0.1:1")...)
 		NewWithT(t).Expect(cli.ExitCode(err)).To(Equal(cli.ExitFailed), line)
 		NewWithT(t).Expect(cli.Sentence(err)).To(HavePrefix(says), line)
-	}
-}
-
-// What needs no API server is completed without one.
-func TestCompletion(t *testing.T) {
-	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-	NewWithT(t).Expect(os.WriteFile(kubeconfig, []byte(`{apiVersion: v1, kind: Config, current-context: prod,
-		clusters: [{name: c, cluster: {server: "https://127.0.0.1:1"}}], users: [{name: u, user: {}}],
-		contexts: [{name: prod, context: {cluster: c, user: u}}, {name: test, context: {cluster: c, user: u}}]}`), 0o600)).To(Succeed())
-	for line, want := range map[string]string{
-		"version --context |":  "prod\ntest\n:4\n",
-		"version --context te": "test\n:4\n",
-		"version --cluster |":  "c\n:4\n",
-		"version --user |":     "u\n:4\n",
-		"version --color |":    "auto\nalways\nnever\n:4\n",
-		// Not name: findings have none.
-		"lint --output |": "table\nwide\njson\nyaml\nkyaml\ngo-template\ngo-template-file\ntemplate\ntemplatefile\njsonpath\njsonpath-as-json\njsonpath-file\n" +
-			"text\nsarif\n:4\n",
-		"explain |":             "node/\n:6\n", // nobody answers
-		"explain machine/":      ":4\n",
-		"version --namespace |": ":4\n",
-	} {
-		args := append([]string{"--kubeconfig", kubeconfig, "--cache-dir", t.TempDir()}, strings.Fields(line)...)
-		if args[len(args)-1] == "|" {
-			args[len(args)-1] = ""
-		}
-		out, err := ran(t, append([]string{"__complete"}, args...)...)
-		NewWithT(t).Expect(err).NotTo(HaveOccurred())
-		var offered bytes.Buffer
-		for _, completion := range strings.SplitAfter(out, "\n") {
-			name, _, _ := strings.Cut(strings.TrimSuffix(completion, "\n"), "\t")
-			if name != "" && !strings.HasPrefix(name, "Completion ended") {
-				offered.WriteString(name + "\n")
-			}
-		}
-		NewWithT(t).Expect(offered.String()).To(Equal(want), line)
 	}
 }

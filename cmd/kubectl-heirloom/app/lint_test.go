@@ -86,7 +86,7 @@ func TestLint(t *testing.T) {
 	}
 }
 
-// pre-commit installs every program of the module, and calls this one for manifests. That the entry runs, the integration tests show.
+// pre-commit installs every program of the module, and calls this one for manifests. That the entry runs, testdata/lint.txtar shows.
 func TestPreCommitHook(t *testing.T) {
 	g := NewWithT(t)
 	content, err := os.ReadFile(filepath.Join("..", "..", "..", ".pre-commit-hooks.yaml"))

@@ -67,6 +67,14 @@ type Object struct {
 // Declares reports whether an object inherits nothing, and declares for others.
 func (o *Object) Declares() bool { return o.Kind == "Cluster" || o.Kind == "ClusterClass" }
 
+// Observed reports whether Heirloom only reports what it would write to the object.
+func (o *Object) Observed() bool {
+	if o.Node != nil {
+		return o.Node.Decided.Observed
+	}
+	return o.Decided.Observed
+}
+
 // Wrong returns what the next write changes: the entries that are missing or differ.
 func (o *Object) Wrong() []Entry {
 	return slices.DeleteFunc(slices.Clone(o.Entries), func(e Entry) bool { return !e.Status.Wrong() })

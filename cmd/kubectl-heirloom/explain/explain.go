@@ -194,6 +194,10 @@ func (x *Explainer) notes(o *compare.Object) (notes []string) {
 // notesOn are sentences about the objects that declare for another.
 func (x *Explainer) notesOn(o *compare.Object) (notes []string) {
 	say := func(format string, args ...any) { notes = append(notes, fmt.Sprintf(format, args...)) }
+	if o.Observed() && len(o.Wrong()) > 0 {
+		say("Heirloom only observes this Cluster: it reports what is missing or differs, and writes nothing (--mode, or the label %s of the Cluster or its ClusterClass).",
+			inherit.ModeLabel)
+	}
 	if o.Sources.Err != nil {
 		say("Not all owners can be read, so what they declare is shown as far as it is known: %s.", cli.OneLine(o.Sources.Err))
 	}

@@ -92,6 +92,8 @@ func TestWhichNodeIsMeant(t *testing.T) {
 	}
 }
 
+const pool = "node.cluster.x-k8s.io/pool"
+
 // However many Nodes of a Cluster are explained, its kubeconfig is read once.
 func TestNodesShareAConnection(t *testing.T) {
 	g := NewWithT(t)

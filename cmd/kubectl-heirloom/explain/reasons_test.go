@@ -123,9 +123,14 @@ func always(list string) []clusterv1.MachineTaint {
 	return stage.Taints(clusterv1.MachineTaintPropagationAlways, list)
 }
 
-// TestAbsences brings about what the reasons' test on a real API server does not: that has each reason once.
+// TestAbsences brings about each reason for which something is missing; NoSuchField is the scripts'.
 func TestAbsences(t *testing.T) {
-	const a, regex = "node.cluster.x-k8s.io/a", "--additional-sync-machine-labels=^team$"
+	const a, special, regex = "node.cluster.x-k8s.io/a", "node-role.kubernetes.io/special", "--additional-sync-machine-labels=^team$"
+	declared := func(w *topologyOf, taints string) {
+		for _, annotations := range []*map[string]string{&w.inTopo.Metadata.Annotations, &w.md.Spec.Template.Annotations, &w.ms.Spec.Template.Annotations} {
+			*annotations = map[string]string{"taints.heirloom.dev/always": taints}
+		}
+	}
 	deleted := func(w *topologyOf) {
 		w.throughout(a, "node")
 		w.node.DeletionTimestamp, w.node.Finalizers = &metav1.Time{Time: w.now}, []string{"x/y"}
@@ -179,6 +184,58 @@ func TestAbsences(t *testing.T) {
 		}, "m", "b", "OverriddenAbove", "instead of what Machine default/m declares"},
 		{"not yet, further up", func(w *topologyOf) { w.throughout("a", "md") }, "m", "a", "NotYet", "MachineDeployment default/md"},
 		{"an InfraMachine", func(w *topologyOf) { w.throughout("a", "") }, "i", "a", "NotYet", "AcmeMachine default/i"},
+		{"a key of Helm", func(w *topologyOf) { w.throughout("helm.sh/chart", "md") }, "m", "helm.sh/chart", "NeverInherited", "Choose another key"},
+		{"a MachineDeployment's own annotation", func(w *topologyOf) { w.md.Annotations = map[string]string{"cluster.x-k8s.io/own": "1"} }, "ms", "cluster.x-k8s.io/own",
+			"Bookkeeping", "template or a topology"},
+		{"a selector uses it", func(w *topologyOf) {
+			w.throughout("selected", "ms")
+			w.ms.Spec.Selector.MatchLabels, w.ms.Spec.Template.Labels["selected"] = map[string]string{"selected": "here"}, "here"
+		}, "ms", "selected", "UsedBySelector", "A selector uses this label"},
+		{"a family label", func(w *topologyOf) { w.throughout("cluster.x-k8s.io/set-name", "md") }, "md", "cluster.x-k8s.io/set-name", "SetByClusterAPI", "themselves"},
+		{"other taints than the class", func(w *topologyOf) {
+			w.inClass.Taints, w.inTopo.Taints = always("old:NoSchedule"), always("new:NoSchedule")
+		}, "md", "old",
+			"OverriddenAbove", "Cluster default/c declares something else"},
+		{"a MachineDeployment's own label", func(w *topologyOf) { w.md.Labels["own"] = "1" }, "m", "own", "NotPropagatedFromHere", "spec.template.metadata"},
+		{"a Cluster's own label", func(w *topologyOf) { w.cluster.Labels = map[string]string{"own": "1"} }, "m", "own", "NotPropagatedFromHere", "spec.topology"},
+		{"the taint with another value", func(w *topologyOf) { declared(w, "own=a:NoSchedule"); w.m.Spec.Taints = always("own=b:NoSchedule") }, "m", "own", "OwnValueWins", `"b"`},
+		{"opted out", func(w *topologyOf) { w.throughout("a", "m"); w.m.Labels[inherit.IgnoreLabel] = "" }, "m", "a", "OptedOut", "Remove the label"},
+		{"being deleted", func(w *topologyOf) {
+			w.throughout("a", "m")
+			w.m.DeletionTimestamp, w.m.Finalizers = &metav1.Time{Time: w.now}, []string{"x/y"}
+		}, "m", "a", "Deleting", "until it is gone"},
+		{"another server's", func(w *topologyOf) { w.throughout("a", "m"); w.flags = []string{"--watch-filter=blue"} }, "m", "a", "WatchFilter", "watch-filter=blue"},
+		{"a MachinePool's typed taint", func(w *topologyOf) {
+			w.cluster.Spec.Topology.Workers.MachinePools[0].Taints = always("spot:NoSchedule")
+		}, "mp", "spot:NoSchedule",
+			"TaintsNotSupported", "no typed taints in a MachinePool"},
+		{"the gate is off", func(w *topologyOf) {
+			w.flags = []string{"--cluster-api-taint-propagation=disabled"}
+			w.inTopo.Taints = always("new:NoSchedule")
+			w.md.Spec.Template.Spec.Taints, w.ms.Spec.Template.Spec.Taints = w.inTopo.Taints, w.inTopo.Taints
+		}, "m", "new", "TaintsNotSupported", "taints.heirloom.dev/always"},
+		{"no synced domain", func(w *topologyOf) { w.throughout("cost", "node") }, "node", "cost", "OutsideSyncedDomains", "--additional-sync-machine-labels='^cost$'"},
+		{"matched by its address", func(w *topologyOf) {
+			w.throughout(special, "node")
+			w.m.Spec.ProviderID, w.node.Spec.ProviderID = "", ""
+			w.m.Status.Addresses = clusterv1.MachineAddresses{{Type: clusterv1.MachineHostName, Address: "n"}}
+			w.node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: "n"}}
+		}, "node", special, "MatchedByAddressOnly", "status.nodeRef"},
+		{"declared after the Node registered", func(w *topologyOf) {
+			w.m.Spec.Taints = stage.Taints(clusterv1.MachineTaintPropagationOnInitialization, "once:NoSchedule")
+		}, "node", "once", "OnlyAtRegistration", "when they register"},
+		{"the pace of NoExecute", func(w *topologyOf) { w.m.Spec.Taints = always("drain:NoExecute") }, "node", "drain", "WaitingForItsTurn", "--no-execute-rate"},
+		{"the Machine has a Node", func(w *topologyOf) { declared(w, "drain:NoExecute"); w.m.Status.NodeRef.Name = "n" }, "m", "drain", "StaysAnnotation", "at its pace"},
+		{"declared past the validating webhook", func(w *topologyOf) { declared(w, "node.kubernetes.io/unreachable:NoExecute") }, "m", "node.kubernetes.io/unreachable",
+			"Reserved", "No one may declare this key"},
+		{"the same, on its Node", func(w *topologyOf) { declared(w, "node.kubernetes.io/unreachable:NoExecute") }, "node", "node.kubernetes.io/unreachable",
+			"Reserved", "No one may declare this key"},
+		{"not yet, on a Node", func(w *topologyOf) { w.throughout(a, "node") }, "node", a, "NotYet", "Node n"},
+		{"only a kubelet has written the Node", func(w *topologyOf) {
+			w.throughout(special, "node")
+			w.node.CreationTimestamp, w.node.Annotations = metav1.Time{Time: w.now}, nil
+			delete(w.node.Labels, inherit.RecordLabel)
+		}, "node", special, "RestrictedUntilPrivilegedWrite", "first write by Cluster API or the loop"},
 		{"no taints of an InfraMachine", func(w *topologyOf) { w.inTopo.Taints = always("gpu:NoSchedule") }, "i", "gpu", "", ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/settings"
 	"github.com/heirloom-dev/heirloom/pkg/version"
 	"github.com/heirloom-dev/heirloom/test/fleet"
+	"github.com/heirloom-dev/heirloom/test/markdown"
 )
 
 // lintFile judges a file, by the settings that its line "# server-flags: …" gives.
@@ -116,12 +117,18 @@ func TestPage(t *testing.T) {
 	g, root := NewWithT(t), filepath.Join("..", "..", "..")
 	content, err := os.ReadFile(filepath.Join(root, "docs", "kubectl.md"))
 	g.Expect(err).NotTo(HaveOccurred())
-	_, section, _ := strings.Cut(string(content), "\n## lint\n")
-	section, _, _ = strings.Cut(section, "\n## ")
-	g.Expect(strings.Count(section, "\n| HL")).To(Equal(len(Rules())))
+	page := markdown.Parse(content)
+	rows := 0
+	for _, row := range page.Rows {
+		if strings.HasPrefix(row.Cells[0], "HL") {
+			rows++
+		}
+	}
+	g.Expect(rows).To(Equal(len(Rules())))
 	for _, rule := range Rules() {
-		g.Expect(section).To(ContainSubstring("| " + rule.ID + " | " + string(rule.Severity) + " | " + rule.Finds + " |\n"))
+		g.Expect(page.Rows).To(ContainElement(markdown.Row{Section: "lint", Cells: []string{rule.ID, string(rule.Severity), rule.Finds}}))
 	}
 	report := lintFile(g, filepath.Join(root, "test", "integration", "testdata", "kubectl", "staging.yaml"))
-	g.Expect(section).To(ContainSubstring("$ kubectl heirloom lint -f staging.yaml\n" + report.Text(false) + report.Summary() + "\n```\n"))
+	g.Expect(page.Blocks).To(ContainElement(And(HaveField("Section", "lint"),
+		HaveField("Text", HaveSuffix("$ kubectl heirloom lint -f staging.yaml\n"+report.Text(false)+report.Summary()+"\n")))))
 }

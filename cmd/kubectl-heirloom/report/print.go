@@ -113,9 +113,9 @@ func (r *Report) Table(wide bool) *metav1.Table {
 
 // Sentences say to people what the narrow table only counts, and what could not be read.
 func (r *Report) Sentences(wide bool) (all []string) {
-	nodes := 0
+	nodes, observed := 0, 0
 	for _, row := range r.Rows {
-		nodes += row.Nodes
+		nodes, observed = nodes+row.Nodes, observed+row.Observed
 		for _, k := range row.Keys {
 			if len(r.Required) == 0 && !wide {
 				all = append(all, row.of()+", "+row.title()+": "+k.String())
@@ -124,6 +124,9 @@ func (r *Report) Sentences(wide bool) (all []string) {
 		if row.Error != "" {
 			all = with(all, row.of()+": "+row.Error)
 		}
+	}
+	if observed > 0 {
+		all = append(all, cli.Count(observed, "object")+" would be written if their Clusters were not only observed.")
 	}
 	if len(r.Required) > 0 && len(r.Lacking) == 0 {
 		all = append(all, "No Node lacks a required key ("+cli.Count(nodes, "Node")+").")

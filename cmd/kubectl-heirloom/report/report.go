@@ -50,6 +50,8 @@ type Row struct {
 	Keys    []Key `json:"keys,omitempty"`
 	// LeftAlone counts objects that are paused, opted out, or otherwise not touched.
 	LeftAlone int `json:"leftAlone"`
+	// Observed counts objects that would be written if their Cluster were not only observed.
+	Observed int `json:"observed,omitempty"`
 	// Waiting counts Nodes that wait for their turn to get a taint, and Unprotected those that lack an Always taint of their Machine.
 	Waiting     int `json:"waiting"`
 	Unprotected int `json:"unprotected"`
@@ -151,6 +153,8 @@ func (r *Report) add(row *Row, o *compare.Object) {
 	}
 	if o.WhyUntouched() != "" {
 		row.LeftAlone++
+	} else if o.Observed() && len(o.Wrong()) > 0 {
+		row.Observed++
 	}
 	if o.Node == nil {
 		return

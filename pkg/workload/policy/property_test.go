@@ -3,9 +3,9 @@
 package policy_test
 
 import (
+	"flag"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"regexp"
 	"slices"
 	"strings"
@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"pgregory.net/rapid"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
@@ -48,122 +49,115 @@ func complete(machines ...*clusterv1.Machine) []inherit.Machine {
 	return all
 }
 
-// dice makes Machines and Nodes out of few words, so that they meet often.
-type dice struct{ *rand.Rand }
-
-func (d dice) pick(words ...string) string { return words[d.IntN(len(words))] }
-
-func (d dice) chance(n int) bool { return d.IntN(n) == 0 }
-
-func (d dice) providerID() string {
-	return d.pick("", "", "aws:///z/i-1", "aws:///z/i-2", "x://α/ß", "azure:///a.b/c/0", "p://-", "1")
+// TestMain makes every run try the same 2000 cases. Others: go test ./pkg/workload/policy -rapid.seed=0 -rapid.checks=100000
+func TestMain(m *testing.M) {
+	_ = flag.Set("rapid.seed", "1")
+	_ = flag.Set("rapid.checks", "2000")
+	m.Run()
 }
 
-func (d dice) name() string {
-	return d.pick("a", "b", "c", "ip-10-0-0-1.eu.compute.internal", "10.0.0.1", "10.0.1.1", "fd00::1", "α", "n.", "a%0Ab")
-}
-
-func (d dice) nodeName() string { return d.pick("a", "b", "c", "ip-10-0-0-1.eu.compute.internal") }
-
-func (d dice) map_(keys ...string) map[string]string {
-	m := map[string]string{}
-	for _, key := range keys {
-		if d.chance(3) {
-			m[key] = d.pick("", "1", "two")
+// Machines and Nodes are made out of few words, so that they meet often.
+var (
+	providerIDs = rapid.SampledFrom([]string{"", "", "aws:///z/i-1", "aws:///z/i-2", "x://α/ß", "azure:///a.b/c/0", "p://-", "1"})
+	nodeNames   = rapid.SampledFrom([]string{"a", "b", "c", "ip-10-0-0-1.eu.compute.internal"})
+	addresses   = rapid.SliceOfN(rapid.Custom(func(t *rapid.T) clusterv1.MachineAddress {
+		return clusterv1.MachineAddress{
+			Type:    oneOf[clusterv1.MachineAddressType](t, "Hostname", "InternalIP", "InternalDNS", "ExternalIP"),
+			Address: oneOf(t, "a", "b", "c", "ip-10-0-0-1.eu.compute.internal", "10.0.0.1", "10.0.1.1", "fd00::1", "α", "n.", "a%0Ab"),
 		}
-	}
-	return m
+	}), 0, 2)
+	taints = rapid.Map(rapid.SliceOfNDistinct(rapid.StringMatching(`(a|a-b|example\.com/c)(=[12])?:(NoSchedule|NoExecute)`), 0, 3, func(s string) taint.ID {
+		parsed, _ := taint.Parse(s)
+		return taint.IDOf(parsed)
+	}), func(all []string) string { return strings.Join(all, ",") })
+	annotatedTaints = rapid.Custom(func(t *rapid.T) string {
+		return taints.Draw(t, "") + oneOf(t, "", ",broken", ",node.kubernetes.io/x:NoSchedule", ",always:PreferNoSchedule")
+	})
+)
+
+func oneOf[T any](t *rapid.T, all ...T) T { return rapid.SampledFrom(all).Draw(t, "") }
+
+func once(t *rapid.T, in int) bool { return rapid.IntRange(1, in).Draw(t, "") == in }
+
+// someOf gives some of the keys a value.
+func someOf(t *rapid.T, keys ...string) map[string]string {
+	return rapid.MapOfN(rapid.SampledFrom(keys), rapid.SampledFrom([]string{"", "1", "two"}), 0, len(keys)).Draw(t, "")
 }
 
-func (d dice) taints() string {
-	var taints []corev1.Taint
-	for range d.IntN(4) {
-		t, err := taint.Parse(d.pick("a", "a-b", "example.com/c") + d.pick("", "=1", "=2") + ":" + d.pick("NoSchedule", "NoExecute"))
-		if err != nil {
-			panic(err)
-		}
-		taints = append(taint.Remove(taints, taint.IDOf(t)), t)
-	}
-	return taint.FormatList(taints)
-}
-
-func (d dice) machine(number int) *clusterv1.Machine {
+var aMachine = rapid.Custom(func(t *rapid.T) *clusterv1.Machine {
 	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "fleet", Name: fmt.Sprintf("m%d", number), UID: types.UID(fmt.Sprint(number)),
-		Labels: d.map_("node-role.kubernetes.io/w", "node-restriction.kubernetes.io/x", "node.cluster.x-k8s.io/y", "z.node.cluster.x-k8s.io/q",
+		Labels: someOf(t, "node-role.kubernetes.io/w", "node-restriction.kubernetes.io/x", "node.cluster.x-k8s.io/y", "z.node.cluster.x-k8s.io/q",
 			"team", "topology.kubernetes.io/zone", clusterv1.MachineControlPlaneLabel),
-		Annotations: d.map_("node.cluster.x-k8s.io/a", "team", "other"),
+		Annotations: someOf(t, "node.cluster.x-k8s.io/a", "team", "other"),
 	}}
-	if d.chance(3) {
-		m.Annotations["node.cluster.x-k8s.io/odd"] = d.pick("a=b,c", "two\nlines\n", "100%0A%25", "'\"\\ α", "guard\n\n\nheirloom.dev/ignore=")
+	if once(t, 3) {
+		m.Annotations["node.cluster.x-k8s.io/odd"] = oneOf(t, "a=b,c", "two\nlines\n", "100%0A%25", "'\"\\ α", "guard\n\n\nheirloom.dev/ignore=")
 	}
-	for name, annotation := range map[string]string{"always": taint.AlwaysAnnotation, "initialize": taint.InitializeAnnotation} {
-		if d.chance(3) {
-			m.Annotations[annotation] = d.taints() + d.pick("", ",broken", ",node.kubernetes.io/x:NoSchedule", ","+name+":PreferNoSchedule")
+	for _, annotation := range []string{taint.AlwaysAnnotation, taint.InitializeAnnotation} {
+		if once(t, 3) {
+			m.Annotations[annotation] = annotatedTaints.Draw(t, "")
 		}
 	}
-	parsed, _ := taint.ParseList(d.taints())
-	for _, t := range parsed {
+	parsed, _ := taint.ParseList(taints.Draw(t, ""))
+	for _, declared := range parsed {
 		m.Spec.Taints = append(m.Spec.Taints, clusterv1.MachineTaint{
-			Key: t.Key, Value: t.Value, Effect: t.Effect, Propagation: clusterv1.MachineTaintPropagation(d.pick("Always", "OnInitialization")),
+			Key: declared.Key, Value: declared.Value, Effect: declared.Effect, Propagation: oneOf[clusterv1.MachineTaintPropagation](t, "Always", "OnInitialization"),
 		})
 	}
-	m.Spec.ProviderID = d.providerID()
-	if d.chance(4) {
-		m.Status.NodeRef.Name = d.nodeName()
+	m.Spec.ProviderID, m.Status.Addresses = providerIDs.Draw(t, ""), addresses.Draw(t, "")
+	if once(t, 4) {
+		m.Status.NodeRef.Name = nodeNames.Draw(t, "")
 	}
-	for range d.IntN(3) {
-		m.Status.Addresses = append(m.Status.Addresses, clusterv1.MachineAddress{
-			Type: clusterv1.MachineAddressType(d.pick("Hostname", "InternalIP", "InternalDNS", "ExternalIP")), Address: d.name(),
-		})
-	}
-	if d.chance(8) {
+	if once(t, 8) {
 		m.Annotations[clusterv1.PausedAnnotation] = ""
 	}
 	return m
+})
+
+func fleetOf(n int) *rapid.Generator[[]*clusterv1.Machine] {
+	return rapid.Map(rapid.SliceOfN(aMachine, n, n), func(all []*clusterv1.Machine) []*clusterv1.Machine {
+		for number, m := range all {
+			m.Namespace, m.Name, m.UID = "fleet", fmt.Sprintf("m%d", number), types.UID(fmt.Sprint(number))
+		}
+		return all
+	})
 }
 
 // behind is a Machine that may have yet to inherit some of what it will have.
-func (d dice) behind(effective *clusterv1.Machine) inherit.Machine {
-	if d.chance(2) {
+func behind(t *rapid.T, effective *clusterv1.Machine) inherit.Machine {
+	if rapid.Bool().Draw(t, "has it all") {
 		return inherit.Machine{Actual: effective, Effective: effective}
 	}
-	actual := *effective
-	actual.Labels, actual.Annotations = d.some(actual.Labels), d.some(actual.Annotations)
-	actual.Spec.Taints = actual.Spec.Taints[d.IntN(len(actual.Spec.Taints)+1):]
-	return inherit.Machine{Actual: &actual, Effective: effective}
-}
-
-func (d dice) some(all map[string]string) map[string]string {
-	some := map[string]string{}
-	for _, key := range slices.Sorted(maps.Keys(all)) {
-		if d.chance(2) {
-			some[key] = all[key]
+	actual := effective.DeepCopy()
+	for _, all := range []map[string]string{actual.Labels, actual.Annotations} {
+		for _, key := range slices.Sorted(maps.Keys(all)) {
+			if rapid.Bool().Draw(t, "lacks "+key) {
+				delete(all, key)
+			}
 		}
 	}
-	return some
+	actual.Spec.Taints = actual.Spec.Taints[rapid.IntRange(0, len(actual.Spec.Taints)).Draw(t, ""):]
+	return inherit.Machine{Actual: actual, Effective: effective}
 }
 
-func (d dice) node() *corev1.Node {
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: d.nodeName()}}
-	if !d.chance(4) {
-		node.Labels = d.map_("kubernetes.io/hostname", "team", "node.cluster.x-k8s.io/y")
+var aNode = rapid.Custom(func(t *rapid.T) *corev1.Node {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeNames.Draw(t, "")}}
+	if !once(t, 4) {
+		node.Labels = someOf(t, "kubernetes.io/hostname", "team", "node.cluster.x-k8s.io/y")
 	}
-	if !d.chance(3) {
-		node.Annotations = d.map_("mine", "node.cluster.x-k8s.io/a", "cluster.x-k8s.io/labels-from-machine", "cluster.x-k8s.io/annotations-from-machine",
+	if !once(t, 3) {
+		node.Annotations = someOf(t, "mine", "node.cluster.x-k8s.io/a", "cluster.x-k8s.io/labels-from-machine", "cluster.x-k8s.io/annotations-from-machine",
 			"cluster.x-k8s.io/taints-from-machine", "heirloom.dev/labels-from-machine", "heirloom.dev/annotations-from-machine",
 			"heirloom.dev/taints-from-machine", "heirloom.dev/uninitialized")
 	}
-	node.Spec.ProviderID = d.providerID()
-	node.Spec.Taints, _ = taint.ParseList(d.taints() + d.pick("", ",node.cluster.x-k8s.io/uninitialized:NoSchedule",
+	node.Spec.ProviderID = providerIDs.Draw(t, "")
+	node.Spec.Taints, _ = taint.ParseList(taints.Draw(t, "") + oneOf(t, "", ",node.cluster.x-k8s.io/uninitialized:NoSchedule",
 		",node.cluster.x-k8s.io/uninitialized:NoExecute", ",node.cloudprovider.kubernetes.io/uninitialized=true:NoSchedule"))
-	for range d.IntN(3) {
-		node.Status.Addresses = append(node.Status.Addresses, corev1.NodeAddress{
-			Type: corev1.NodeAddressType(d.pick("Hostname", "InternalIP", "InternalDNS", "ExternalIP")), Address: d.name(),
-		})
+	for _, address := range addresses.Draw(t, "") {
+		node.Status.Addresses = append(node.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeAddressType(address.Type), Address: address.Address})
 	}
 	return node
-}
+})
 
 // expected is what the rules make of a Node that registers, as owners.Chain.EvaluateNode does: by inherit.Match and by
 // inherit.Policy.Node. Only the policy knows no Machine that has a Node, leaves to the loop who may be such a Machine's by a name, and
@@ -210,18 +204,16 @@ func elses(node *corev1.Node, machines []inherit.Machine, m *clusterv1.Machine) 
 // TestThePolicyEqualsTheRules holds for every fleet and every Node: the policy makes of the Node what the rules make of
 // it, and once more does not change it.
 func TestThePolicyEqualsTheRules(t *testing.T) {
-	t.Parallel()
 	evaluators := map[[2]string]*evaluator{}
-	d := dice{rand.New(rand.NewPCG(2026, 7))}
-	matched, behind, left := 0, 0, 0
-	for i := range 2000 {
+	matched, ahead, left := 0, 0, 0
+	rapid.Check(t, func(rt *rapid.T) {
 		var machines []inherit.Machine
-		for number := range d.IntN(6) {
-			machines = append(machines, d.behind(d.machine(number)))
+		for _, m := range fleetOf(rapid.IntRange(0, 5).Draw(rt, "")).Draw(rt, "Machines") {
+			machines = append(machines, behind(rt, m))
 		}
-		taints, additional := inherit.TaintPropagation(d.IntN(3)), [2]string{d.pick("^$", "team", ".*"), d.pick("^$", "team", ".*")}
+		additional := [2]string{oneOf(rt, "^$", "team", ".*"), oneOf(rt, "^$", "team", ".*")}
 		rules := inherit.Policy{
-			ClusterAPITaints:      taints,
+			ClusterAPITaints:      inherit.TaintPropagation(rapid.IntRange(0, 2).Draw(rt, "gate")),
 			AdditionalLabels:      []*regexp.Regexp{regexp.MustCompile(additional[0])},
 			AdditionalAnnotations: []*regexp.Regexp{regexp.MustCompile(additional[1])},
 		}
@@ -230,43 +222,39 @@ func TestThePolicyEqualsTheRules(t *testing.T) {
 			e = evaluatorBy(t, rules)
 			evaluators[additional] = e
 		}
-		node := d.node()
+		node := aNode.Draw(rt, "Node")
 		want, m := expected(node, machines, rules)
 		if m != nil {
 			matched++
 			if strings.Contains(want.Annotations[inherit.LabelsFromMachineAnnotation], clusterv1.ManagedNodeLabelDomain) {
-				behind++ // Cluster API lists such a key once its Machine has it
+				ahead++ // Cluster API lists such a key once its Machine has it
 			}
 		} else if len(machines) > 1 {
 			left++
 		}
 		if elses(node, machines, m) {
-			t.Fatalf("run %d: Node %+v would get what %+v declares", i, node, m)
+			rt.Fatalf("Node %+v would get what %+v declares", node, m)
 		}
 		parameters := parametersBy(t, rules, machines)
 		once := e.register(node, parameters)
 		if got := inherit.OfNode(once, time.Now()); !got.Equal(want) {
-			t.Fatalf("run %d: for Node %+v and Machine %+v\ngot  %+v\nwant %+v\nparameters %q", i, node, m, got, want, parameters.Data)
+			rt.Fatalf("for Node %+v and Machine %+v\ngot  %+v\nwant %+v\nparameters %q", node, m, got, want, parameters.Data)
 		}
 		if again := e.register(once, parameters); !inherit.OfNode(again, time.Now()).Equal(want) {
-			t.Fatalf("run %d: to be invoked again changes the Node %+v\ngot  %+v\nwant %+v", i, node, inherit.OfNode(again, time.Now()), want)
+			rt.Fatalf("to be invoked again changes the Node %+v\ngot  %+v\nwant %+v", node, inherit.OfNode(again, time.Now()), want)
 		}
-	}
-	NewWithT(t).Expect(matched).To(BeNumerically(">", 200), "the dice make Nodes that have Machines")
-	NewWithT(t).Expect(behind).To(BeNumerically(">", 20), "the dice make Nodes that are ahead of their Machines")
-	NewWithT(t).Expect(left).To(BeNumerically(">", 100), "the dice make Nodes that have none")
+	})
+	NewWithT(t).Expect(matched).To(BeNumerically(">", 200), "there are Nodes that have Machines")
+	NewWithT(t).Expect(ahead).To(BeNumerically(">", 20), "there are Nodes that are ahead of their Machines")
+	NewWithT(t).Expect(left).To(BeNumerically(">", 100), "there are Nodes that have none")
 }
 
 // TestParametersDoNotDependOnTheOrder keeps a list in another order from being written.
 func TestParametersDoNotDependOnTheOrder(t *testing.T) {
-	d := dice{rand.New(rand.NewPCG(2026, 8))}
-	var machines []*clusterv1.Machine
-	for number := range 30 {
-		machines = append(machines, d.machine(number))
-	}
+	machines := fleetOf(30).Example(8)
 	first := parametersOf(t, machines...)
-	for range 10 {
-		d.Shuffle(len(machines), func(i, j int) { machines[i], machines[j] = machines[j], machines[i] })
+	for seed := range 10 {
+		machines = rapid.Permutation(machines).Example(seed)
 		for _, m := range machines {
 			slices.Reverse(m.Status.Addresses)
 		}

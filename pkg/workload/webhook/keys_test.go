@@ -100,35 +100,6 @@ func stored(t *testing.T, server *apiServer) *corev1.Secret {
 	return secret
 }
 
-func TestAKeyIsMadeOnce(t *testing.T) {
-	Expect := NewWithT(t).Expect
-	seen := map[string]bool{}
-	for range 100 {
-		server := newAPIServer()
-		Expect(keysOf(server).ensure(t.Context())).To(Succeed())
-		made := stored(t, server)
-		Expect(keysOf(server).ensure(t.Context())).To(Succeed(), "the next leader")
-		Expect(stored(t, server)).To(Equal(made))
-		Expect(server.writes).To(Equal([]string{"create"}))
-		seen[string(made.Data[keyData])] = true
-	}
-	Expect(seen).To(HaveLen(100), "keys are random")
-}
-
-// Of two leaders, one wins; the other one's key was never in force.
-func TestTwoLeadersDoNotUndoEachOther(t *testing.T) {
-	Expect := NewWithT(t).Expect
-	server := newAPIServer()
-	var winner *corev1.Secret
-	server.before["create"] = func() {
-		Expect(keysOf(server).ensure(t.Context())).To(Succeed())
-		winner = stored(t, server)
-	}
-	Expect(keysOf(server).ensure(t.Context())).To(Succeed())
-	Expect(winner).NotTo(BeNil())
-	Expect(stored(t, server)).To(Equal(winner))
-}
-
 func TestAKeyThatCannotBeMadeSaysSo(t *testing.T) {
 	for verb, problem := range map[string]string{"get": "getting", "create": "creating"} {
 		server := newAPIServer()

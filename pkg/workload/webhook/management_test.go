@@ -57,40 +57,6 @@ func TestWhatIsRegisteredStaysWhileNothingElseCanBeMade(t *testing.T) {
 	}
 }
 
-// A Cluster moves from one management cluster to another. The new one's registration takes the place of the old one's,
-// which does not take it away again.
-func TestAClusterMovesToAnotherManagementCluster(t *testing.T) {
-	Expect := NewWithT(t).Expect
-	before, _ := newRegistrar(t)
-	after, _ := newRegistrar(t)
-	after.BaseURL, after.Key = "https://new.example.com", always(key(9))
-	workload := newAPIServer()
-	Expect(before.Ensure(t.Context(), workload, prod)).Error().To(Succeed())
-	Expect(after.Ensure(t.Context(), workload, prod)).Error().To(Succeed())
-	moved := workload.registered(t)
-	Expect(leadsTo(moved)).To(Equal("https://new.example.com" + Path(key(9), prod)))
-	Expect(moved.Webhooks).To(HaveLen(1))
-
-	Expect(before.Remove(t.Context(), workload, prod)).Error().To(MatchError(ErrForeign))
-	Expect(workload.registered(t)).To(Equal(moved))
-	Expect(after.Remove(t.Context(), workload, prod)).Error().To(Succeed())
-	Expect(workload.registered(t)).To(BeNil())
-}
-
-// Each Cluster has a path of its own, with which nobody can ask about another.
-func TestClustersHaveTheirOwnPaths(t *testing.T) {
-	Expect := NewWithT(t).Expect
-	registrar, _ := newRegistrar(t)
-	one, other := newAPIServer(), newAPIServer()
-	test := named(prod.Namespace, "test")
-	Expect(registrar.Ensure(t.Context(), one, prod)).Error().To(Succeed())
-	Expect(registrar.Ensure(t.Context(), other, test)).Error().To(Succeed())
-	Expect(leadsTo(one.registered(t))).To(Equal(base + Path(key(1), prod)))
-	Expect(leadsTo(other.registered(t))).To(Equal(base + Path(key(1), test)))
-	Expect(registrar.Remove(t.Context(), one, test)).Error().To(MatchError(ErrForeign))
-	Expect(one.registered(t)).NotTo(BeNil(), "it is another Cluster's")
-}
-
 // The loop does not report on a Cluster that it may not look for what it has not set up. So it must be able to tell.
 func TestAForbiddenRequestIsKnownAsSuch(t *testing.T) {
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "mutatingwebhookconfigurations"}, ObjectName, errors.New("not yours"))

@@ -93,14 +93,6 @@ func TestAKeyThatIsMissingOrShortOpensNothing(t *testing.T) {
 	}
 }
 
-func TestTheLongestNamesHaveAPath(t *testing.T) {
-	label := strings.Repeat("a", 63)
-	longestNames := named(label, label+"."+label+"."+label+"."+strings.Repeat("b", 61))
-	cluster, ok := Verify(key(1), Path(key(1), longestNames), is(longestNames))
-	NewWithT(t).Expect(ok).To(BeTrue())
-	NewWithT(t).Expect(cluster).To(Equal(longestNames.NamespacedName))
-}
-
 // A Cluster that is made anew under the same name is another one: what was told to the API server of the one before is no
 // good for it.
 func TestAPathIsForOneLifeOfACluster(t *testing.T) {

@@ -28,24 +28,6 @@ func newRegistrar(t *testing.T) (*Registrar, *apiServer) {
 	}, management
 }
 
-func TestAWorkloadClusterIsRegisteredOnce(t *testing.T) {
-	Expect := NewWithT(t).Expect
-	registrar, management := newRegistrar(t)
-	workload := newAPIServer()
-
-	Expect(registrar.Ensure(t.Context(), workload, prod)).To(BeTrue())
-	registered := workload.registered(t)
-	Expect(registered.Webhooks).To(HaveLen(1))
-	Expect(leadsTo(registered)).To(Equal(base + Path(key(1), prod)))
-	Expect(registered.ManagedFields).To(ConsistOf(HaveField("Manager", "heirloom")))
-
-	for range 3 {
-		Expect(registrar.Ensure(t.Context(), workload, prod)).To(BeFalse())
-	}
-	Expect(workload.writes).To(Equal([]string{"create"}), "nothing has changed since")
-	Expect(management.writes).To(BeEmpty(), "the management cluster is only read")
-}
-
 func TestWhatDiffersIsPutRight(t *testing.T) {
 	for _, tc := range []struct {
 		name string

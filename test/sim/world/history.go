@@ -36,13 +36,15 @@ type history struct {
 	paced map[string]time.Time
 	// declares has what a MachineDeployment and its MachineSet declare, by the Cluster.
 	declares map[string]map[string]map[string]bool
+	// blinded are Nodes whose kubelets have taken the records of what came from the Machines: they may keep what is dropped meanwhile.
+	blinded map[string]bool
 	// taken has the taints of a Node that the foreign writer has brought back after Heirloom removed them: they are its own now.
 	taken map[string]bool
 }
 
 func newHistory() *history {
 	return &history{
-		began: time.Now(), asked: map[string]map[string]time.Time{}, lost: map[string]map[string]time.Time{}, taken: map[string]bool{},
+		began: time.Now(), asked: map[string]map[string]time.Time{}, lost: map[string]map[string]time.Time{}, taken: map[string]bool{}, blinded: map[string]bool{},
 		paced: map[string]time.Time{}, declares: map[string]map[string]map[string]bool{},
 	}
 }
@@ -98,16 +100,14 @@ func (h *history) stored(server string, w apiserver.Write) {
 	if h.quiet {
 		h.violate("%s writes %s %s after everything had settled%s", w.User, w.GVR.Resource, object.GetName(), differences(w))
 	}
+	if w.After != nil {
+		h.declared(w)
+	}
 	if w.Before == nil || w.After == nil {
 		return
 	}
 	h.keepsForeign(w)
 	switch w.GVR.Resource {
-	case "machinedeployments", "machinesets":
-		h.drops(w)
-		if annotations, _, _ := unstructured.NestedStringMap(w.After.Object, "spec", "template", "metadata", "annotations"); w.GVR.Resource == "machinedeployments" {
-			h.asks(w.After.GetName(), annotations)
-		}
 	case "machines":
 		h.asks(w.After.GetName(), w.After.GetAnnotations())
 		if w.After.GetDeletionTimestamp() != nil {
@@ -118,9 +118,24 @@ func (h *history) stored(server string, w apiserver.Write) {
 			h.bringsNothingBack(w, w.After.GetLabels()[clusterv1.ClusterNameLabel])
 		}
 	case "nodes":
+		if _, recorded := w.After.GetAnnotations()[inherit.RecordAnnotation]; !recorded && strings.HasPrefix(w.User, kubeletPrefix) {
+			h.blinded[w.After.GetName()] = true
+		}
 		h.keepsAlways(server, w)
 		h.bringsNothingBack(w, w.After.GetName(), server)
 		h.paces(server, w)
+	}
+}
+
+// declared remembers what a MachineDeployment or a MachineSet declares from now on.
+func (h *history) declared(w apiserver.Write) {
+	switch w.GVR.Resource {
+	case "machinedeployments":
+		annotations, _, _ := unstructured.NestedStringMap(w.After.Object, "spec", "template", "metadata", "annotations")
+		h.asks(w.After.GetName(), annotations)
+		h.drops(w)
+	case "machinesets":
+		h.drops(w)
 	}
 }
 

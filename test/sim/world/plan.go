@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -69,7 +70,7 @@ func plan(seed uint64, clusters, replicas int) []Action {
 type makesAction func(dice *rand.Rand, cluster, replica int) Action
 
 var kinds = []makesAction{
-	declareLabel, declareLabel, declareAnnotation, declareTaints, declareTaints, scale, deleteMachine, foreignNode, foreignNode, foreignNode, staleTaints,
+	declareLabel, declareLabel, declareAnnotation, declareTaints, declareTaints, scale, recreate, deleteMachine, foreignNode, foreignNode, foreignNode, staleTaints,
 	kubeletWrites, kubeletWrites, deleteNode, killReplica, killClusterAPI, away, hangs, webhooksAway, webhooksSlow, cutWatches, storm, stall, stall, stall, stall,
 }
 
@@ -114,6 +115,26 @@ func (w *World) declared(cluster int, field string) map[string]string {
 	return nil
 }
 
+// recreate is an operator who deletes a MachineDeployment with all that it owns, as a garbage collector does it, and creates another one of
+// the same name.
+func recreate(_ *rand.Rand, cluster, _ int) Action {
+	return Action{Name: fmt.Sprintf("the operator deletes MachineDeployment cluster-%d and what it owns, and creates it anew", cluster), do: func(ctx context.Context, w *World, _ Action) {
+		name := w.clusters[cluster].key.Name
+		for _, kind := range []string{"MachineDeployment", "MachineSet", "Machine"} {
+			for _, object := range w.management.objects(kind) {
+				if object.GetLabels()[clusterv1.ClusterNameLabel] == name {
+					w.history.must(client.IgnoreNotFound(w.management.admin.Delete(ctx, object)))
+				}
+			}
+		}
+		w.actions.Go(func() {
+			for ctx.Err() == nil && apierrors.IsAlreadyExists(w.management.admin.Create(ctx, deployment(name, machines))) { // which is still being deleted
+				sleep(ctx, time.Second)
+			}
+		})
+	}}
+}
+
 func scale(dice *rand.Rand, cluster, _ int) Action {
 	replicas := 1 + dice.IntN(5)
 	return Action{
@@ -129,7 +150,7 @@ func (w *World) patchDeployment(ctx context.Context, cluster int, patch map[stri
 	w.history.must(err)
 	md := &clusterv1.MachineDeployment{}
 	md.Namespace, md.Name = fleet, w.clusters[cluster].key.Name
-	w.history.must(w.management.admin.Patch(ctx, md, client.RawPatch(types.MergePatchType, raw)))
+	w.history.must(client.IgnoreNotFound(w.management.admin.Patch(ctx, md, client.RawPatch(types.MergePatchType, raw))))
 }
 
 func deleteMachine(dice *rand.Rand, cluster, _ int) Action {

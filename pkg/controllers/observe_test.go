@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers_test
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+)
+
+// A Node of a Cluster that is only observed is not written, neither by a label of its Cluster nor by the default. Once its Cluster is to
+// be written, it gets what was announced.
+func TestANodeIsOnlyObserved(t *testing.T) {
+	l := newLoop(t, theCluster(), machineSet(), nodeMachine("m"), node("m"))
+	l.policy.Mode = inherit.Observe
+	l.Expect(l.seeNode("m")).To(Succeed())
+	l.wrote()
+	l.told("Normal WouldWrite Machine/m: Only observed; would add ")
+	l.counted(`would_write_total{kind="Node",what="label"} 1`, `would_write_total{kind="Node",what="taint"} 1`)
+	l.notCounted("resync_writes_total")
+
+	cluster := theCluster()
+	l.change(cluster, func() { cluster.Labels = map[string]string{inherit.ModeLabel: string(inherit.Enforce)} })
+	l.Expect(l.seeNode("m")).To(Succeed())
+	l.wrote("patches Node /m@999 " + inheritedByNode)
+}
+
+// An object of Cluster API is neither written nor released while its Cluster is only observed.
+func TestAnObjectIsOnlyObserved(t *testing.T) {
+	for name, labels := range map[string]map[string]string{
+		"it would inherit": {clusterv1.ClusterNameLabel: "c"},
+		"it is opted out":  {clusterv1.ClusterNameLabel: "c", inherit.IgnoreLabel: inherit.IgnoreAndRelease},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster, set := theCluster(), machineSet()
+			cluster.Labels = map[string]string{inherit.ModeLabel: string(inherit.Observe)}
+			set.Spec.Template.Labels = map[string]string{"team": "ml"}
+			m := machine("m", "MachineSet/ms")
+			m.Labels = labels
+			l := newLoop(t, cluster, set, m)
+			l.Expect(l.see(m)).To(Succeed())
+			l.wrote()
+		})
+	}
+}
+
+// With --enrollment=labelled, a Cluster without the label is as if there were no Heirloom.
+func TestAClusterThatIsNotEnrolled(t *testing.T) {
+	l := newLoop(t, theCluster(), machineSet(), nodeMachine("m"), node("m"))
+	l.policy.OnlyLabelled = true
+	l.Expect(l.seeNode("m")).To(Succeed())
+	l.wrote()
+	l.told()
+	l.notCounted("would_write_total")
+}

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inherit
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+)
+
+// ModeLabel on a Cluster, or on a ClusterClass for all its Clusters, says whether Heirloom writes there. Any other value counts as Observe.
+const ModeLabel = "heirloom.dev/mode"
+
+// Mode says what becomes of decisions.
+type Mode string
+
+const (
+	// Enforce writes what is decided.
+	Enforce Mode = "enforce"
+	// Observe decides as always and writes nothing: metrics and Events say what would be written.
+	Observe Mode = "observe"
+)
+
+// ModeOf returns the mode of what belongs to a Cluster, and whether a Cluster counts at all. Both objects may be nil. A label on the
+// Cluster comes before its class's, and both before the operator's default.
+func (p Policy) ModeOf(cluster *clusterv1.Cluster, class *clusterv1.ClusterClass) (mode Mode, enrolled bool) {
+	var labelled []metav1.Object
+	if cluster != nil {
+		labelled = append(labelled, cluster)
+	}
+	if class != nil {
+		labelled = append(labelled, class)
+	}
+	for _, object := range labelled {
+		switch value, there := object.GetLabels()[ModeLabel]; {
+		case there && Mode(value) == Enforce:
+			return Enforce, true
+		case there: // whoever mistypes the label has not asked for writes
+			return Observe, true
+		}
+	}
+	if p.Mode == Observe {
+		return Observe, !p.OnlyLabelled
+	}
+	return Enforce, !p.OnlyLabelled
+}
