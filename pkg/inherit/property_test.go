@@ -18,6 +18,8 @@ import (
 func TestMain(m *testing.M) {
 	_ = flag.Set("rapid.seed", "1")
 	_ = flag.Set("rapid.checks", "1000")
+	flag.Parse()
+	_ = flag.Set("test.short", "false") // with which rapid tries a fifth
 	m.Run()
 }
 

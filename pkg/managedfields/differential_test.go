@@ -25,6 +25,8 @@ import (
 func TestMain(m *testing.M) {
 	_ = flag.Set("rapid.seed", "6")
 	_ = flag.Set("rapid.checks", "300")
+	flag.Parse()
+	_ = flag.Set("test.short", "false") // with which rapid tries a fifth
 	m.Run()
 }
 

@@ -166,6 +166,11 @@ func (p *pair) expectNoMoreWrites() {
 	without, with := written["alone"], written["beside"]
 	p.t.Logf("Cluster API wrote, status aside, %d times without Heirloom and %d times beside it: %v", without.total(), with.total(), with)
 	p.Expect(with).To(HaveKey("create machines"))
+	for _, of := range []writeCounts{without, with} {
+		// A Machine that is refused right after the gate has been switched off, before Heirloom knows of that, is made anew with others of these.
+		delete(of, "create fakemachines")
+		delete(of, "create kubeadmconfigs")
+	}
 	p.Expect(cmp.Diff(without.of("create "), with.of("create "))).To(BeEmpty(), "creations (-without, +with)")
 	p.Expect(cmp.Diff(without.of("delete machine"), with.of("delete machine"))).To(BeEmpty(), "deletions (-without, +with)")
 	p.Expect(float64(with.total())).To(BeNumerically("<=", 1.2*float64(without.total())))

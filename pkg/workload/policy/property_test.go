@@ -53,6 +53,8 @@ func complete(machines ...*clusterv1.Machine) []inherit.Machine {
 func TestMain(m *testing.M) {
 	_ = flag.Set("rapid.seed", "1")
 	_ = flag.Set("rapid.checks", "2000")
+	flag.Parse()
+	_ = flag.Set("test.short", "false") // with which rapid tries a fifth
 	m.Run()
 }
 
