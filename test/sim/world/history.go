@@ -250,7 +250,8 @@ func (h *history) drops(w apiserver.Write) {
 
 // paces holds a replica to bring taints that evict Pods to one Node of a Cluster in a minute, or a bit less if the first request was slow. Those that the Node has had are put back at once.
 func (h *history) paces(server string, w apiserver.Write) {
-	if _, initialized := w.Before.GetAnnotations()[clusterv1.TaintsFromMachineAnnotation]; !initialized || !strings.HasPrefix(w.User, heirloomUser) {
+	_, listed := w.Before.GetAnnotations()[clusterv1.TaintsFromMachineAnnotation]
+	if _, recorded := w.Before.GetLabels()[inherit.RecordLabel]; !listed || !recorded || !strings.HasPrefix(w.User, heirloomUser) {
 		return // a Node that counts as new, perhaps because its own kubelet says so
 	}
 	before := taintsOf(w.Before)
