@@ -74,9 +74,10 @@ type planned struct {
 	wait time.Duration
 }
 
-func (p planned) writes() bool {
-	return p.Plan != nil && p.Needed() && p.wait == 0
-}
+// due reports whether there is something to write now that is not left to Cluster API.
+func (p planned) due() bool { return p.Plan != nil && p.Needed() && p.wait == 0 }
+
+func (p planned) writes() bool { return p.due() && !p.Observed }
 
 // syncChild writes what a child inherits, if that is missing, and returns when to look again if it is left to Cluster API for now, or if
 // there is no slot for it. The object is the child as it is stored, which may be another type. owner is the provider's kind of its owner;
@@ -100,8 +101,8 @@ func syncChild(
 		return again, err
 	}
 	if p.Observed {
-		d.observeChild(object, gvk, p)
-		return 0, nil
+		d.observe(object, gvk, p)
+		return p.wait, nil
 	}
 	if p.Reason.Released() {
 		return d.release(ctx, object, gvk)

@@ -117,29 +117,19 @@ func (w reconnected) Watch(all source.TypedSource[NodeRequest]) error {
 	}))
 }
 
-// written reports whether Heirloom writes what belongs to the Cluster. If it only observes, nobody else may write for it there.
-func (r workloadClusters) written(ctx context.Context, cluster *clusterv1.Cluster) (bool, error) {
-	class, err := r.Chain.ClusterClass(ctx, cluster)
-	if err != nil {
-		return false, fmt.Errorf("reading the mode of the Cluster: %w", err)
-	}
-	mode, enrolled := r.Policy().ModeOf(cluster, class)
-	return enrolled && mode == inherit.Enforce, nil
-}
-
 // admit sets up the chosen way to admit the Nodes of the Cluster; again is when to check, if it takes time. A Cluster that is
-// paused, or that a watch filter leaves to another instance, stays as it is; a Cluster that is opted out or being deleted is left
-// to the loop, and the management cluster to the installed webhooks.
+// paused, or that a watch filter leaves to another instance, stays as it is; a Cluster that is opted out, only observed or being
+// deleted is left to the loop, and the management cluster to the installed webhooks.
 func (r workloadClusters) admit(ctx context.Context, cluster *clusterv1.Cluster) (again time.Duration, err error) {
 	if len(r.Admission.Ways) == 0 || inherit.Paused(cluster) || r.Policy().LeftToAnother(cluster) {
 		return 0, nil
 	}
 	way := r.Admission.Of(cluster)
-	written, err := r.written(ctx, cluster)
+	observed, enrolled, err := r.Chain.Observes(ctx, cluster, r.Policy())
 	if err != nil {
-		return 0, err
+		return 0, fmt.Errorf("reading the mode of the Cluster: %w", err)
 	}
-	if _, skipped := r.Policy().Skips(cluster, nil); skipped || !written || client.ObjectKeyFromObject(cluster) == r.ManagementCluster {
+	if _, skipped := r.Policy().Skips(cluster, nil); skipped || observed || !enrolled || client.ObjectKeyFromObject(cluster) == r.ManagementCluster {
 		way = workload.AdmitByLoop
 	}
 	server, err := r.Workloads.GetUncachedClient(ctx, client.ObjectKeyFromObject(cluster))

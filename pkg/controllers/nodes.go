@@ -93,7 +93,7 @@ func (r *nodes) sync(ctx context.Context, req NodeRequest) (again time.Duration,
 	}
 	if p.Observed {
 		r.forget(req, false)
-		r.observe(v.node, p)
+		r.observeNode(v.node, p)
 		return p.again, nil
 	}
 	r.note(v, p)
@@ -156,9 +156,10 @@ type nodePlan struct {
 	wait, again time.Duration
 }
 
-func (p nodePlan) writes() bool {
-	return p.Inherits() && !p.result.Equal(p.current) && p.wait == 0
-}
+// due reports whether there is something to write now that is not left to Cluster API.
+func (p nodePlan) due() bool { return p.Inherits() && !p.result.Equal(p.current) && p.wait == 0 }
+
+func (p nodePlan) writes() bool { return p.due() && !p.Observed }
 
 // evicts reports whether the write makes Pods leave the Node.
 func (p nodePlan) evicts() bool {

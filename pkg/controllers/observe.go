@@ -15,9 +15,9 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
 )
 
-// observeChild reports what a plan would write, in place of the write.
-func (d *Dependencies) observeChild(object client.Object, gvk schema.GroupVersionKind, p planned) {
-	if p.Plan == nil {
+// observe reports what a plan would write, in place of the write.
+func (d *Dependencies) observe(object client.Object, gvk schema.GroupVersionKind, p planned) {
+	if !p.due() {
 		return
 	}
 	var adds, removes []string
@@ -32,9 +32,9 @@ func (d *Dependencies) observeChild(object client.Object, gvk schema.GroupVersio
 	d.wouldWrite(object, "", adds, removes)
 }
 
-// observe reports on the Node's Machine or MachinePool what would be written to the Node, in place of the write.
-func (r *nodes) observe(node *corev1.Node, p nodePlan) {
-	if !p.writes() {
+// observeNode reports on the Node's Machine or MachinePool what would be written to the Node, in place of the write.
+func (r *nodes) observeNode(node *corev1.Node, p nodePlan) {
+	if !p.due() {
 		return
 	}
 	names := func(keys []inherit.NodeKey) (all []string) {

@@ -4,6 +4,7 @@ package controllers_test
 
 import (
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -26,6 +27,37 @@ func TestANodeIsOnlyObserved(t *testing.T) {
 	l.change(cluster, func() { cluster.Labels = map[string]string{inherit.ModeLabel: string(inherit.Enforce)} })
 	l.Expect(l.seeNode("m")).To(Succeed())
 	l.wrote("patches Node /m@999 " + inheritedByNode)
+}
+
+// A Cluster that is only observed since a moment ago, of which the cache has not heard, has no write either.
+func TestANodeIsOnlyObservedSinceAMomentAgo(t *testing.T) {
+	cluster := theCluster()
+	l := newLoop(t, cluster, machineSet(), nodeMachine("m"), node("m"))
+	l.lag(cluster)
+	l.change(cluster, func() { cluster.Labels = map[string]string{inherit.ModeLabel: string(inherit.Observe)} })
+	l.Expect(l.seeNode("m")).To(Succeed())
+	l.wrote()
+}
+
+// What Cluster API is about to write itself is not announced.
+func TestWhatIsLeftToClusterAPIIsNotAnnounced(t *testing.T) {
+	inUse(t, func(t *testing.T) {
+		set := machineSet()
+		set.Spec.Template.Labels = map[string]string{"team": "ml"}
+		set.Status.ObservedGeneration = 1
+		l := newLoop(t, theCluster(), set, machine("m", "MachineSet/ms"))
+		l.policy.Mode = inherit.Observe
+		l.change(set, func() { set.Spec.Template.Labels["team"] = "ai" })
+		m := machine("m", "MachineSet/ms")
+		again, err := l.look(m)
+		l.Expect(err).NotTo(HaveOccurred())
+		l.Expect(again).NotTo(BeZero())
+		l.told()
+		<-time.After(again)
+		l.Expect(l.see(m)).To(Succeed())
+		l.told("Normal WouldWrite Machine/m: Only observed; would add ")
+		l.wrote()
+	})
 }
 
 // An object of Cluster API is neither written nor released while its Cluster is only observed.

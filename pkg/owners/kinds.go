@@ -139,11 +139,11 @@ func (k Kind) Evaluate(ctx context.Context, c *Chain, object metav1.Object, poli
 	if err != nil {
 		return Decision{}, err
 	}
-	observed, enrolled := c.observes(ctx, cluster, policy)
-	if !enrolled && !policy.SkipNothing {
-		return skip(inherit.ClusterIsNotEnrolled), nil
+	observed, enrolled, _ := c.Observes(ctx, cluster, policy)
+	decided := skip(inherit.ClusterIsNotEnrolled)
+	if enrolled || policy.SkipNothing {
+		decided, err = k.decide(ctx, c, object, cluster, policy)
 	}
-	decided, err := k.decide(ctx, c, object, cluster, policy)
 	if m, ok := object.(*clusterv1.Machine); ok && decided.Untouched() {
 		// Also if its owner cannot be read: the taints of a Machine must not stop the writes of others.
 		if skipped := policy.SkipMachine(m, decided.Decision); !skipped.Untouched() {
@@ -155,18 +155,18 @@ func (k Kind) Evaluate(ctx context.Context, c *Chain, object metav1.Object, poli
 	return decided, err
 }
 
-// observes reports whether decisions about what belongs to the Cluster are only observed, and whether the Cluster is enrolled. As long as
-// its ClusterClass cannot be read, which may have the label, nothing is written. The cache is good enough for that.
-func (c *Chain) observes(ctx context.Context, cluster *clusterv1.Cluster, policy inherit.Policy) (observed, enrolled bool) {
+// Observes reports whether decisions about what belongs to the Cluster are only observed, and whether the Cluster is enrolled, as far as the
+// cache knows. With an error its ClusterClass cannot be read, which may have the label: then nothing is written.
+func (c *Chain) Observes(ctx context.Context, cluster *clusterv1.Cluster, policy inherit.Policy) (observed, enrolled bool, err error) {
 	cached := c.cachedOnly()
 	cached.fresh = false
 	class, err := cached.ClusterClass(ctx, cluster)
 	mode, enrolled := policy.ModeOf(cluster, class)
 	if err != nil {
 		_, labelled := cluster.Labels[inherit.ModeLabel]
-		return mode == inherit.Observe || !labelled, true
+		return mode == inherit.Observe || !labelled, true, err
 	}
-	return mode == inherit.Observe, enrolled
+	return mode == inherit.Observe, enrolled, nil
 }
 
 // decide is Evaluate for an object whose Cluster is known, without what the object tells cluster-autoscaler.

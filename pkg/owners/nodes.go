@@ -77,7 +77,7 @@ func (c *Chain) evaluateNodeOfMachine(ctx context.Context, node *corev1.Node, m 
 	if err != nil {
 		return NodeDecision{}, err
 	}
-	observed, enrolled := c.observes(ctx, cluster, policy)
+	observed, enrolled, _ := c.Observes(ctx, cluster, policy)
 	if !enrolled && !policy.SkipNothing {
 		return skipNode(inherit.ClusterIsNotEnrolled), nil
 	}
@@ -111,7 +111,7 @@ func (c *Chain) evaluateNodeOfPool(ctx context.Context, node *corev1.Node, polic
 	if err != nil {
 		return NodeDecision{}, err
 	}
-	observed, enrolled := c.observes(ctx, cluster, policy)
+	observed, enrolled, _ := c.Observes(ctx, cluster, policy)
 	if !enrolled && !policy.SkipNothing {
 		return skipNode(inherit.ClusterIsNotEnrolled), nil
 	}

@@ -36,8 +36,8 @@ import (
 	"github.com/heirloom-dev/heirloom/webhooks"
 )
 
-// What a client can make a server hold. controller-runtime's own servers have hardly any limit. No server speaks HTTP/2, of which a connection has many requests at a time: API servers ask for
-// HTTP/1.1 only (k8s.io/apiserver/pkg/util/webhook), unless the webhook's URL is that of localhost, where they speak both.
+// What a client can make a server hold. controller-runtime's own servers have hardly any limit. No server speaks HTTP/2, of which a
+// connection has many requests at a time: API servers ask for HTTP/1.1 only (k8s.io/apiserver/pkg/util/webhook), unless the webhook's URL is that of localhost, where they speak both.
 const (
 	// unusedTimeout is how long a connection of webhooks may be unused, also before its first request: an API server opens some that it
 	// does not need at once. It keeps them for 90 seconds, so if we closed one first, a request that it sends just then would be lost.
