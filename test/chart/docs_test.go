@@ -48,7 +48,7 @@ func TestSchemaHasTheSameOrder(t *testing.T) {
 	for _, name := range regexp.MustCompile(`(?m)^    "([A-Za-z]+)": `).FindAllStringSubmatch(properties, -1) {
 		ordered = append(ordered, name[1])
 	}
-	Expect(ordered).To(Equal(append(documented, "enabled")))
+	Expect(ordered).To(Equal(append(documented, "namespace", "enabled")))
 }
 
 // What Artifact Hub shows is true: the image is the rendered one, and the kind of version is that of its number.

@@ -27,7 +27,7 @@ func TestTheHook(t *testing.T) {
 		secrets []string
 	}{
 		{"as it is", nil, []string{stops, workloads, "--leader-elect-namespace=" + releaseNamespace}, []string{only, "--keep-values=false"}, []string{"ClusterRole heirloom-uninstall"}},
-		{"one namespace", values{"namespace": fleetNamespace}, []string{stops, workloads, "--namespace=" + fleetNamespace}, []string{only}, []string{"Role heirloom-uninstall-fleet"}},
+		{"one namespace", values{"watchNamespace": fleetNamespace}, []string{stops, workloads, "--namespace=" + fleetNamespace}, []string{only}, []string{"Role heirloom-uninstall-fleet"}},
 		{"a release", values{"uninstall": values{"release": true}}, []string{stops, "--keep-values=false"}, []string{only, workloads}, []string{"ClusterRole heirloom-uninstall"}},
 		{"workload clusters are left", values{"uninstall": values{"workloadClusters": false}}, []string{only}, []string{stops, workloads}, nil},
 		{
@@ -64,7 +64,7 @@ func TestTheHook(t *testing.T) {
 	}
 }
 
-// The rights that the hook has, by the namespace in which it has them: with namespace, it changes objects only there. Each role is
+// The rights that the hook has, by the namespace in which it has them: with watchNamespace, it changes objects only there. Each role is
 // bound to the hook's ServiceAccount and to nothing else, and comes and goes with the hook.
 func TestTheRightsOfTheHook(t *testing.T) {
 	const configurations = "admissionregistration.k8s.io mutatingwebhookconfigurations,validatingwebhookconfigurations [heirloom]: get,delete"
@@ -83,16 +83,16 @@ func TestTheRightsOfTheHook(t *testing.T) {
 		rights map[string][]string
 	}{
 		{"all namespaces", nil, map[string][]string{"": slices.Concat([]string{configurations}, report), releaseNamespace: {scale, leases}}},
-		{"one namespace", values{"namespace": fleetNamespace}, map[string][]string{
+		{"one namespace", values{"watchNamespace": fleetNamespace}, map[string][]string{
 			"": {configurations}, releaseNamespace: {scale, leases}, fleetNamespace: report,
 		}},
 		{"a release in all namespaces", values{"uninstall": release, "additionalProviderGroups": groups}, map[string][]string{
 			"": slices.Concat([]string{configurations}, objects, []string{nodes}, withdraw), releaseNamespace: {scale, leases},
 		}},
-		{"a release in one namespace", values{"uninstall": release, "additionalProviderGroups": groups, "namespace": fleetNamespace}, map[string][]string{
+		{"a release in one namespace", values{"uninstall": release, "additionalProviderGroups": groups, "watchNamespace": fleetNamespace}, map[string][]string{
 			"": {configurations, nodes}, releaseNamespace: {scale, leases}, fleetNamespace: slices.Concat(objects, withdraw),
 		}},
-		{"one namespace, whose workload clusters are left", values{"uninstall": values{"workloadClusters": false}, "namespace": fleetNamespace}, map[string][]string{
+		{"one namespace, whose workload clusters are left", values{"uninstall": values{"workloadClusters": false}, "watchNamespace": fleetNamespace}, map[string][]string{
 			"": {configurations},
 		}},
 	} {

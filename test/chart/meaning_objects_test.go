@@ -80,7 +80,7 @@ func webhookMeanings() []meaning {
 		{"AKS", aks, mutating, ".metadata.annotations", both},
 		{"AKS", aks, validating, ".metadata.annotations", both},
 		{"Nodes have no namespace", aks, mutating, ".webhooks[?(@.name=='nodes.heirloom.dev')].namespaceSelector", `null`},
-		{"one namespace", values{"namespace": "fleet", "webhooks": aks["webhooks"]}, mutating,
+		{"one namespace", values{"watchNamespace": "fleet", "webhooks": aks["webhooks"]}, mutating,
 			".webhooks[?(@.name=='machines.heirloom.dev')].namespaceSelector", `{"matchLabels": {"kubernetes.io/metadata.name": "fleet"}}`},
 	}
 	for of, names := range map[string][]string{

@@ -88,7 +88,7 @@ func TestObjectsAreValid(t *testing.T) {
 		{"excluded namespaces", values{"webhooks": values{"excludeNamespaces": []any{"kube-system", "azure"}}}, []string{"MutatingWebhookConfiguration"}},
 		{"a token of its own", values{"automountServiceAccountToken": false}, []string{"Deployment"}},
 		{"its own certificate", values{"certificates": values{"mode": "self"}}, []string{"Deployment"}},
-		{"one namespace", values{"namespace": fleetNamespace}, []string{"Role"}},
+		{"one namespace", values{"watchNamespace": fleetNamespace}, []string{"Role"}},
 		{"another certificate", provided, []string{"Deployment"}},
 		{"outside of the cluster", outside, []string{"ClusterRole"}},
 		{"one replica", values{
@@ -176,7 +176,7 @@ func TestInstallUpgradeUninstall(t *testing.T) {
 	Expect(running.Spec.Template.Spec.TerminationGracePeriodSeconds).To(HaveValue(BeEquivalentTo(15)), "the program needs 10 more to end")
 	Expect(c.client.Get(t.Context(), key, budget)).To(Succeed())
 
-	helm("upgrade", "heirloom", chartDir(t), "--wait=false", "--set", "replicaCount=1", "--set", "namespace="+fleetNamespace)
+	helm("upgrade", "heirloom", chartDir(t), "--wait=false", "--set", "replicaCount=1", "--set", "watchNamespace="+fleetNamespace)
 	Expect(c.client.Get(t.Context(), key, running)).To(Succeed())
 	Expect(running.Spec.Replicas).To(HaveValue(BeEquivalentTo(1)))
 	Expect(running.Spec.Template.Spec.Containers[0].Args).To(ContainElement("--namespace=" + fleetNamespace))

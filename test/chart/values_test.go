@@ -44,6 +44,8 @@ func TestSchemaHasEveryValue(t *testing.T) {
 	walk("", root)
 	Expect(known).To(HaveKey("enabled"), "for a chart that depends on this one")
 	delete(known, "enabled")
+	Expect(known).To(HaveKey("namespace"), "to be refused in words")
+	delete(known, "namespace")
 	Expect(known).To(Equal(documented), "values.schema.json (actual) and values.yaml (expected)")
 }
 
@@ -82,7 +84,7 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		// One for each kind of rule that the schema has.
 		{values{"replicas": 3}, "'replicas' not allowed"},
 		{values{"deployment": values{"replicas": 3}}, "at '/deployment': additional properties 'replicas' not allowed"},
-		{values{"namespace": "a/b"}, "/namespace"},
+		{values{"watchNamespace": "a/b"}, "/watchNamespace"},
 		{values{"syncPeriod": "0s"}, "/syncPeriod"},
 		{values{"noExecuteRate": -1}, "/noExecuteRate"},
 		{values{"additionalSyncMachineLabels": []any{"a,b"}}, "/additionalSyncMachineLabels/0"},
@@ -94,10 +96,13 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		{values{"webhooks": values{"nodes": values{"timeoutSeconds": 3}}}, "/webhooks/nodes/timeoutSeconds"},
 		{values{"webhooks": values{"machines": values{"failurePolicy": "Fail"}}}, "at '/webhooks/machines': additional properties 'failurePolicy' not allowed"},
 
+		{values{"namespace": "heirloom-system"}, "namespace: set watchNamespace to confine the watch; the release's namespace is helm's --namespace"},
+		{values{"namespace": ""}, "namespace: set watchNamespace"},
+
 		// Valid each, but not together.
 		{values{"image": values{"repository": "registry.example.com/a/heirloom"}}, "set image.registry=registry.example.com and image.repository=a/heirloom"},
 		{values{"additionalSyncMachineLabels": []any{"a("}}, `additionalSyncMachineLabels: "a(" is not a valid Go regular expression`},
-		{values{"managementCluster": "a/self", "namespace": "b"}, "managementCluster=a/self is not in the only namespace"},
+		{values{"managementCluster": "a/self", "watchNamespace": "b"}, "managementCluster=a/self is not in the only namespace"},
 		{values{"leaderElection": values{"renewDeadlineSeconds": 15}}, "leaderElection.renewDeadlineSeconds"},
 		{values{"leaderElection": values{"enabled": false}}, "replicaCount=2 needs leaderElection.enabled"},
 		{values{"uninstall": values{"release": true}, "leaderElection": values{"enabled": false}, "replicaCount": 1}, "uninstall.release needs leaderElection.enabled"},
@@ -113,7 +118,7 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		{values{"workloadClusters": values{"service": values{"nodePort": 30443}}}, "workloadClusters.service.nodePort needs"},
 		{values{"workloadClusters": values{"service": values{"externalTrafficPolicy": "Local"}}}, "workloadClusters.service.externalTrafficPolicy needs"},
 		{values{"workloadClusters": values{"service": values{"loadBalancerClass": "x"}}}, "workloadClusters.service.loadBalancerClass needs"},
-		{values{"namespace": "fleet", "webhooks": values{"excludeNamespaces": []any{"fleet"}}}, "webhooks.excludeNamespaces has fleet"},
+		{values{"watchNamespace": "fleet", "webhooks": values{"excludeNamespaces": []any{"fleet"}}}, "webhooks.excludeNamespaces has fleet"},
 		{values{"monitoring": values{"podMonitor": values{"enabled": true}}}, "monitoring.podMonitor.enabled needs monitoring.podMonitor.authorization"},
 		{values{"monitoring": values{"podMonitor": values{"enabled": true}, "serviceMonitor": values{"enabled": true}}}, "every Pod would be scraped twice"},
 		{values{"workloadClusters": values{"admission": "webhook"}}, "workloadClusters.admission=webhook needs workloadClusters.webhookURL"},

@@ -46,7 +46,7 @@ func TestRights(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			own := fleetName + "/own"
 			args := []string{"--insecure-diagnostics=false", "--management-cluster=" + own}
-			values := map[string]any{"namespace": namespace, "managementCluster": own}
+			values := map[string]any{"watchNamespace": namespace, "managementCluster": own}
 			if namespace != "" {
 				values["certificates"] = map[string]any{"mode": "self"}
 				args = append(args, "--namespace="+namespace, "--webhook-cert-secret="+authority.String(), "--webhook-cert-dns-names=localhost")

@@ -259,9 +259,9 @@ matchExpressions:
 {{- /* What the program does not watch it is not asked about, and neither about what is excluded. Does not concern cluster-scoped objects. */ -}}
 {{- define "heirloom.watchedNamespace" -}}
 namespaceSelector:
-  {{- if .Values.namespace }}
+  {{- if .Values.watchNamespace }}
   matchLabels:
-    kubernetes.io/metadata.name: {{ .Values.namespace }}
+    kubernetes.io/metadata.name: {{ .Values.watchNamespace }}
   {{- else if .Values.webhooks.excludeNamespaces }}
   matchExpressions:
     - key: kubernetes.io/metadata.name

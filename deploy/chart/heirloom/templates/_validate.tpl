@@ -2,6 +2,10 @@
 
 {{- /* Fails on values of how the program runs that are valid each, but not together. What is valid alone, the schema says. */ -}}
 {{- define "heirloom.validateProgram" -}}
+{{- /* cert-manager's chart means the release's namespace by it. Here it would switch off all other namespaces without a word. */ -}}
+{{- if hasKey .Values "namespace" }}
+{{- fail "namespace: set watchNamespace to confine the watch; the release's namespace is helm's --namespace" }}
+{{- end }}
 {{- range $name := list "additionalSyncMachineLabels" "additionalSyncMachineAnnotations" }}
 {{- range index $.Values $name }}
 {{- /* With nothing as an alternative, whatever is valid matches nothing. */ -}}
@@ -11,8 +15,8 @@
 {{- end }}
 {{- end }}
 {{- $own := .Values.managementCluster | splitList "/" | first }}
-{{- if and .Values.namespace .Values.managementCluster (ne $own .Values.namespace) }}
-{{- fail (printf "managementCluster=%s is not in the only namespace that is watched, namespace=%s" .Values.managementCluster .Values.namespace) }}
+{{- if and .Values.watchNamespace .Values.managementCluster (ne $own .Values.watchNamespace) }}
+{{- fail (printf "managementCluster=%s is not in the only namespace that is watched, watchNamespace=%s" .Values.managementCluster .Values.watchNamespace) }}
 {{- end }}
 {{- with .Values.leaderElection }}
 {{- if and .enabled (not (and (lt (int .retryPeriodSeconds) (int .renewDeadlineSeconds)) (lt (int .renewDeadlineSeconds) (int .leaseDurationSeconds)))) }}
