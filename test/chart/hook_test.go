@@ -29,6 +29,11 @@ func TestTheHook(t *testing.T) {
 		{"as it is", nil, []string{stops, workloads, "--leader-elect-namespace=" + releaseNamespace}, []string{only, "--keep-values=false"}, []string{"ClusterRole heirloom-uninstall"}},
 		{"one namespace", values{"watchNamespace": fleetNamespace}, []string{stops, workloads, "--namespace=" + fleetNamespace}, []string{only}, []string{"Role heirloom-uninstall-fleet"}},
 		{"a release", values{"uninstall": values{"release": true}}, []string{stops, "--keep-values=false"}, []string{only, workloads}, []string{"ClusterRole heirloom-uninstall"}},
+		{"Secrets of a namespace", values{"workloadClusters": values{"secretsIn": []any{fleetNamespace}}}, []string{stops, workloads}, []string{only}, []string{"Role heirloom-uninstall-kubeconfigs"}},
+		{"workload clusters are left alone", values{"workloadClusters": values{"enabled": false}}, []string{only}, []string{stops, workloads}, nil},
+		{"manifests without helm", values{"createNamespace": true}, nil, []string{only, stops, workloads}, nil},
+		{"manifests with helm", values{"createNamespace": true, "uninstall": values{"hook": values{"enabled": true}}}, []string{stops, workloads}, nil, []string{"ClusterRole heirloom-uninstall"}},
+		{"no hook", values{"uninstall": values{"hook": values{"enabled": false}}}, nil, []string{only, stops, workloads}, nil},
 		{"workload clusters are left", values{"uninstall": values{"workloadClusters": false}}, []string{only}, []string{stops, workloads}, nil},
 		{
 			"nobody knows when the loop has stopped", values{"leaderElection": values{"enabled": false}, "replicaCount": 1},
@@ -95,6 +100,13 @@ func TestTheRightsOfTheHook(t *testing.T) {
 		{"one namespace, whose workload clusters are left", values{"uninstall": values{"workloadClusters": false}, "watchNamespace": fleetNamespace}, map[string][]string{
 			"": {configurations},
 		}},
+		{"Secrets of two namespaces", values{"workloadClusters": values{"secretsIn": []any{"red", "blue"}}}, map[string][]string{
+			"":    {configurations, "cluster.x-k8s.io clusters []: list", "events.k8s.io events []: create"},
+			"red": {" secrets []: get"}, "blue": {" secrets []: get"}, releaseNamespace: {scale, leases},
+		}},
+		{"a release that leaves workload clusters alone", values{"uninstall": release, "workloadClusters": values{"enabled": false}, "additionalProviderGroups": groups}, map[string][]string{
+			"": slices.Concat([]string{configurations}, objects, []string{nodes}), releaseNamespace: {scale, leases},
+		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			Expect := NewWithT(t).Expect
@@ -126,6 +138,36 @@ func TestTheRightsOfTheHook(t *testing.T) {
 			}
 			Expect(granted).To(Equal(tc.rights))
 			Expect(bound).To(ConsistOf(roles))
+		})
+	}
+}
+
+// Which Secrets the program may read that are not its own, by the namespace of the roles.
+func TestTheRightToReadSecrets(t *testing.T) {
+	for name, tc := range map[string]struct {
+		over   values
+		within []string
+	}{
+		"as it is":                         {nil, []string{""}},
+		"of a namespace":                   {values{"watchNamespace": fleetNamespace}, []string{fleetNamespace}},
+		"of two namespaces":                {values{"workloadClusters": values{"secretsIn": []any{"red", "blue"}}}, []string{"red", "blue"}},
+		"of none":                          {values{"workloadClusters": values{"enabled": false}}, nil},
+		"of none of the watched namespace": {values{"workloadClusters": values{"enabled": false}, "watchNamespace": fleetNamespace}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			Expect := NewWithT(t).Expect
+			objects, err := render(t, tc.over)
+			Expect(err).NotTo(HaveOccurred())
+			var within []string
+			for _, object := range objects {
+				rules, _, _ := unstructured.NestedSlice(object.Object, "rules")
+				for _, rule := range rules {
+					if resources, _, _ := unstructured.NestedStringSlice(rule.(map[string]any), "resources"); slices.Contains(resources, "secrets") {
+						within = append(within, object.GetNamespace())
+					}
+				}
+			}
+			Expect(within).To(Equal(tc.within))
 		})
 	}
 }

@@ -89,6 +89,7 @@ func TestObjectsAreValid(t *testing.T) {
 		{"a token of its own", values{"automountServiceAccountToken": false}, []string{"Deployment"}},
 		{"its own certificate", values{"certificates": values{"mode": "self"}}, []string{"Deployment"}},
 		{"one namespace", values{"watchNamespace": fleetNamespace}, []string{"Role"}},
+		{"Secrets of a few namespaces", values{"workloadClusters": values{"secretsIn": []any{fleetNamespace}}, "pluginRoles": values{"create": true}}, []string{"Role"}},
 		{"another certificate", provided, []string{"Deployment"}},
 		{"outside of the cluster", outside, []string{"ClusterRole"}},
 		{"one replica", values{

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -153,6 +154,28 @@ func testKubectlExplain(t *testing.T, w *kubectlWorld) {
 			g.Expect(code).To(Equal(tc.code), out+errOut)
 		})
 	}
+	t.Run("as somebody with the chart's ClusterRoles", func(t *testing.T) {
+		g := NewWithT(t)
+		subjects := []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "reader"}}
+		reads := &rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: "plugin-reader"}, Subjects: subjects,
+			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "heirloom-plugin"},
+		}
+		g.Expect(w.Client.Create(w.ctx, reads)).To(Succeed())
+		reader := w.kubeconfigOf(t, "reader")
+		_, errOut, code := w.run(t, pluginRun{args: []string{"explain", "machine/prod-gpu-1", poolKey}, kubeconfig: reader})
+		g.Expect(code).To(BeZero(), errOut)
+		_, errOut, code = w.run(t, pluginRun{args: []string{"explain", "node/prod-gpu-1", poolKey}, kubeconfig: reader})
+		g.Expect(code).To(Equal(2))
+		g.Expect(errOut).To(ContainSubstring(`cannot get resource "secrets"`))
+		g.Expect(w.Client.Create(w.ctx, &rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Namespace: fleetName, Name: "plugin-reader"}, Subjects: subjects,
+			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "heirloom-plugin-nodes"},
+		})).To(Succeed())
+		_, errOut, code = w.run(t, pluginRun{args: []string{"explain", "node/prod-gpu-1", poolKey}, kubeconfig: reader})
+		g.Expect(code).To(BeZero(), errOut)
+		g.Expect(errOut).NotTo(ContainSubstring("forbidden"))
+	})
 	t.Run("for programs", func(t *testing.T) {
 		g := NewWithT(t)
 		out, errOut, code := w.kubectl(t, "explain", "node/prod-gpu-1", "node/edge-web-1", "dedicated:NoSchedule", "-o", "json")

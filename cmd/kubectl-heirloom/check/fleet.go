@@ -5,6 +5,7 @@ package check
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/cli"
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/compare"
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/settings"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
@@ -57,6 +59,8 @@ func (c *Checker) workloadClusters(context.Context) answer {
 		case of.NodesErr == nil:
 			reached++
 			r.raise(OK)
+		case errors.Is(of.NodesErr, cli.ErrLeftAlone):
+			r.add(OK, of.Cluster.String(), "left alone (--workload-clusters=false)")
 		default:
 			r.add(Warning, "", "%s: %v", of.Cluster, of.NodesErr)
 		}
@@ -68,7 +72,7 @@ func (c *Checker) workloadClusters(context.Context) answer {
 func (c *Checker) nodes(context.Context) answer {
 	r, total, well := result(Skipped, ""), 0, 0
 	c.each(&r, func(of *compare.Tree, o *compare.Object) {
-		if o.Kind == "Cluster" && of.NodesErr != nil {
+		if o.Kind == "Cluster" && of.NodesErr != nil && !errors.Is(of.NodesErr, cli.ErrLeftAlone) {
 			r.add(Unknown, of.Cluster.String(), "not reached")
 		}
 		if o.Node == nil {

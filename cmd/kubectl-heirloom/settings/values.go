@@ -19,7 +19,7 @@ const flagsOfValues = `watchNamespace=namespace watchFilter=watch-filter syncPer
 	additionalSyncMachineLabels=additional-sync-machine-labels additionalSyncMachineAnnotations=additional-sync-machine-annotations
 	additionalProviderGroups=additional-provider-groups managementCluster=management-cluster
 	clusterAPITaintPropagation=cluster-api-taint-propagation leaderElection.enabled=leader-elect
-	workloadClusters.admission=workload-admission workloadClusters.webhookURL=workload-webhook-url
+	workloadClusters.enabled=workload-clusters workloadClusters.admission=workload-admission workloadClusters.webhookURL=workload-webhook-url
 	workloadClusters.concurrency=clustercache-concurrency workloadClusters.clientQPS=clustercache-client-qps
 	workloadClusters.clientBurst=clustercache-client-burst`
 

@@ -75,6 +75,11 @@ annotations:
 {{- .Values.clusterRoleName | default (include "heirloom.fullname" .) }}
 {{- end }}
 
+{{- /* Whether helm uninstall runs a hook, as true or false. */ -}}
+{{- define "heirloom.hooked" -}}
+{{- ternary (not .Values.createNamespace) .Values.uninstall.hook.enabled (eq (toString .Values.uninstall.hook.enabled) "auto") }}
+{{- end }}
+
 {{- /* Service and Certificate. */ -}}
 {{- define "heirloom.webhookName" -}}
 {{- include "heirloom.fullname" . }}-webhook

@@ -18,6 +18,14 @@
 {{- if and .Values.watchNamespace .Values.managementCluster (ne $own .Values.watchNamespace) }}
 {{- fail (printf "managementCluster=%s is not in the only namespace that is watched, watchNamespace=%s" .Values.managementCluster .Values.watchNamespace) }}
 {{- end }}
+{{- with .Values.workloadClusters }}
+{{- if and (not .enabled) (or .webhookURL (not (has .admission (list "auto" "none")))) }}
+{{- fail "workloadClusters.enabled=false leaves workload clusters alone: workloadClusters.webhookURL must be empty, and workloadClusters.admission auto or none" }}
+{{- end }}
+{{- if and .secretsIn (or (not .enabled) $.Values.watchNamespace) }}
+{{- fail "workloadClusters.secretsIn needs workloadClusters.enabled, and no watchNamespace, which confines the right by itself" }}
+{{- end }}
+{{- end }}
 {{- with .Values.leaderElection }}
 {{- if and .enabled (not (and (lt (int .retryPeriodSeconds) (int .renewDeadlineSeconds)) (lt (int .renewDeadlineSeconds) (int .leaseDurationSeconds)))) }}
 {{- fail "leaderElection.retryPeriodSeconds must be less than leaderElection.renewDeadlineSeconds, and that less than leaderElection.leaseDurationSeconds" }}
@@ -43,6 +51,9 @@
 {{- end }}
 {{- if and (gt (int .Values.replicaCount) 1) (not .Values.leaderElection.enabled) }}
 {{- fail (printf "replicaCount=%v needs leaderElection.enabled: two resync loops would do everything twice" .Values.replicaCount) }}
+{{- end }}
+{{- if and .Values.uninstall.release (ne (include "heirloom.hooked" .) "true") }}
+{{- fail "uninstall.release needs the hook: set uninstall.hook.enabled=true, and apply the manifests with helm" }}
 {{- end }}
 {{- if and .Values.uninstall.release (not .Values.leaderElection.enabled) }}
 {{- fail "uninstall.release needs leaderElection.enabled: no Lease would tell when the loop has stopped" }}
