@@ -75,10 +75,15 @@ func webhookMeanings() []meaning {
 	const mutating, validating = "MutatingWebhookConfiguration heirloom", "ValidatingWebhookConfiguration heirloom"
 	const excluded = `{"matchExpressions": [{"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-system", "azure"]}]}`
 	aks := values{"webhooks": values{"annotations": values{"admissions.enforcer/disabled": "true"}, "excludeNamespaces": []any{"kube-system", "azure"}}}
+	slow := values{"webhooks": values{"timeoutSeconds": 5}}
 	both := `{"admissions.enforcer/disabled": "true", "cert-manager.io/inject-ca-from": "heirloom-system/heirloom-webhook"}`
 	all := []meaning{
 		{"AKS", aks, mutating, ".metadata.annotations", both},
 		{"AKS", aks, validating, ".metadata.annotations", both},
+		{"timeout", slow, mutating, ".webhooks[?(@.name=='machines.heirloom.dev')].timeoutSeconds", `5`},
+		{"timeout", slow, mutating, ".webhooks[?(@.name=='controlplanes.heirloom.dev')].timeoutSeconds", `5`},
+		{"timeout", slow, mutating, ".webhooks[?(@.name=='siblings.heirloom.dev')].timeoutSeconds", `5`},
+		{"a kubelet waits no longer", slow, mutating, ".webhooks[?(@.name=='nodes.heirloom.dev')].timeoutSeconds", `2`},
 		{"Nodes have no namespace", aks, mutating, ".webhooks[?(@.name=='nodes.heirloom.dev')].namespaceSelector", `null`},
 		{"one namespace", values{"watchNamespace": "fleet", "webhooks": aks["webhooks"]}, mutating,
 			".webhooks[?(@.name=='machines.heirloom.dev')].namespaceSelector", `{"matchLabels": {"kubernetes.io/metadata.name": "fleet"}}`},

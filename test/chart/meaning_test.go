@@ -150,6 +150,9 @@ func podMeanings() []meaning {
 			pods + ".automountServiceAccountToken", `true`},
 		{"a token that must be asked for", values{"serviceAccount": values{"automountServiceAccountToken": false}}, "ServiceAccount heirloom",
 			".automountServiceAccountToken", `false`},
+		{"no surge on the ports of Nodes", values{"hostNetwork": true}, theDeployment, ".spec.strategy.rollingUpdate", `{"maxUnavailable": 1, "maxSurge": 0}`},
+		{"a strategy of the operator's", values{"hostNetwork": true, "strategy": values{"rollingUpdate": values{"maxUnavailable": 2, "maxSurge": 1}}}, theDeployment,
+			".spec.strategy.rollingUpdate", `{"maxUnavailable": 2, "maxSurge": 1}`},
 		{"revisions", values{"revisionHistoryLimit": 0}, theDeployment, ".spec.revisionHistoryLimit", `0`},
 	}...)
 }

@@ -177,6 +177,9 @@ func TestInstallUpgradeUninstall(t *testing.T) {
 	Expect(running.Spec.Template.Spec.TerminationGracePeriodSeconds).To(HaveValue(BeEquivalentTo(15)), "the program needs 10 more to end")
 	Expect(c.client.Get(t.Context(), key, budget)).To(Succeed())
 
+	_, stderr, err := controlplane.Helm(t.Context(), kubeconfig, "install", "heirloom", chartDir(t), "--wait=false", "--namespace", fleetNamespace)
+	Expect(fmt.Sprint(stderr, err)).To(ContainSubstring("the ClusterRole heirloom belongs to the release in namespace " + releaseNamespace))
+
 	helm("upgrade", "heirloom", chartDir(t), "--wait=false", "--set", "replicaCount=1", "--set", "watchNamespace="+fleetNamespace)
 	Expect(c.client.Get(t.Context(), key, running)).To(Succeed())
 	Expect(running.Spec.Replicas).To(HaveValue(BeEquivalentTo(1)))

@@ -11,6 +11,9 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
+	cliflag "k8s.io/component-base/cli/flag"
+
+	"github.com/heirloom-dev/heirloom/pkg/workload/webhook"
 )
 
 // schema is a part of values.schema.json.
@@ -100,8 +103,11 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		{values{"drainSeconds": 120}, "/drainSeconds"},
 		{values{"tolerations": []any{values{"effect": "Never"}}}, "/tolerations/0/effect"},
 		{values{"image": values{"digest": "sha256:0"}}, "/image/digest"},
-		{values{"webhooks": values{"nodes": values{"timeoutSeconds": 3}}}, "/webhooks/nodes/timeoutSeconds"},
-		{values{"webhooks": values{"machines": values{"failurePolicy": "Fail"}}}, "at '/webhooks/machines': additional properties 'failurePolicy' not allowed"},
+		{values{"webhooks": values{"timeoutSeconds": 11}}, "/webhooks/timeoutSeconds"},
+		{values{"webhooks": values{"failurePolicy": "Fail"}}, "at '/webhooks': additional properties 'failurePolicy' not allowed"},
+		{values{"managementCluster": "a/b..c"}, "/managementCluster"},
+		{values{"additionalProviderGroups": []any{"a..b"}}, "/additionalProviderGroups/0"},
+		{values{"tls": values{"cipherSuites": []any{"TLS_ROT_13"}}}, "/tls/cipherSuites/0"},
 
 		{values{"namespace": "heirloom-system"}, "namespace: set watchNamespace to confine the watch; the release's namespace is helm's --namespace"},
 		{values{"namespace": ""}, "namespace: set watchNamespace"},
@@ -140,6 +146,7 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		{values{"certificates": values{"mode": "self"}, "workloadClusters": values{"webhookURL": "https://192.0.2.1:9444"}},
 			"certificates.mode=self makes certificates for host names only, not for the address 192.0.2.1 of a URL"},
 		{values{"certificates": values{"mode": "self"}, "workloadClusters": values{"webhookURL": "https://[2001:db8::1]:9444"}}, "the address 2001:db8::1"},
+		{values{"certificates": values{"mode": "self"}, "workloadClusters": values{"webhookURL": "https://Heirloom.example.com"}}, "not for the host Heirloom.example.com"},
 		{values{"certificates": values{"mode": "self", "provided": values{"secretName": "x"}}}, "certificates.provided is for certificates.mode=provided, not for self"},
 		{values{"certificates": values{"provided": values{"caBundle": "eA=="}}}, "certificates.provided is for certificates.mode=provided, not for cert-manager"},
 		{values{"certificates": values{"mode": "self", "certManager": values{"issuerRef": values{"name": "x"}}}}, "issuerRef is for certificates.mode=cert-manager, not for self"},
@@ -156,3 +163,34 @@ func TestWrongValuesAreRefused(t *testing.T) {
 
 // aCertificate is enough of one for the chart: "-----BEGIN CERTIFICATE-----", as base64.
 const aCertificate = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0t"
+
+// A URL that helm accepts is one that the program accepts, and the other way round.
+func TestURLsAreThoseOfTheProgram(t *testing.T) {
+	for _, url := range []string{
+		"https://h", "https://h/", "https://h.example.com:8443/a/b", "https://[2001:db8::1]:9444", "https://h/.well-known/x", "https://h/...", "https://h/a@b",
+		"http://h", "h", "https://", "https:///a", "https://u@h", "https://u:p@h", "https://h?", "https://h?a=b", "https://h#", "https://h/a#b",
+		"https://h//a", "https://h/a//", "https://h/./a", "https://h/a/..", "https://h/%41", "https://h:port", "https://h /",
+	} {
+		t.Run(url, func(t *testing.T) {
+			_, err := render(t, values{"workloadClusters": values{"webhookURL": url}})
+			_, refused := webhook.BaseURL(url)
+			NewWithT(t).Expect(err == nil).To(Equal(refused == nil), "helm: %v; the program: %v", err, refused)
+		})
+	}
+}
+
+// The schema knows the cipher suites that the program knows.
+func TestCipherSuitesAreThoseOfTheProgram(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	var root struct {
+		Properties struct {
+			TLS struct {
+				Properties struct {
+					CipherSuites struct{ Items struct{ Enum []string } }
+				}
+			}
+		}
+	}
+	Expect(json.Unmarshal([]byte(document(t, "deploy", "chart", "heirloom", "values.schema.json")), &root)).To(Succeed())
+	Expect(root.Properties.TLS.Properties.CipherSuites.Items.Enum).To(ConsistOf(cliflag.TLSCipherPossibleValues()))
+}

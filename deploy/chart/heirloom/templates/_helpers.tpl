@@ -223,12 +223,12 @@ object.metadata.?{{ $map }} != oldObject.metadata.?{{ $map }}
   operator: Exists
 {{- end }}
 
-{{- /* Kinds of Cluster API that inherit, owners before what they own. values: the key of .Values.webhooks; only: which of them. */ -}}
+{{- /* Kinds of Cluster API that inherit, owners before what they own. only: which of them. */ -}}
 {{- define "heirloom.children" -}}
-- {resource: machinedeployments, values: machineDeployments, only: heirloom.inTopologyOrAutoscaled}
-- {resource: machinepools, values: machinePools, only: heirloom.inTopologyOrAutoscaled}
-- {resource: machinesets, values: machineSets}
-- {resource: machines, values: machines}
+- {resource: machinedeployments, only: heirloom.inTopologyOrAutoscaled}
+- {resource: machinepools, only: heirloom.inTopologyOrAutoscaled}
+- {resource: machinesets}
+- {resource: machines}
 {{- end }}
 
 {{- /* Their resources, for rules of RBAC. */ -}}

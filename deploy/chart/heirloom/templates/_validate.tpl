@@ -14,6 +14,12 @@
 {{- end }}
 {{- end }}
 {{- end }}
+{{- /* Of objects without a namespace, two releases of one name would be the same. Helm refuses that, too, but not in words of this chart. */ -}}
+{{- $there := lookup "rbac.authorization.k8s.io/v1" "ClusterRole" "" (include "heirloom.clusterRoleName" .) }}
+{{- $owner := dig "metadata" "annotations" "meta.helm.sh/release-namespace" .Release.Namespace $there }}
+{{- if ne $owner .Release.Namespace }}
+{{- fail (printf "the ClusterRole %s belongs to the release in namespace %s: choose another release name, or set fullnameOverride" (include "heirloom.clusterRoleName" .) $owner) }}
+{{- end }}
 {{- $own := .Values.managementCluster | splitList "/" | first }}
 {{- if and .Values.watchNamespace .Values.managementCluster (ne $own .Values.watchNamespace) }}
 {{- fail (printf "managementCluster=%s is not in the only namespace that is watched, watchNamespace=%s" .Values.managementCluster .Values.watchNamespace) }}
