@@ -13,6 +13,7 @@ import (
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -67,6 +68,7 @@ func newCluster(t *testing.T) *cluster {
 // "restricted".
 func TestObjectsAreValid(t *testing.T) {
 	c := newCluster(t)
+	NewWithT(t).Expect(c.client.Create(t.Context(), &nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: "gvisor"}, Handler: "runsc"})).To(Succeed())
 	outside := values{
 		"deployment": values{"enabled": false}, "webhooks": values{"url": "https://127.0.0.1:9443"},
 		"certificates": values{"mode": "provided", "provided": values{"caBundle": aCABundle(t)}},

@@ -60,6 +60,9 @@
 {{- end }}
 {{- end }}
 {{- end }}
+{{- if and (ne $certificates.mode "cert-manager") $certificates.certManager.duration }}
+{{- fail (printf "certificates.certManager.duration is for certificates.mode=cert-manager, not for %s" $certificates.mode) }}
+{{- end }}
 {{- if and (ne $certificates.mode "cert-manager") $certificates.certManager.issuerRef }}
 {{- fail (printf "certificates.certManager.issuerRef is for certificates.mode=cert-manager, not for %s" $certificates.mode) }}
 {{- end }}
