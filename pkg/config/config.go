@@ -93,9 +93,18 @@ func (c *Config) completeObjects() (err error) {
 		errs = append(errs, invalid("--namespace", c.Namespace, validation.IsDNS1123Label(c.Namespace)))
 	}
 	for _, group := range c.AdditionalProviderGroups {
-		errs = append(errs, invalid("--additional-provider-groups", group, validation.IsDNS1123Subdomain(group)))
+		errs = append(errs, invalid("--additional-provider-groups", group, validation.IsDNS1123Subdomain(group)),
+			check(!wellKnown(group), "--additional-provider-groups=%q: is a group of Kubernetes, and of no provider", group))
 	}
 	return errors.Join(errs...)
+}
+
+var wellKnownGroups = regexp.MustCompile(`^(apps|autoscaling|batch|extensions|policy)$|(^|\.)(x-)?k8s\.io$`)
+
+// wellKnown says whether Kubernetes or one of its subprojects other than Cluster API serves the group. Its kinds hold no object of a
+// provider, and the program would need the right to change all of them.
+func wellKnown(group string) bool {
+	return wellKnownGroups.MatchString(group) && !strings.HasSuffix(group, ".cluster.x-k8s.io")
 }
 
 func (c *Config) completeServers() error {
@@ -125,7 +134,10 @@ func (c *Config) completeWorkloads() error {
 			"--clustercache-concurrency, --clustercache-client-qps and --clustercache-client-burst must be positive"),
 		check(slices.Contains(ways, c.WorkloadAdmission), "--workload-admission=%q: must be auto, none, webhook or policy", c.WorkloadAdmission),
 		check(c.WorkloadAdmission != workload.AdmitByWebhook || c.WorkloadWebhookURL != "",
-			"--workload-admission=webhook needs --workload-webhook-url"))
+			"--workload-admission=webhook needs --workload-webhook-url"),
+		check(c.WorkloadClusters || c.WorkloadWebhookURL == "", "--workload-webhook-url needs --workload-clusters"),
+		check(c.WorkloadClusters || slices.Contains([]string{workload.AdmitAutomatically, workload.AdmitByLoop}, c.WorkloadAdmission),
+			"--workload-admission=%s needs --workload-clusters", c.WorkloadAdmission))
 }
 
 // completeWorkloadWebhook also reads the name of the key's Secret where no URL is set: a release may need it.

@@ -26,6 +26,7 @@ type Options struct {
 	WorkloadAdmission, WorkloadWebhookURL, WorkloadWebhookKeySecret, WebhookConfiguration string
 	WorkloadWebhookPort, ClusterCacheConcurrency, ClusterCacheClientBurst                 int
 	ClusterCacheClientQPS                                                                 float32
+	WorkloadClusters                                                                      bool
 
 	WebhookHost, WebhookCertDir, WebhookCertSecret, WebhookClientCAFile string
 	WebhookPort                                                         int
@@ -73,7 +74,7 @@ func (o *Options) AddReleaseFlags(fs *pflag.FlagSet) {
 	for _, name := range []string{
 		"kubeconfig", "kube-api-qps", "kube-api-burst", "namespace", "watch-filter", "management-cluster", "additional-provider-groups",
 		"webhook-configuration", "workload-webhook-url", "workload-webhook-key-secret", "leader-elect-namespace",
-		"clustercache-client-qps", "clustercache-client-burst",
+		"clustercache-client-qps", "clustercache-client-burst", "workload-clusters",
 	} {
 		fs.AddFlag(all.Lookup(name))
 	}
@@ -100,6 +101,8 @@ func (o *Options) addWatchFlags(fs *pflag.FlagSet) {
 }
 
 func (o *Options) addWorkloadFlags(fs *pflag.FlagSet) {
+	fs.BoolVar(&o.WorkloadClusters, "workload-clusters", true,
+		"Connect to workload clusters. With false, Heirloom reads no kubeconfig, and leaves the Nodes of workload clusters alone.")
 	fs.StringVar(&o.WorkloadAdmission, "workload-admission", workload.AdmitAutomatically,
 		"How Nodes of workload clusters are admitted whose Cluster does not have the label "+workload.AdmissionLabel+": auto (by policy where the workload cluster can have one, else by webhook where there is a URL), none (the loop alone applies what they inherit), webhook (by --workload-webhook-url) or policy (a generated MutatingAdmissionPolicy).")
 	fs.StringVar(&o.WorkloadWebhookURL, "workload-webhook-url", "",

@@ -222,6 +222,9 @@ func (d *Dependencies) nodeReader(ctx context.Context, cluster types.NamespacedN
 	if cluster == d.ManagementCluster {
 		return d.Client, nil
 	}
+	if d.Workloads == nil {
+		return nil, nil
+	}
 	reader, err := d.Workloads.GetReader(ctx, cluster)
 	if errors.Is(err, clustercache.ErrClusterNotConnected) {
 		return nil, nil
