@@ -50,7 +50,7 @@ programs() {
 		echo "kube-proxy kubernetes k8s.io/kubernetes/cmd/kube-proxy"
 		;;
 	helm) echo "helm dev helm.sh/helm/v4/cmd/helm" ;;
-	helm3) echo "helm helm3 helm.sh/helm/v3/cmd/helm" ;;
+	helm3) echo "helm dev helm.sh/helm/v3/cmd/helm" ;;
 	cluster-api)
 		echo "clusterctl cluster-api sigs.k8s.io/cluster-api/cmd/clusterctl"
 		echo "core cluster-api sigs.k8s.io/cluster-api/core"
@@ -78,7 +78,7 @@ versions() {
 	controlplane*) echo "$(version "kubernetes${1#controlplane}" k8s.io/kubernetes)-$(version kubernetes go.etcd.io/etcd/server/v3)" ;;
 	tools | node) version kubernetes k8s.io/kubernetes ;;
 	helm) version dev helm.sh/helm/v4 ;;
-	helm3) version helm3 helm.sh/helm/v3 ;;
+	helm3) version dev helm.sh/helm/v3 ;;
 	cluster-api) version cluster-api sigs.k8s.io/cluster-api ;;
 	lint) version golangci-lint github.com/golangci/golangci-lint/v2 ;;
 	monitoring) version prometheus github.com/prometheus/prometheus ;;
@@ -106,7 +106,7 @@ takes() {
 	case $1 in
 	kubernetes) echo "5 to 7 min" ;;
 	kubernetes-*) echo "3 to 5 min" ;;
-	cluster-api | dev | golangci-lint | helm3 | prometheus) echo "3 min" ;;
+	cluster-api | dev | golangci-lint | prometheus) echo "3 min" ;;
 	*) echo "1 min" ;;
 	esac
 }
