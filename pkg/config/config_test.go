@@ -44,7 +44,7 @@ func TestDefaults(t *testing.T) {
 	Expect([]time.Duration{c.LeaderElectLeaseDuration, c.LeaderElectRenewDeadline, c.LeaderElectRetryPeriod}).
 		To(Equal([]time.Duration{15 * time.Second, 10 * time.Second, 2 * time.Second}))
 	Expect(c.DetectTaintPropagation).To(BeTrue())
-	Expect(c.Rules).To(Equal(inherit.Policy{PaceEviction: true, Mode: inherit.Enforce}))
+	Expect(c.Rules).To(Equal(inherit.Policy{PaceEviction: true, Mode: inherit.Enforce, SyncAllowed: []string{"*"}}))
 	Expect(c.TLS).NotTo(BeEmpty())
 	Expect(c.Metrics.BindAddress).To(Equal(":8443"))
 	Expect(c.Metrics.SecureServing).To(BeTrue())
@@ -160,6 +160,7 @@ func TestBadFlags(t *testing.T) {
 		{args: []string{"--additional-provider-groups=infra.example.com/v1"}, want: []string{`--additional-provider-groups="infra.example.com/v1"`}},
 		{args: []string{"--additional-provider-groups=ok.example.com,*,a b"}, want: []string{`--additional-provider-groups="*"`, `--additional-provider-groups="a b"`}},
 		{args: []string{"--additional-provider-groups=ok.example.com,,ok"}, want: []string{`--additional-provider-groups=""`}},
+		{args: []string{"--per-cluster-sync-allowed=a,-b"}, want: []string{`--per-cluster-sync-allowed: "-b" is no key, and no prefix that ends with *`}},
 		{args: []string{"--mode=Observe"}, want: []string{`--mode="Observe": must be enforce or observe`}},
 		{args: []string{"--enrollment=some"}, want: []string{`--enrollment="some": must be all or labelled`}},
 		{args: []string{"--additional-provider-groups=apps,batch"}, want: []string{`groups="apps": is a group of Kubernetes, and of no provider`, `groups="batch": is`}},

@@ -36,7 +36,7 @@ type Options struct {
 	LeaderElectNamespace                                                       string
 	LeaderElectLeaseDuration, LeaderElectRenewDeadline, LeaderElectRetryPeriod time.Duration
 
-	AdditionalSyncMachineLabels, AdditionalSyncMachineAnnotations, AdditionalProviderGroups []string
+	AdditionalSyncMachineLabels, AdditionalSyncMachineAnnotations, AdditionalProviderGroups, PerClusterSyncAllowed []string
 
 	TaintPropagation, Mode, Enrollment string
 	NoExecuteRate                      float64
@@ -154,6 +154,9 @@ func (o *Options) addRuleFlags(fs *pflag.FlagSet) {
 		"List of regexes to select an additional set of labels to sync from a Machine to its Node. A label is synced as long as it matches at least one of the regexes.")
 	fs.StringSliceVar(&o.AdditionalSyncMachineAnnotations, "additional-sync-machine-annotations", nil,
 		"List of regexes to select an additional set of annotations to sync from a Machine to its Node. An annotation is synced as long as it matches at least one of the regexes.")
+	fs.StringSliceVar(&o.PerClusterSyncAllowed, "per-cluster-sync-allowed", []string{inherit.SyncAnyKey},
+		"List of label and annotation keys, and of prefixes that end with *, that the annotations "+inherit.SyncLabelsAnnotation+" and "+inherit.SyncAnnotationsAnnotation+
+			" of a Cluster, a topology or a template may name for Nodes. * alone stands for all keys outside kubernetes.io, k8s.io and their subdomains. If empty, these annotations have no effect.")
 	fs.StringSliceVar(&o.AdditionalProviderGroups, "additional-provider-groups", nil,
 		"List of API groups of infrastructure and bootstrap providers whose objects inherit what their Machines do, in addition to "+
 			inherit.InfrastructureGroup+" and "+inherit.BootstrapGroup+".")

@@ -41,7 +41,7 @@ func everything() values {
 		"watchNamespace": fleetNamespace, "watchFilter": "blue", "syncPeriod": "1h30m", "noExecuteRate": 0.5, "mode": "observe", "enrollment": "labelled",
 		"managementCluster": fleetNamespace + "/self", "clusterAPITaintPropagation": "enabled", "insecureDiagnostics": true,
 		"additionalSyncMachineLabels": []any{`^example\.com/`}, "additionalSyncMachineAnnotations": []any{"note$"},
-		"additionalProviderGroups": []any{"infrastructure.example.com"},
+		"additionalProviderGroups": []any{"infrastructure.example.com"}, "perClusterSyncAllowed": []any{"example.com/*", "team"},
 		"workloadClusters": values{
 			"admission": "webhook", "webhookURL": "https://heirloom.example.com:8443/base",
 			"concurrency": 2000000, "clientQPS": 0.5, "clientBurst": 2000000,

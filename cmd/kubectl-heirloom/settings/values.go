@@ -17,7 +17,7 @@ import (
 // flagsOfValues says which values of the chart are which flags of the server.
 const flagsOfValues = `watchNamespace=namespace watchFilter=watch-filter syncPeriod=sync-period noExecuteRate=no-execute-rate
 	additionalSyncMachineLabels=additional-sync-machine-labels additionalSyncMachineAnnotations=additional-sync-machine-annotations
-	additionalProviderGroups=additional-provider-groups managementCluster=management-cluster
+	additionalProviderGroups=additional-provider-groups perClusterSyncAllowed=per-cluster-sync-allowed managementCluster=management-cluster
 	clusterAPITaintPropagation=cluster-api-taint-propagation leaderElection.enabled=leader-elect
 	workloadClusters.enabled=workload-clusters workloadClusters.admission=workload-admission workloadClusters.webhookURL=workload-webhook-url
 	workloadClusters.concurrency=clustercache-concurrency workloadClusters.clientQPS=clustercache-client-qps

@@ -306,3 +306,8 @@ type(t) != map || type(t.?key.orValue('')) != string || type(t.?value.orValue(''
 t.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?(=([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?)?:(NoSchedule|PreferNoSchedule|NoExecute)$')
 && {{ . }}.split(',').exists_one(u, u.split(':')[0].split('=')[0] == t.split(':')[0].split('=')[0]))
 {{- end }}
+
+{{- /* A list of keys and prefixes without a broken entry, as pkg/inherit reads it. */ -}}
+{{- define "heirloom.namedKeys" -}}
+'^[\\s,]*(([A-Za-z0-9]([-A-Za-z0-9_./]*[A-Za-z0-9])?|([A-Za-z0-9][-A-Za-z0-9_./]*)?[*])[\\s]*(,[\\s,]*|$))*$'
+{{- end }}
