@@ -368,7 +368,9 @@ func (p Policy) LabelsRead(node *corev1.Node) map[string]string {
 			recorded.Insert(strings.FieldsFunc(list, func(r rune) bool { return strings.ContainsRune(",; ", r) })...)
 		}
 	}
-	return filter(node.Labels, func(key string) bool { return marks(key) || recorded.Has(key) || p.notOnNode(labelKey, key) == "" || p.mayBeNamed(key) })
+	return filter(node.Labels, func(key string) bool {
+		return marks(key) || recorded.Has(key) || p.notOnNode(labelKey, key) == "" || p.mayBeNamed(key)
+	})
 }
 
 func keySet(list string) sets.Set[string] {

@@ -87,7 +87,9 @@ func (p Policy) names(what, key string) bool {
 }
 
 // mayBeNamed reports whether some Cluster or Machine may name this key.
-func (p Policy) mayBeNamed(key string) bool { return OfItself(key) == "" && covered(p.SyncAllowed, key) }
+func (p Policy) mayBeNamed(key string) bool {
+	return OfItself(key) == "" && covered(p.SyncAllowed, key)
+}
 
 // mayName reports whether the operator allows the key, or any key with the prefix.
 func (p Policy) mayName(named string) bool {

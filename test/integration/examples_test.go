@@ -85,6 +85,10 @@ func allExamples() []example {
 			labels: map[string]string{"node-restriction.kubernetes.io/tenant": "acme"}, also: (*examples).expectPodFits,
 		},
 		{
+			dir: "keys-per-cluster", node: "costs-1", machine: ofDeployment("costs"), always: "costs:PreferNoSchedule", onMachine: map[string]string{"team": "ml"},
+			labels: map[string]string{"costs.example.com/center": "research", "costs.example.com/owner": "ml"},
+		},
+		{
 			dir: "control-plane", node: "prod-1", machine: ofControlPlane, labels: is("control-plane"), always: "dedicated=control-plane:NoSchedule",
 			also: (*examples).expectDrainTimeout,
 		},
