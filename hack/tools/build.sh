@@ -124,11 +124,23 @@ missing() {
 	done
 }
 
+# cplusplus installs a compiler of C++ from the distribution's packages, where root and apt-get can.
+cplusplus() {
+	[[ -z $(type -P "${CXX:-g++}") ]] || return 0
+	[[ $(id -u) == 0 && -n $(type -P apt-get) ]] || die "install g++ to build vale"
+	say "installing g++"
+	{ apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends g++; } >>"$log" 2>&1 </dev/null ||
+		{ tail -n 5 "$log" >&2; die "apt-get cannot install g++ here"; }
+}
+
 # compile MODULE_DIR LOG TARGET PACKAGE...: builds the packages into a directory and says how far it is.
 compile() {
 	local module=$1 log=$2 target=$3 started=$SECONDS said=$SECONDS all kubernetes status=0
 	shift 3
-	[[ $* != */vale ]] || local -x CGO_ENABLED=1 # Its parsers of source code are written in C and C++.
+	if [[ $* == */vale ]]; then # Its parsers of source code are written in C and C++.
+		local -x CGO_ENABLED=1
+		cplusplus
+	fi
 	kubernetes=$(version "$module" k8s.io/kubernetes)
 	all=$(go -C "$here/$module" list -deps "$@" 2>>"$log" | wc -l) || { cat "$log" >&2; die "the packages of $module cannot be loaded"; }
 	# Without a version the API server calls itself v0.0.0. promtool tests rules without the service discovery of every
