@@ -87,6 +87,9 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		// One for each kind of rule that the schema has.
 		{values{"replicas": 3}, "'replicas' not allowed"},
 		{values{"deployment": values{"replicas": 3}}, "at '/deployment': additional properties 'replicas' not allowed"},
+		{values{"requiredKeys": []any{values{"label": "a b", "kind": "Cluster"}}}, "/requiredKeys/0"},
+		{values{"requiredKeys": []any{values{"label": "a", "annotation": "b", "kind": "Cluster"}}}, "/requiredKeys/0"},
+		{values{"perClusterSyncAllowed": []any{"a,b"}}, "/perClusterSyncAllowed/0"},
 		{values{"additionalProviderGroups": []any{"infra.example.com", ""}}, "/additionalProviderGroups/1"},
 		{values{"additionalProviderGroups": []any{"apps"}}, "/additionalProviderGroups/0"},
 		{values{"additionalProviderGroups": []any{"rbac.authorization.k8s.io"}}, "/additionalProviderGroups/0"},
