@@ -36,6 +36,7 @@ type NodeSource struct {
 	// matched is the value of MatchedByAddressAnnotation, if only a name or an address says that the Node is the Machine.
 	matched   string
 	ofCluster map[string]string  // the annotations of the Cluster (Policy.Of)
+	facts     map[string]Fact    // where those of Labels come from that are facts
 	withheld  bool               // the Node does not get all labels for that reason
 	machine   *clusterv1.Machine // as it is now; nil where nothing is known to be ahead of it
 }

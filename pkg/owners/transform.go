@@ -47,8 +47,12 @@ func Transform(object any) (any, error) {
 	case *clusterv1.Machine:
 		o.Status = clusterv1.MachineStatus{
 			NodeRef: o.Status.NodeRef, Addresses: inherit.MachineAddresses(o), ObservedGeneration: o.Status.ObservedGeneration,
+			FailureDomain: o.Status.FailureDomain,
 		}
-	case *unstructured.Unstructured: // a provider's control plane
+	case *unstructured.Unstructured:
+		if o.GroupVersionKind().Group != inherit.ControlPlaneGroup { // facts may be anywhere
+			break
+		}
 		template, found, err := unstructured.NestedFieldNoCopy(o.Object, "spec", "machineTemplate")
 		delete(o.Object, "status")
 		delete(o.Object, "spec")
