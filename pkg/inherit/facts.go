@@ -128,15 +128,9 @@ func (s NodeSource) WithFacts(values []FactValue, node NodeState) NodeSource {
 		}
 	}
 	if len(facts) > 0 {
-		s.Labels, s.facts = labels, facts
+		s.Labels, s.Facts = labels, facts
 	}
 	return s
-}
-
-// FactOf returns the fact that a label of the Node comes from.
-func (s NodeSource) FactOf(label string) (Fact, bool) {
-	f, ok := s.facts[label]
-	return f, ok
 }
 
 // FactsOf returns the facts that objects of a kind say.

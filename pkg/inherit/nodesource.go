@@ -29,6 +29,8 @@ type NodeSource struct {
 	// Labels and Annotations are all that the object has, not only what rules 11 and 12 propagate.
 	Labels, Annotations map[string]string
 	ControlPlane        bool
+	// Facts are those of the labels that are no labels of the object, and where they come from.
+	Facts map[string]Fact
 
 	// typed and annotated are the taints that a Node can have; dropped is what is left out already.
 	typed, annotated []clusterv1.MachineTaint
@@ -36,7 +38,6 @@ type NodeSource struct {
 	// matched is the value of MatchedByAddressAnnotation, if only a name or an address says that the Node is the Machine.
 	matched   string
 	ofCluster map[string]string  // the annotations of the Cluster (Policy.Of)
-	facts     map[string]Fact    // where those of Labels come from that are facts
 	withheld  bool               // the Node does not get all labels for that reason
 	machine   *clusterv1.Machine // as it is now; nil where nothing is known to be ahead of it
 }

@@ -47,7 +47,7 @@ func (p Policy) naming(from NodeSource) Policy {
 	if ofCluster == nil {
 		ofCluster = p.ofCluster
 	}
-	p.named, p.facts = nil, from.facts
+	p.named, p.facts = nil, from.Facts
 	for what, name := range syncedBy {
 		keys, _ := ParseNamedKeys(ofCluster[name])
 		ofMachine, _ := ParseNamedKeys(from.Annotations[name])

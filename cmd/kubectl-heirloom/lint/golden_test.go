@@ -88,7 +88,7 @@ func TestExamples(t *testing.T) {
 	}
 	dirs, err := filepath.Glob(filepath.Join(root, "*", "README.md"))
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
-	NewWithT(t).Expect(dirs).To(HaveLen(9))
+	NewWithT(t).Expect(dirs).To(HaveLen(12))
 	for _, readme := range dirs {
 		dir := filepath.Base(filepath.Dir(readme))
 		t.Run(dir, func(t *testing.T) {
