@@ -47,7 +47,9 @@ func TestFacts(t *testing.T) {
 	s.Expect(err).NotTo(HaveOccurred())
 	s.Expect(stderr).To(ContainSubstring("edit FakeMachine " + infra.GetNamespace() + "/" + infra.GetName() + " (spec.instanceType)"))
 
-	s.update(infra, func() { s.Expect(unstructured.SetNestedField(infra.Object, "m8.large", "spec", "instanceType")).To(Succeed()) })
+	s.update(infra, func() {
+		s.Expect(unstructured.SetNestedField(infra.Object, "m8.large", "spec", "instanceType")).To(Succeed())
+	})
 	s.eventually(node, func(g Gomega) { g.Expect(node.Labels).To(HaveKeyWithValue(size, "m8.large")) })
 	s.update(infra, func() { unstructured.RemoveNestedField(infra.Object, "spec", "instanceType") })
 	s.eventually(node, func(g Gomega) {
