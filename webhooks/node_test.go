@@ -97,16 +97,19 @@ func TestNodesInUseAreNotEvictedByAWrite(t *testing.T) {
 		return "{metadata: {name: node-1, creationTimestamp: '2020-11-21T12:00:00Z', labels: {" + labels + "}, annotations: {" + annotations + "}}, spec: {taints: [" + taints + "]}}"
 	}
 	const (
-		record  = "heirloom.node-restriction.kubernetes.io/record: "
-		nothing = record + "e3b0c44298fc1c149afbf4c8996fb924" // of no record
-		digest  = "db48b362c677ffcb73e9ea79aa21ddd1"          // of one of drain=new:NoExecute
-		tracked = "cluster.x-k8s.io/taints-from-machine: ''"
-		listed  = tracked + ", heirloom.dev/record-from-machine: ';drain=new:NoExecute', heirloom.dev/taints-from-machine: 'drain=new:NoExecute'"
-		waiting = nothing + ", heirloom.node-restriction.kubernetes.io/initialization: waiting"
-		drain   = "{key: drain, value: new, effect: NoExecute}"
-		older   = "{key: drain, value: old, effect: NoExecute}"
-		putBack = `{"op":"add","path":"/spec/taints","value":[{"key":"drain","value":"new","effect":"NoExecute"}]}`
-		kept    = `heirloom: taint "drain=new:NoExecute" was kept`
+		record   = "heirloom.node-restriction.kubernetes.io/record: "
+		nothing  = record + "e3b0c44298fc1c149afbf4c8996fb924" // of no record
+		digest   = "db48b362c677ffcb73e9ea79aa21ddd1"          // of one of drain=new:NoExecute
+		tracked  = "cluster.x-k8s.io/taints-from-machine: ''"
+		listed   = tracked + ", heirloom.dev/record-from-machine: ';drain=new:NoExecute', heirloom.dev/taints-from-machine: 'drain=new:NoExecute'"
+		waiting  = nothing + ", heirloom.node-restriction.kubernetes.io/initialization: waiting"
+		drain    = "{key: drain, value: new, effect: NoExecute}"
+		soften   = "{key: drain, value: new, effect: NoSchedule}"
+		softened = record + "a64c0322df5cbf1369317964966275dd, heirloom.node-restriction.kubernetes.io/softened: 20261127T203127Z"
+		soft     = tracked + ", heirloom.dev/record-from-machine: ';drain=new:NoSchedule', heirloom.dev/taints-from-machine: 'drain=new:NoSchedule'"
+		older    = "{key: drain, value: old, effect: NoExecute}"
+		putBack  = `{"op":"add","path":"/spec/taints","value":[{"key":"drain","value":"new","effect":"NoExecute"}]}`
+		kept     = `heirloom: taint "drain=new:NoExecute" was kept`
 	)
 	paced := inherit.Policy{PaceEviction: true}
 	for _, tc := range []childCase{
@@ -120,6 +123,9 @@ func TestNodesInUseAreNotEvictedByAWrite(t *testing.T) {
 		{name: "but a Node that is created by apply with an earlier date is new", cache: always, request: write{kind: "Node", user: "system:node:node-1", object: inUse("", tracked, "")}, want: []string{
 			`{"op":"add","path":"/metadata/annotations","value":{"cluster.x-k8s.io/taints-from-machine":"","heirloom.dev/taints-from-machine":"drain=new:NoExecute"}}`, putBack,
 		}, outcome: "injected"},
+		{name: "a softened taint stays", cache: always, request: write{kind: "Node", object: inUse(softened, soft, ""), old: inUse(softened, soft, soften)}, want: []string{
+			`{"op":"add","path":"/spec/taints","value":[{"key":"drain","value":"new","effect":"NoSchedule"}]}`,
+		}, warnings: []string{`heirloom: taint "drain=new:NoSchedule" was kept`}, outcome: "injected"},
 		{name: "what the write takes away is put back", cache: always, request: write{kind: "Node", object: inUse(record+digest, listed, ""), old: inUse(record+digest, listed, drain)}, want: []string{putBack}, warnings: []string{kept}, outcome: "injected"},
 		{name: "and what it changes", cache: always, request: write{kind: "Node", object: inUse(record+digest, listed, older), old: inUse(record+digest, listed, drain)}, want: []string{putBack}, warnings: []string{kept}, outcome: "injected"},
 		{name: "also if it takes the record away with it", cache: always, request: write{kind: "Node", object: inUse(record+digest, tracked, ""), old: inUse(record+digest, listed, drain)}, want: []string{

@@ -37,8 +37,12 @@ const (
 	DropPaced       Why = "StaysAnnotation"                // Cluster API would add the typed taint to a Node in use without a limit
 	DropOnce        Why = "OnlyAtRegistration"             // a Node gets the taint when it registers, and this one has been initialized
 	DropWaiting     Why = "WaitingForItsTurn"              // the taint evicts Pods, and the Node waits for its turn
+	DropPods        Why = "WaitingForPods"                 // the taint evicts Pods, and those that it evicts leave the Node first
 	DropElsewhere   Why = "NotPropagatedFromHere"          // the rule brings nothing from where the key is
 )
+
+// Waits reports whether a Node gets the entry later, because it evicts Pods.
+func (w Why) Waits() bool { return w == DropWaiting || w == DropPods }
 
 // Dropped is an entry that a rule considered and left out.
 type Dropped struct {

@@ -64,11 +64,14 @@ func (p Policy) NodeHolding(from NodeSource, held []taint.ID, current NodeState,
 	if from.holdsInitialization(held, current) {
 		result.Labels = mergeMaps(result.Labels, map[string]string{InitializationLabel: "waiting"})
 	}
+	if len(held) > 0 && current.Softened() {
+		result.Labels = mergeMaps(result.Labels, map[string]string{SoftenedLabel: current.Labels[SoftenedLabel]})
+	}
 	return result, dropped
 }
 
 // Holding returns the source as it counts for a Node while these taints wait: without them, or with the value that the Node has
-// from an earlier declaration. If one of them is an Initialize taint, all of these wait with it: a Node gets them once and together.
+// from an earlier declaration, and softened if the Node has had its turn. If one of them is an Initialize taint, all of these wait with it: a Node gets them once and together.
 func (s NodeSource) Holding(held []taint.ID, current NodeState) NodeSource {
 	if len(held) == 0 {
 		return s
@@ -77,9 +80,13 @@ func (s NodeSource) Holding(held []taint.ID, current NodeState) NodeSource {
 	if s.holdsInitialization(held, current) {
 		waiting.Insert(s.initializing()...)
 	}
+	why := DropWaiting
+	if current.Softened() {
+		why = DropPods
+	}
 	s.dropped = slices.Clip(s.dropped)
 	for _, id := range waiting.UnsortedList() {
-		s.dropped.drop(Entry{taintKey, id.String(), true}, DropWaiting, "", "")
+		s.dropped.drop(Entry{taintKey, id.String(), true}, why, "", "")
 	}
 	recorded, there := taint.ByID(RecordOf(current).Taints), taint.ByID(current.Taints)
 	withhold := func(declared []clusterv1.MachineTaint) (rest []clusterv1.MachineTaint) {
@@ -94,6 +101,7 @@ func (s NodeSource) Holding(held []taint.ID, current NodeState) NodeSource {
 		}
 		return rest
 	}
+	s = s.Softened(held, current)
 	s.typed, s.annotated = withhold(s.typed), withhold(s.annotated)
 	return s
 }

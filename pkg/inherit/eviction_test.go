@@ -168,6 +168,9 @@ func TestHoldingEvictsNothingAndLosesNothing(t *testing.T) {
 		node.Labels, node.Annotations, node.Spec.Taints = has.Labels, has.Annotations, has.Taints
 
 		held := inherit.SourceOfMachine(m).Evicting(node, nil, now)
+		if rapid.Bool().Draw(t, "softened") {
+			has = inherit.Softening(has, now)
+		}
 		waits, _ := policy.NodeHolding(inherit.SourceOfMachine(m), held, has, inherit.Privileged)
 		for _, id := range held {
 			i, before := taint.Find(waits.Taints, id), taint.Find(has.Taints, id)

@@ -81,7 +81,9 @@ func (s NodeState) initialized() bool {
 }
 
 // marks reports whether a label of a Node is Heirloom's own.
-func marks(key string) bool { return key == RecordLabel || key == InitializationLabel }
+func marks(key string) bool {
+	return key == RecordLabel || key == InitializationLabel || key == SoftenedLabel
+}
 
 // recorded returns the state of a Node with a record of what is there from its Machine, as one that does not wait (NodeHolding).
 func (n *nodeSync) recorded(state NodeState) NodeState {
@@ -95,8 +97,10 @@ func (n *nodeSync) recorded(state NodeState) NodeState {
 		}
 	}
 	state = r.Recorded(state)
-	if !n.labelledByClusterAPI(InitializationLabel) {
-		delete(state.Labels, InitializationLabel)
+	for _, mark := range []string{InitializationLabel, SoftenedLabel} {
+		if !n.labelledByClusterAPI(mark) {
+			delete(state.Labels, mark)
+		}
 	}
 	return state
 }
@@ -130,8 +134,7 @@ func Release(current NodeState, keepValues bool) NodeState {
 		result.Taints = taint.Remove(result.Taints, taint.IDOf(clusterv1.NodeUninitializedTaint))
 	}
 	maps.DeleteFunc(result.Annotations, func(key, _ string) bool { return tracks(key) && domain(key) == "heirloom.dev" })
-	delete(result.Labels, RecordLabel)
-	delete(result.Labels, InitializationLabel)
+	maps.DeleteFunc(result.Labels, func(key, _ string) bool { return marks(key) })
 	if list, ok := listed[clusterv1.TaintsFromMachineAnnotation]; ok {
 		taints, _ := taint.ParseList(list) // a broken entry goes, as whenever this annotation is written
 		result.Annotations[clusterv1.TaintsFromMachineAnnotation] = taint.FormatIDs(taints)

@@ -133,7 +133,7 @@ func TestTheRecordsLabel(t *testing.T) {
 	Expect(node.Labels[inherit.RecordLabel]).NotTo(Equal("forged"))
 	Expect(inherit.RecordOf(node).Labels).To(Equal([]string{role}))
 	Expect(inherit.Brought(content{}.node(), node)).To(HaveLen(1), "nobody is told of it")
-	for _, mark := range []string{inherit.RecordLabel, inherit.InitializationLabel} {
+	for _, mark := range []string{inherit.RecordLabel, inherit.InitializationLabel, inherit.SoftenedLabel} {
 		m.Labels[mark] = "forged"
 		node.Labels[mark] = "forged" // by Cluster API
 		left, err := withProblems(everyLabel().Node(inherit.SourceOfMachine(m), node, inherit.Privileged))

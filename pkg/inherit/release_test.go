@@ -29,6 +29,7 @@ func TestRelease(t *testing.T) {
 		{name: "that there is such a list is what counts, if it is empty too", node: content{annotations: "capi/taints="}, want: content{annotations: "capi/taints="}},
 		{name: "the guard taint goes where we have added it", node: content{annotations: guarded, taints: uninitialized + ",a:NoSchedule"}, want: content{taints: "a:NoSchedule"}},
 		{name: "the guard taint goes also where values stay", keep: true, node: content{annotations: guarded, taints: uninitialized}},
+		{name: "a softened taint goes, and its mark", node: content{labels: softened, annotations: "own/taints=drain:NoSchedule", taints: "drain:NoSchedule"}},
 		{name: "it stays where Cluster API's bootstrap provider has", node: content{taints: uninitialized}, want: content{taints: uninitialized}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -84,6 +84,7 @@ func TestTaintsThatWait(t *testing.T) {
 		want  inherit.Why
 	}{
 		{held: "gone", node: initialized, taint: "gone:NoExecute", want: inherit.DropWaiting},
+		{held: "gone", node: inherit.Softening(initialized, time.Time{}), taint: "gone:NoExecute", want: inherit.DropPods},
 		{held: "gone", node: initialized, taint: "here:NoSchedule"},
 		{held: "gone", node: initialized, taint: "soft:NoSchedule", want: inherit.DropOnce},
 		{held: "hard", taint: "soft:NoSchedule", want: inherit.DropWaiting},

@@ -100,8 +100,8 @@ type Entry struct {
 	WholeList bool `json:"-"`
 }
 
-// Waits reports whether a taint evicts Pods, and is missing because the Node waits for its turn.
-func (e *Entry) Waits() bool { return e.Reason == string(inherit.DropWaiting) }
+// Waits reports whether a taint evicts Pods, and is missing because the Node waits for its turn, or for its Pods to leave.
+func (e *Entry) Waits() bool { return inherit.Why(e.Reason).Waits() }
 
 // Text is an entry with this value as people write it, such as "taint gpu=true:NoSchedule (once)".
 func Text(kind Kind, key, value, propagation string) string {

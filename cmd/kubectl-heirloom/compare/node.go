@@ -59,8 +59,8 @@ func (w *World) compareNode(ctx context.Context, o *Object) error {
 	for i := range o.Entries {
 		e := &o.Entries[i]
 		e.Records = listed(e.Of)
-		if e.Status.Wrong() && e.Kind == Taint && o.Node.Would.Source.WhyNot(o.Node.held, e.Of) == inherit.DropWaiting {
-			e.Reason = string(inherit.DropWaiting)
+		if why := o.Node.Would.Source.WhyNot(o.Node.held, e.Of); e.Status.Wrong() && e.Kind == Taint && why.Waits() {
+			e.Reason = string(why)
 		}
 	}
 	return err
@@ -89,12 +89,13 @@ func (w *World) decideNode(ctx context.Context, o *Object) (err error) {
 		return nil
 	}
 	o.Sources = chain.NodeSources(ctx, n.Would.Source)
-	next, dropped := policy.Node(n.Would.Source, n.State, inherit.Privileged)
-	n.Next, o.Problems = next, dropped.Problems()
 	if policy.PaceEviction { // without a rate, nothing waits for its turn
 		n.Waiting = n.Would.Source.Evicting(n.Node, nil, w.Now)
+		n.Would.Source = n.Would.Source.Softened(n.Waiting, n.State)
 		_, n.held = policy.NodeHolding(n.Would.Source, n.Waiting, n.State, inherit.Privileged)
 	}
+	next, dropped := policy.Node(n.Would.Source, n.State, inherit.Privileged)
+	n.Next, o.Problems = next, dropped.Problems()
 	return nil
 }
 

@@ -210,7 +210,7 @@ func handsDown(o *compare.Object) bool { return o.Has.Layout.Template.Metadata !
 func same(a, b inherit.Ref) bool { return a.String() == b.String() }
 
 func (f *finder) whyNotOnNode(o *compare.Object, e inherit.Entry) verdict {
-	if why := o.Node.WhyNot(e); why != "" && (why != inherit.DropWaiting || o.LeftAlone == "") {
+	if why := o.Node.WhyNot(e); why != "" && (!why.Waits() || o.LeftAlone == "") {
 		return verdict{why, o.Ref, problemOf(o.Problems, e)}
 	}
 	return f.coming(o)

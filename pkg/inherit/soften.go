@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inherit
+
+import (
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/heirloom-dev/heirloom/pkg/taint"
+)
+
+// SoftenedLabel is on a Node in use that has had its turn to get taints which evict Pods. It has them with effect NoSchedule until its Pods
+// have left (docs/design.md §3). The value is the time of its turn. As with the record's label, a kubelet can neither set nor remove it.
+const SoftenedLabel = "heirloom.node-restriction.kubernetes.io/softened"
+
+// softenedAt is RFC 3339 in the characters of a label.
+const softenedAt = "20060102T150405Z"
+
+// Softened reports whether a Node has had its turn.
+func (s NodeState) Softened() bool { return has(s.Labels, SoftenedLabel) }
+
+// SoftenedSince returns when a Node had its turn: now, if that cannot be read.
+func (s NodeState) SoftenedSince(now time.Time) time.Time {
+	if since, err := time.Parse(softenedAt, s.Labels[SoftenedLabel]); err == nil {
+		return since
+	}
+	return now
+}
+
+// Softening returns a Node that has its turn now, unless it has had it before.
+func Softening(node NodeState, now time.Time) NodeState {
+	node.Labels = mergeMaps(node.Labels, map[string]string{SoftenedLabel: node.SoftenedSince(now).UTC().Format(softenedAt)})
+	return node
+}
+
+// Softened returns the source of a Node that has had its turn, with NoSchedule beside these taints. It is declared by annotation, so Heirloom
+// records it, and removes it like any taint that is no longer declared. Another declaration, or somebody else's taint on the Node, stands.
+func (s NodeSource) Softened(held []taint.ID, current NodeState) NodeSource {
+	if !current.Softened() {
+		return s
+	}
+	declared := taint.Merge(s.typed, s.annotated)
+	recorded, there := taint.ByID(RecordOf(current).Taints), taint.ByID(current.Taints)
+	s.annotated = slices.Clip(s.annotated)
+	for _, t := range declared {
+		id := taint.ID{Key: t.Key, Effect: corev1.TaintEffectNoSchedule}
+		isIt := func(other clusterv1.MachineTaint) bool { return taint.MachineID(other) == id }
+		foreign := has(there, id) && !has(recorded, id)
+		if slices.Contains(held, taint.MachineID(t)) && !foreign && !slices.ContainsFunc(declared, isIt) {
+			t.Effect, t.Propagation = id.Effect, clusterv1.MachineTaintPropagationAlways
+			s.annotated = append(s.annotated, t)
+		}
+	}
+	return s
+}
