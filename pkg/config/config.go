@@ -27,6 +27,9 @@ import (
 // The values of --enrollment.
 const enrollAll, enrollLabelled = "all", "labelled"
 
+// The values of --no-execute.
+const noExecutePace, noExecuteBudgets = "pace", "budgets"
+
 // auto is the value of --cluster-api-taint-propagation that makes Heirloom find out.
 const auto = "auto"
 
@@ -38,6 +41,8 @@ type Config struct {
 	ManagementClusterKey, WorkloadWebhookKeyName, WebhookCertName types.NamespacedName
 	// Rules are the options of the inheritance rules.
 	Rules inherit.Policy
+	// NoExecuteBudgets says that Pods leave a Node by eviction before it gets a taint that evicts them.
+	NoExecuteBudgets bool
 	// DetectTaintPropagation says that Heirloom has to find out Rules.ClusterAPITaints.
 	DetectTaintPropagation bool
 	// ProviderGroups are the API groups of all infrastructure and bootstrap providers.
@@ -65,9 +70,10 @@ func (c *Config) completeRules() error {
 		auto: inherit.PropagationUnknown, "enabled": inherit.PropagationEnabled, "disabled": inherit.PropagationDisabled,
 	}[c.TaintPropagation]
 	c.DetectTaintPropagation = c.TaintPropagation == auto
+	c.NoExecuteBudgets = c.NoExecute == noExecuteBudgets
 	c.Rules = inherit.Policy{
 		AdditionalLabels: labels, AdditionalAnnotations: annotations, WatchFilter: c.WatchFilter,
-		PaceEviction: c.NoExecuteRate > 0, ClusterAPITaints: state,
+		PaceEviction: c.NoExecuteRate > 0 || c.NoExecuteBudgets, ClusterAPITaints: state,
 		Mode: inherit.Mode(c.Mode), OnlyLabelled: c.Enrollment == enrollLabelled, SyncAllowed: c.PerClusterSyncAllowed,
 	}
 	var errs []error
@@ -81,6 +87,8 @@ func (c *Config) completeRules() error {
 	return errors.Join(labelsErr, annotationsErr, errors.Join(errs...),
 		check(c.NoExecuteRate >= 0 && !math.IsInf(c.NoExecuteRate, 0),
 			"--no-execute-rate=%v: must be a number of Nodes per minute, 0 or more", c.NoExecuteRate),
+		check(c.NoExecuteBudgets || c.NoExecute == noExecutePace, "--no-execute=%q: must be pace or budgets", c.NoExecute),
+		check(c.NoExecuteDeadline >= 0, "--no-execute-deadline=%s: must not be negative", c.NoExecuteDeadline),
 		check(c.Rules.Mode == inherit.Enforce || c.Rules.Mode == inherit.Observe, "--mode=%q: must be enforce or observe", c.Mode),
 		check(len(broken) == 0, "--per-cluster-sync-allowed: %s", strings.Join(broken, "; ")),
 		check(c.Enrollment == enrollAll || c.Enrollment == enrollLabelled, "--enrollment=%q: must be all or labelled", c.Enrollment),

@@ -112,6 +112,11 @@ func TestWhatFlagsMean(t *testing.T) {
 		{name: "taints that evict may come at once", args: []string{"--no-execute-rate=0"}, check: func(g Gomega, c *config.Config) {
 			g.Expect(c.Rules.PaceEviction).To(BeFalse())
 		}},
+		{name: "Pods may leave first, at any rate", args: []string{"--no-execute=budgets", "--no-execute-deadline=1h", "--no-execute-rate=0"}, check: func(g Gomega, c *config.Config) {
+			g.Expect(c.NoExecuteBudgets).To(BeTrue())
+			g.Expect(c.NoExecuteDeadline).To(Equal(time.Hour))
+			g.Expect(c.Rules.PaceEviction).To(BeTrue(), "no other write brings the taint")
+		}},
 		{name: "periods of leader election do not matter without leader election", args: []string{"--leader-elect-retry-period=1h"}, check: func(Gomega, *config.Config) {}},
 		{name: "a fleet may be observed, and Clusters enrolled one by one", args: []string{"--mode=observe", "--enrollment=labelled"}, check: func(g Gomega, c *config.Config) {
 			g.Expect(c.Rules.Mode).To(Equal(inherit.Observe))
@@ -172,6 +177,8 @@ func TestBadFlags(t *testing.T) {
 			want: []string{"--workload-webhook-url needs --workload-clusters"},
 		},
 		{args: []string{"--no-execute-rate=-1"}, want: []string{"--no-execute-rate=-1"}},
+		{args: []string{"--no-execute=budget"}, want: []string{`--no-execute="budget": must be pace or budgets`}},
+		{args: []string{"--no-execute-deadline=-1s"}, want: []string{"--no-execute-deadline=-1s: must not be negative"}},
 		{args: []string{"--no-execute-rate=NaN"}, want: []string{"--no-execute-rate"}},
 		{args: []string{"--no-execute-rate=+Inf"}, want: []string{"--no-execute-rate"}},
 		{args: []string{"--workload-admission=magic"}, want: []string{`--workload-admission="magic": must be auto, none, webhook or policy`}},

@@ -39,7 +39,9 @@ type Options struct {
 	AdditionalSyncMachineLabels, AdditionalSyncMachineAnnotations, AdditionalProviderGroups, PerClusterSyncAllowed, NodeFacts []string
 
 	TaintPropagation, Mode, Enrollment string
+	NoExecute                          string
 	NoExecuteRate                      float64
+	NoExecuteDeadline                  time.Duration
 
 	Diagnostics flags.ManagerOptions
 	Logs        *logs.Options
@@ -165,6 +167,11 @@ func (o *Options) addRuleFlags(fs *pflag.FlagSet) {
 	fs.Float64Var(&o.NoExecuteRate, "no-execute-rate", 1,
 		"Rate limit: existing Nodes per Cluster per minute that get a NoExecute taint. "+
 			"Such a taint evicts Pods, so a MachineDeployment, control plane or MachinePool taints at most a tenth of its Nodes a minute, rounded up. 0 means all Nodes at once; new Nodes never wait.")
+	fs.StringVar(&o.NoExecute, "no-execute", noExecutePace,
+		"How existing Nodes get a NoExecute taint when it is their turn: pace, at once, or budgets, when all Pods that the taint would evict have left. "+
+			"Until then the taint has the effect NoSchedule, and these Pods are evicted through the Eviction API, which respects PodDisruptionBudgets.")
+	fs.DurationVar(&o.NoExecuteDeadline, "no-execute-deadline", 0,
+		"With --no-execute=budgets, how long a Node waits for its Pods (e.g. 1h). 0 means that it waits until all have left.")
 	fs.StringVar(&o.Mode, "mode", string(inherit.Enforce),
 		"What becomes of decisions: enforce writes them, observe only reports them, as metrics and Events. The label "+inherit.ModeLabel+" of a Cluster, or of a ClusterClass for all its Clusters, comes first.")
 	fs.StringVar(&o.Enrollment, "enrollment", enrollAll,

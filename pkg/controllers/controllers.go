@@ -58,6 +58,10 @@ type Dependencies struct {
 	SchemaChanges func() <-chan event.GenericEvent
 	// NoExecuteRate is how many existing Nodes of a Cluster get taints that evict Pods in a minute; 0: all.
 	NoExecuteRate float64
+	// NoExecuteBudgets says that Pods leave a Node by eviction before it gets a taint that evicts them, NoExecuteDeadline how long that may
+	// take; 0: for ever.
+	NoExecuteBudgets  bool
+	NoExecuteDeadline time.Duration
 	// Workloads reaches the workload clusters; nil if all of them are left alone.
 	Workloads clustercache.ClusterCache
 	// ManagementCluster is the Cluster whose Nodes are in the API server of Client; empty if there is none.

@@ -68,6 +68,8 @@ type loop struct {
 	latest atomic.Int64
 	// refuse and refuseLive are what the API server answers to writes, and to reads that no cache answers.
 	refuse, refuseLive error
+	// staying is the answer to the eviction of a Pod.
+	staying map[string]error
 }
 
 // newLoop returns a loop whose API server has these objects.
@@ -83,9 +85,9 @@ func newLoop(t *testing.T, objects ...client.Object) *loop {
 	l.server = l.newServer(scheme, objects)
 	counted, err := metrics.New(l.registry)
 	l.Expect(err).NotTo(HaveOccurred())
-	cached := interceptor.NewClient(l.server, interceptor.Funcs{Get: l.getCached, List: l.listCached, Apply: l.apply, Patch: l.patch})
+	cached := interceptor.NewClient(l.server, interceptor.Funcs{Get: l.getCached, List: l.listCached, Apply: l.apply, Patch: l.patch, SubResourceCreate: l.evict})
 	l.Dependencies = controllers.Dependencies{
-		Client: cached, Live: interceptor.NewClient(l.server, interceptor.Funcs{Get: l.getLive}),
+		Client: cached, Live: interceptor.NewClient(l.server, interceptor.Funcs{Get: l.getLive, List: l.listLive}),
 		Chain:   &owners.Chain{Cache: cached, Live: interceptor.NewClient(l.server, interceptor.Funcs{Get: l.getLive}), Mapper: l.mapper, Layout: l.schemas.ControlPlane},
 		Metrics: counted, Recorder: l.events, SchemaChanges: l.schemas.Subscribe, Workloads: l.workloads, ManagementCluster: key("c"),
 		Admission: &workload.Admission{Changes: l.admissions}, ProviderGroups: []string{inherit.InfrastructureGroup, inherit.BootstrapGroup},

@@ -83,6 +83,8 @@ type visit struct {
 	node   *corev1.Node
 	policy inherit.Policy
 	now    time.Time
+	// left are taints that evict Pods, and keep none waiting any more.
+	left []corev1.Taint
 }
 
 // sync applies to the Node what it inherits, and returns when to look again if something has to wait.
@@ -103,6 +105,12 @@ func (r *nodes) sync(ctx context.Context, req NodeRequest) (again time.Duration,
 	r.note(v, p)
 	if p.Reason.Released() {
 		return r.release(ctx, v)
+	}
+	if len(p.leave) > 0 && !p.writes() {
+		if p, err = r.drain(ctx, &v, p); err != nil {
+			r.report(ctx, v, p)
+			return 0, err
+		}
 	}
 	if p.writes() {
 		again, err = r.write(ctx, v, &p)
@@ -156,6 +164,9 @@ type nodePlan struct {
 	evicting, held []taint.ID
 	limits         [2]pace.Limit
 	heldBy         string
+	// leave are those for which Pods leave first, until overdue if that is set.
+	leave   []corev1.Taint
+	overdue time.Time
 	// wait is how long the write is left to Cluster API, and again when to look again.
 	wait, again time.Duration
 }
@@ -177,11 +188,12 @@ func (r *nodes) plan(ctx context.Context, chain *owners.Chain, v visit) (p nodeP
 		return p, err
 	}
 	believed := inherit.Restored(p.current, r.records.get(v.NodeRequest))
-	if p.evicting = p.Source.Evicting(v.node, nil, v.now); len(p.evicting) > 0 && r.NoExecuteRate > 0 {
+	if p.evicting = p.Source.Evicting(v.node, nil, v.now); len(p.evicting) > 0 && r.NoExecuteRate > 0 && !r.hadTurn(p) {
 		if err = r.hold(ctx, chain, v, &p); err != nil {
 			return p, err
 		}
 	}
+	believed = r.soften(v, &p, believed)
 	p.result, p.dropped = v.policy.NodeHolding(p.Source, p.held, believed, inherit.Privileged)
 	if !p.result.Fits() { // its kubelet has taken the room of the record that is restored
 		p.result.Annotations = p.current.Annotations
@@ -251,7 +263,7 @@ func (r *nodes) write(ctx context.Context, v visit, p *nodePlan) (again time.Dur
 		if !p.writes() {
 			return false, nil
 		}
-		paced := p.evicts() && r.NoExecuteRate > 0
+		paced := (p.evicts() || len(p.leave) > 0) && r.NoExecuteRate > 0 && !r.hadTurn(*p)
 		if paced {
 			if wait, _ := r.pacer.Take(v.now, p.limits); wait > 0 {
 				taken = turn
@@ -266,6 +278,7 @@ func (r *nodes) write(ctx context.Context, v visit, p *nodePlan) (again time.Dur
 			return true, err
 		}
 		r.tell(*p, v.node)
+		r.tellTurn(*p, v.node)
 		p.current = p.result
 		return true, nil
 	})
@@ -349,7 +362,7 @@ func (r *nodes) reportEvicting(ctx context.Context, v visit, p nodePlan) {
 	r.Metrics.NoExecuteWaiting(total)
 	var reason, note string
 	switch {
-	case waits && !waited:
+	case waits && !waited && p.heldBy != "":
 		reason, note = reasonNoExecuteTaintsRollingOut, "Taints with effect NoExecute evict Pods, so Nodes wait for their turn "+
 			"(--no-execute-rate): no more for now in "+p.heldBy
 	case waited && p.evicts() && left == 0:
@@ -371,11 +384,9 @@ func (r *nodes) release(ctx context.Context, v visit) (again time.Duration, err 
 		return 0, nil
 	}
 	return r.clusters.try(v.Cluster, func() (sent bool, err error) {
-		live := r.Live
-		if v.Cluster != r.ManagementCluster {
-			if live, err = r.Workloads.GetUncachedClient(ctx, v.Cluster); err != nil {
-				return false, fmt.Errorf("reaching the workload cluster %s: %w", v.Cluster, err)
-			}
+		live, err := r.uncached(ctx, v.Cluster)
+		if err != nil {
+			return false, err
 		}
 		changed, removed, err := release.Node(ctx, v.server, live, v.Name, release.Mode{})
 		if err != nil {

@@ -11,6 +11,7 @@ import (
 	. "github.com/onsi/gomega"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -33,7 +34,7 @@ func (l *loop) connect(name string, objects ...client.Object) client.WithWatch {
 	for field, values := range owners.Indexes(&corev1.Node{}) {
 		builder.WithIndex(&corev1.Node{}, field, values)
 	}
-	server := builder.Build()
+	server := selectable(builder).Build()
 	if l.ManagementCluster == key(name) {
 		l.ManagementCluster = client.ObjectKey{}
 	}
@@ -43,6 +44,7 @@ func (l *loop) connect(name string, objects ...client.Object) client.WithWatch {
 			what := "in " + name + ": " + describePatch(l.t, l.kindOf(object).Kind, object, patch, options)
 			return l.write(what, func() error { return c.Patch(ctx, object, patch, options...) })
 		},
+		SubResourceCreate: l.evict,
 	})
 	return server
 }
@@ -55,7 +57,24 @@ func (l *loop) newServer(scheme *runtime.Scheme, objects []client.Object) client
 		builder.WithIndex(object, field, values)
 	}
 	l.Expect(owners.Prepare(l.t.Context(), l.informers, true)).To(Succeed())
-	return builder.Build()
+	return selectable(builder).Build()
+}
+
+// selectable gives a server the field selectors that API servers have.
+func selectable(builder *fake.ClientBuilder) *fake.ClientBuilder {
+	return builder.WithIndex(&corev1.Node{}, "metadata.name", func(object client.Object) []string { return []string{object.GetName()} }).
+		WithIndex(&corev1.Pod{}, "spec.nodeName", func(object client.Object) []string { return []string{object.(*corev1.Pod).Spec.NodeName} }) //nolint:forcetypeassert // of an index
+}
+
+// evict notes that a Pod is asked to leave.
+func (l *loop) evict(ctx context.Context, c client.Client, subResource string, pod, eviction client.Object, options ...client.SubResourceCreateOption) error {
+	l.Expect(subResource).To(Equal("eviction"))
+	l.Expect(eviction.(*policyv1.Eviction).DeleteOptions.Preconditions.UID).To(HaveValue(Equal(pod.GetUID()))) //nolint:forcetypeassert // see above
+	l.writes.note("evicts " + pod.GetName())
+	if err := l.staying[pod.GetName()]; err != nil {
+		return err
+	}
+	return c.SubResource(subResource).Create(ctx, pod, eviction, options...)
 }
 
 func newScheme(t *testing.T) *runtime.Scheme {
@@ -75,7 +94,8 @@ func newWorkloadScheme(t *testing.T) *runtime.Scheme {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	scheme.AddKnownTypes(corev1.SchemeGroupVersion, &corev1.Node{}, &corev1.NodeList{}, &corev1.Namespace{}, &corev1.NamespaceList{},
-		&corev1.ConfigMap{}, &corev1.ConfigMapList{})
+		&corev1.ConfigMap{}, &corev1.ConfigMapList{}, &corev1.Pod{}, &corev1.PodList{})
+	scheme.AddKnownTypes(policyv1.SchemeGroupVersion, &policyv1.Eviction{})
 	NewWithT(t).Expect(admissionregistrationv1.AddToScheme(scheme)).To(Succeed())
 	return scheme
 }
@@ -107,6 +127,13 @@ func (l *loop) getLive(ctx context.Context, c client.WithWatch, key client.Objec
 		return l.refuseLive
 	}
 	return c.Get(ctx, key, into)
+}
+
+func (l *loop) listLive(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+	if err := l.broken.of("live " + l.kindOf(list).Kind); err != nil {
+		return err
+	}
+	return c.List(ctx, list, options...)
 }
 
 // getCached reads what the cache has. It says its kind, as in an informer cache.

@@ -36,6 +36,16 @@ func Softening(node NodeState, now time.Time) NodeState {
 	return node
 }
 
+// Taints returns these taints as the source declares them, in the form of a Node.
+func (s NodeSource) Taints(ids []taint.ID) (taints []corev1.Taint) {
+	for _, t := range s.taints() {
+		if slices.Contains(ids, taint.MachineID(t)) {
+			taints = append(taints, taint.ForNode(t))
+		}
+	}
+	return taints
+}
+
 // Softened returns the source of a Node that has had its turn, with NoSchedule beside these taints. It is declared by annotation, so Heirloom
 // records it, and removes it like any taint that is no longer declared. Another declaration, or somebody else's taint on the Node, stands.
 func (s NodeSource) Softened(held []taint.ID, current NodeState) NodeSource {

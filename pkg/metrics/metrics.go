@@ -61,7 +61,7 @@ func New(registerer prometheus.Registerer) (*Metrics, error) {
 				"heirloom.dev/mode), by kind and what it is (label, annotation, taint, field). A change counts each time that it is decided.", "kind", "what"),
 		waiting: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "heirloom_no_execute_waiting_nodes",
-			Help: "Existing Nodes that wait for their turn to get a taint which evicts Pods (--no-execute-rate).",
+			Help: "Existing Nodes that wait to get a taint which evicts Pods: for their turn (--no-execute-rate), or for their Pods to leave (--no-execute=budgets).",
 		}),
 		unprotected: gauge("heirloom_unprotected_nodes",
 			"Nodes that lack an Always taint which they should carry now, by Cluster.", "cluster_namespace", "cluster_name"),

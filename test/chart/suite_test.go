@@ -38,7 +38,7 @@ func render(t *testing.T, over values) ([]unstructured.Unstructured, error) {
 // everything changes every value that is an argument of the program, and switches everything on that can be on.
 func everything() values {
 	return values{
-		"watchNamespace": fleetNamespace, "watchFilter": "blue", "syncPeriod": "1h30m", "noExecuteRate": 0.5, "mode": "observe", "enrollment": "labelled",
+		"watchNamespace": fleetNamespace, "watchFilter": "blue", "syncPeriod": "1h30m", "noExecuteRate": 0.5, "noExecute": "budgets", "noExecuteDeadline": "1h", "mode": "observe", "enrollment": "labelled",
 		"managementCluster": fleetNamespace + "/self", "clusterAPITaintPropagation": "enabled", "insecureDiagnostics": true,
 		"additionalSyncMachineLabels": []any{`^example\.com/`}, "additionalSyncMachineAnnotations": []any{"note$"},
 		"additionalProviderGroups": []any{"infrastructure.example.com"}, "perClusterSyncAllowed": []any{"example.com/*", "team"},

@@ -106,6 +106,7 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		{values{"watchNamespace": "a/b"}, "/watchNamespace"},
 		{values{"syncPeriod": "0s"}, "/syncPeriod"},
 		{values{"noExecuteRate": -1}, "/noExecuteRate"},
+		{values{"noExecute": "budget"}, "/noExecute"},
 		{values{"additionalSyncMachineLabels": []any{"a,b"}}, "/additionalSyncMachineLabels/0"},
 		{values{"workloadClusters": values{"webhookURL": "http://heirloom.example.com"}}, "/workloadClusters/webhookURL"},
 		{values{"tls": values{"minVersion": "1.2"}}, "/tls/minVersion"},

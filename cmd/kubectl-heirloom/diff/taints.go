@@ -13,7 +13,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,6 +22,7 @@ import (
 
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/cli"
 	"github.com/heirloom-dev/heirloom/pkg/pace"
+	"github.com/heirloom-dev/heirloom/pkg/pods"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
@@ -96,45 +96,40 @@ func (e *evaluation) consequences(ctx context.Context, cluster types.NamespacedN
 	if len(nodes) == 0 {
 		return nil
 	}
-	pods, budgets := &corev1.PodList{}, &policyv1.PodDisruptionBudgetList{}
+	all, budgets := &corev1.PodList{}, &policyv1.PodDisruptionBudgetList{}
 	from, err := e.Nodes(ctx, cluster)
 	if err == nil {
-		err = errors.Join(from.List(ctx, pods), from.List(ctx, budgets))
+		err = errors.Join(from.List(ctx, all), from.List(ctx, budgets))
 	}
 	if err != nil {
 		e.note(cluster.String(), "What the taints do to the Pods of Cluster %s is not known: "+cli.OneLine(err))
 	}
 	for _, t := range slices.SortedFunc(maps.Keys(nodes), func(a, b corev1.Taint) int { return cmp.Compare(a.ToString(), b.ToString()) }) {
 		c := &Consequence{Cluster: cluster.String(), Taint: taint.Format(t), Nodes: nodes[t], PodsUnknown: err != nil}
-		c.reaches(t, pods.Items, budgets.Items)
+		c.reaches(t, all.Items, budgets.Items)
 		e.Taints = append(e.Taints, c)
 	}
 	return nil
 }
 
-// reaches finds the Pods that the taint is about. It is not about static Pods, whose kubelet makes them tolerate all that evicts.
-func (c *Consequence) reaches(t corev1.Taint, pods []corev1.Pod, budgets []policyv1.PodDisruptionBudget) {
-	for i := range pods {
-		pod := &pods[i]
-		_, static := pod.Annotations[corev1.MirrorPodAnnotationKey]
-		ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
-		if static || ended || pod.DeletionTimestamp != nil || !slices.Contains(c.Nodes, pod.Spec.NodeName) {
+// reaches finds the Pods that the taint is about.
+func (c *Consequence) reaches(t corev1.Taint, all []corev1.Pod, budgets []policyv1.PodDisruptionBudget) {
+	for i := range all {
+		pod := &all[i]
+		if !pods.Runs(pod) || !slices.Contains(c.Nodes, pod.Spec.NodeName) {
 			continue
 		}
-		owner := metav1.GetControllerOfNoCopy(pod)
-		found := Pod{Namespace: pod.Namespace, Name: pod.Name, Node: pod.Spec.NodeName, DaemonSet: owner != nil && owner.Kind == "DaemonSet"}
-		tolerated := slices.IndexFunc(pod.Spec.Tolerations, func(toleration corev1.Toleration) bool { // the first that matches counts
-			return toleration.ToleratesTaint(logr.Discard(), &t, true)
-		})
+		found := Pod{Namespace: pod.Namespace, Name: pod.Name, Node: pod.Spec.NodeName, DaemonSet: pods.OfDaemonSet(pod)}
+		tolerated := pods.Toleration(pod, t)
 		switch {
-		case tolerated >= 0 && pod.Spec.Tolerations[tolerated].TolerationSeconds == nil:
+		case tolerated != nil && tolerated.TolerationSeconds == nil:
 		case t.Effect == corev1.TaintEffectNoExecute:
-			if tolerated >= 0 {
-				found.AfterSeconds = max(0, *pod.Spec.Tolerations[tolerated].TolerationSeconds)
+			if tolerated != nil {
+				found.AfterSeconds = max(0, *tolerated.TolerationSeconds)
 			}
 			c.Evicted = append(c.Evicted, found)
 			c.ignore(pod, budgets)
-		case t.Effect == corev1.TaintEffectNoSchedule && tolerated < 0:
+		case t.Effect == corev1.TaintEffectNoSchedule && tolerated == nil:
 			c.Unschedulable = append(c.Unschedulable, found)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 
 // flagsOfValues says which values of the chart are which flags of the server.
 const flagsOfValues = `watchNamespace=namespace watchFilter=watch-filter syncPeriod=sync-period noExecuteRate=no-execute-rate
+	noExecute=no-execute noExecuteDeadline=no-execute-deadline
 	additionalSyncMachineLabels=additional-sync-machine-labels additionalSyncMachineAnnotations=additional-sync-machine-annotations
 	additionalProviderGroups=additional-provider-groups perClusterSyncAllowed=per-cluster-sync-allowed managementCluster=management-cluster
 	clusterAPITaintPropagation=cluster-api-taint-propagation leaderElection.enabled=leader-elect

@@ -36,6 +36,8 @@ watchNamespace: fleet
 watchFilter: blue
 syncPeriod: 1h30m
 noExecuteRate: 0.5
+noExecute: budgets
+noExecuteDeadline: 1h
 managementCluster: fleet/self
 clusterAPITaintPropagation: enabled
 additionalSyncMachineLabels: ['^example\.com/', "b"]

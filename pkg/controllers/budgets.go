@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/owners"
+	"github.com/heirloom-dev/heirloom/pkg/pods"
+	"github.com/heirloom-dev/heirloom/pkg/workload"
+)
+
+const (
+	// evictEvery is how often the Pods of a Node are asked to leave that waits for that, mostEvictions how many of them each time.
+	evictEvery    = 10 * time.Second
+	mostEvictions = 10
+	// recheckReads is how many live reads it takes to plan once more.
+	recheckReads = 8
+)
+
+// hadTurn reports whether the Node of a plan has had its turn, and waits only for its Pods to leave.
+func (r *nodes) hadTurn(p nodePlan) bool { return r.NoExecuteBudgets && p.current.Softened() }
+
+// soften makes the plan of a Node whose turn has come wait for the Pods that the taints would evict, unless they have left.
+func (r *nodes) soften(v visit, p *nodePlan, node inherit.NodeState) inherit.NodeState {
+	if !r.NoExecuteBudgets || len(p.evicting) == 0 || len(p.held) > 0 {
+		return node
+	}
+	leave := p.Source.Taints(p.evicting)
+	if slices.Equal(leave, v.left) {
+		return node
+	}
+	p.leave, p.held = leave, p.evicting
+	node = inherit.Softening(node, v.now)
+	p.again = sooner(p.again, evictEvery)
+	if r.NoExecuteDeadline > 0 {
+		p.overdue = node.SoftenedSince(v.now).Add(r.NoExecuteDeadline)
+		p.again = sooner(p.again, max(time.Millisecond, p.overdue.Sub(v.now)))
+	}
+	return node
+}
+
+// drain evicts Pods, which must leave a Node before it gets its taints, through the Eviction API, which respects disruption budgets. If
+// none is left, or if that has taken too long, it returns the plan with the taints.
+func (r *nodes) drain(ctx context.Context, v *visit, p nodePlan) (nodePlan, error) {
+	done := !p.overdue.IsZero() && !v.now.Before(p.overdue)
+	if !done {
+		again, err := r.clusters.try(v.Cluster, func() (sent bool, err error) {
+			done, err = r.evict(ctx, *v, p)
+			return true, err
+		})
+		p.again = sooner(p.again, again)
+		if err != nil {
+			return p, fmt.Errorf("evicting Pods from the Node: %w", err)
+		}
+	}
+	if !done {
+		return p, nil
+	}
+	v.left = p.leave
+	return r.plan(ctx, r.Chain, *v)
+}
+
+// evict asks some Pods to leave the Node, and reports whether none is left.
+func (r *nodes) evict(ctx context.Context, v visit, p nodePlan) (none bool, err error) {
+	ctx = ctrl.LoggerInto(ctx, logr.Discard()) // an API server may answer with any number of warnings
+	live, err := r.uncached(ctx, v.Cluster)
+	if err != nil {
+		return false, err
+	}
+	leaving, err := pods.Leaving(ctx, live, v.Name, p.leave)
+	if err != nil || len(leaving) == 0 {
+		return err == nil, err
+	}
+	if still, err := r.stillLeaves(ctx, live, v, p); err != nil || !still {
+		return false, err
+	}
+	first := int(v.now.Unix()/int64(evictEvery.Seconds())) * mostEvictions % len(leaving) // so that Pods which stay keep no others
+	var errs []error
+	stays := ""
+	for i := range min(mostEvictions, len(leaving)) {
+		pod := &leaving[(first+i)%len(leaving)]
+		err := v.server.SubResource("eviction").Create(ctx, pod, &policyv1.Eviction{
+			ObjectMeta:    metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name},
+			DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pod.UID}},
+		})
+		switch {
+		case err == nil, apierrors.IsNotFound(err), apierrors.IsConflict(err): // it is gone, or another has its name
+		case !apierrors.IsTooManyRequests(err):
+			errs = append(errs, fmt.Errorf("Pod %s/%s: %w", pod.Namespace, pod.Name, err))
+		case stays == "":
+			stays = fmt.Sprintf("Pod %s/%s stays on Node %s for now: %s", pod.Namespace, pod.Name, v.Name, heldBy(err))
+		}
+	}
+	if stays != "" {
+		r.Recorder.Eventf(p.from.Object, nil, corev1.EventTypeNormal, reasonNoExecuteTaintsHeldUp, "Evict", "%s", stays)
+	}
+	return false, errors.Join(errs...)
+}
+
+// heldBy says why a Pod may not be evicted now, and names its disruption budget if the answer does.
+func heldBy(err error) string {
+	says := []string{workload.Told(err).Error()}
+	var status apierrors.APIStatus
+	if errors.As(err, &status) && status.Status().Details != nil {
+		for _, cause := range status.Status().Details.Causes {
+			says = append(says, cause.Message)
+		}
+	}
+	return strings.Join(says, " ")
+}
+
+// stillLeaves plans once more by a live Node and live owners, and reports whether Pods have to leave for the same taints: unlike a write, an
+// eviction does not fail if something has changed. A live read that fails is an error here; the cache has no word.
+func (r *nodes) stillLeaves(ctx context.Context, live client.Reader, v visit, p nodePlan) (bool, error) {
+	if !r.clusters.reads(v.Cluster).AllowN(time.Now(), recheckReads) {
+		return false, nil
+	}
+	found := &corev1.NodeList{} // of one Node, which needs no other right than the cache does
+	if err := live.List(ctx, found, client.MatchingFields{"metadata.name": v.Name}); err != nil || len(found.Items) == 0 {
+		return false, err
+	}
+	v.node = &found.Items[0]
+	reads, chain := &strictReader{Reader: r.Chain.Live}, *r.Chain
+	chain.Live = reads
+	now := owners.Again(ctx, &chain, p, func(ctx context.Context, chain *owners.Chain) (nodePlan, error) {
+		now, err := r.plan(ctx, chain, v)
+		reads.failed = errors.Join(reads.failed, err)
+		return now, err
+	})
+	return now.Inherits() && !now.Observed && now.current.Softened() && slices.Equal(now.leave, p.leave), reads.failed
+}
+
+// strictReader remembers that a read has failed.
+type strictReader struct {
+	client.Reader
+	failed error
+}
+
+// Get implements client.Reader.
+func (s *strictReader) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+	err := s.Reader.Get(ctx, key, into, options...)
+	s.failed = errors.Join(s.failed, client.IgnoreNotFound(err))
+	return err //nolint:wrapcheck // the caller knows what it asked for
+}
+
+// uncached returns what reads from the API server of a Cluster's Nodes.
+func (r *nodes) uncached(ctx context.Context, cluster types.NamespacedName) (client.Reader, error) {
+	if cluster == r.ManagementCluster {
+		return r.Live, nil
+	}
+	live, err := r.Workloads.GetUncachedClient(ctx, cluster)
+	if err != nil {
+		return nil, fmt.Errorf("reaching the workload cluster %s: %w", cluster, err)
+	}
+	return live, nil
+}
+
+// tellTurn reports on the Machine or MachinePool that a Node has had its turn, and that it has its taints.
+func (r *nodes) tellTurn(p nodePlan, node *corev1.Node) {
+	var reason, note string
+	switch {
+	case len(p.leave) > 0 && !p.current.Softened():
+		reason, note = reasonNoExecuteTaintsSoftened, "Node %s has its NoExecute taints with effect NoSchedule until its Pods have left"
+	case p.evicts() && r.hadTurn(p):
+		reason, note = reasonNoExecuteTaintsApplied, "Node %s has its NoExecute taints: its Pods have left, or --no-execute-deadline is over"
+	default:
+		return
+	}
+	r.Recorder.Eventf(p.from.Object, nil, corev1.EventTypeNormal, reason, "Inherit", note, node.Name)
+}

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+)
+
+const softened = "drain:NoSchedule,gpu:NoSchedule"
+
+// pod is a Pod on Node n0.
+func pod(name string, change ...func(*corev1.Pod)) client.Object {
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: name, UID: types.UID(name)}, Spec: corev1.PodSpec{NodeName: "n0"}}
+	for _, change := range change {
+		change(p)
+	}
+	return p
+}
+
+func tolerates(t corev1.Toleration) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { p.Spec.Tolerations = append(p.Spec.Tolerations, t) }
+}
+
+// withinBudgets are evictions in which Pods leave first.
+func withinBudgets(t *testing.T, nodes int, pods ...client.Object) *loop {
+	t.Helper()
+	l := evictions(t, "MachineSet/ms", nodes, append(pods, machineDeployment(), machineSet())...)
+	l.NoExecuteBudgets = true
+	l.staying = map[string]error{}
+	return l
+}
+
+// budget is the answer of an API server to an eviction that a disruption budget does not allow.
+func budget() error {
+	err := apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", 0)
+	err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: policyv1.DisruptionBudgetCause, Message: "The disruption budget web needs 1 healthy pods and has 1 currently"}}
+	return err
+}
+
+// visit looks at Node n0 and expects its taints, when it is looked at again, and which Pods are asked to leave.
+func (l *loop) visit(taints string, again time.Duration, evicted ...string) {
+	l.t.Helper()
+	l.writes.take()
+	is, next := l.after("n0")
+	l.Expect([]any{is, next}).To(Equal([]any{taints, again}))
+	l.Expect(l.evicted()).To(ConsistOf(evicted))
+}
+
+func (l *loop) evicted() (names []string) {
+	for _, line := range l.writes.take() {
+		if name, is := strings.CutPrefix(line, "evicts "); is {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// Pods that the taint would evict leave first, as their budgets allow. Until then it is NoSchedule, and only then NoExecute.
+func TestNoExecuteWithinBudgets(t *testing.T) {
+	seconds := int64(30)
+	drain := func(t corev1.Toleration) corev1.Toleration {
+		t.Key, t.Operator = "drain", corev1.TolerationOpExists
+		return t
+	}
+	inUse(t, func(t *testing.T) {
+		l := withinBudgets(t, 2,
+			pod("web"), pod("elsewhere", func(p *corev1.Pod) { p.Spec.NodeName = "n1" }),
+			pod("tolerant", tolerates(drain(corev1.Toleration{}))),
+			pod("patient", tolerates(drain(corev1.Toleration{TolerationSeconds: &seconds}))),
+			pod("schedulable", tolerates(drain(corev1.Toleration{Effect: corev1.TaintEffectNoSchedule}))),
+			pod("static", func(p *corev1.Pod) { p.Annotations = pairs(corev1.MirrorPodAnnotationKey) }),
+			pod("done", func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }),
+			pod("failed", func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }),
+			pod("leaving", func(p *corev1.Pod) {
+				p.DeletionTimestamp, p.Finalizers = &metav1.Time{Time: time.Now()}, []string{"x/y"}
+			}),
+			pod("daemon", func(p *corev1.Pod) {
+				p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "d", Controller: new(true)}}
+			}),
+		)
+		l.staying["web"] = budget()
+		l.visit(softened, 10*time.Second)
+		l.told("Normal NoExecuteTaintsSoftened Machine/n0: Node n0 has its NoExecute taints with effect NoSchedule until its Pods have left")
+		l.counted("no_execute_waiting_nodes 1")
+		l.visit(softened, 10*time.Second, "web", "patient", "schedulable")
+		l.told("Normal NoExecuteTaintsHeldUp Machine/n0: Pod web/web stays on Node n0 for now: Cannot evict pod as it would violate the pod's " +
+			"disruption budget. The disruption budget web needs 1 healthy pods and has 1 currently")
+		taints, _ := l.after("n1")
+		l.Expect(taints).To(Equal(withoutDrain), "the turn is taken")
+		l.counted("no_execute_waiting_nodes 2")
+		l.events.take()
+		<-time.After(time.Hour)
+		l.visit(softened, 10*time.Second, "web")
+		l.events.take()
+		delete(l.staying, "web")
+		l.visit(softened, 10*time.Second, "web")
+		l.visit(all, 0)
+		l.told("Normal NoExecuteTaintsApplied Machine/n0: Node n0 has its NoExecute taints")
+		l.counted("no_execute_waiting_nodes 1")
+		n := node("n0")
+		l.stored(n)
+		l.Expect(n.Labels).NotTo(HaveKey(inherit.SoftenedLabel))
+		l.visit(all, 0)
+		l.told()
+	})
+}
+
+// However few Pods may leave, after the deadline the Node has its taints.
+func TestNoExecuteDeadline(t *testing.T) {
+	inUse(t, func(t *testing.T) {
+		l := withinBudgets(t, 1, pod("web"))
+		l.NoExecuteDeadline, l.staying["web"] = 15*time.Second, budget()
+		l.visit(softened, 10*time.Second)
+		<-time.After(10 * time.Second)
+		l.visit(softened, 5*time.Second, "web")
+		<-time.After(5 * time.Second)
+		l.visit(all, 0)
+	})
+}
+
+// Nobody is evicted on the word of a cache, nor for a Node that does not wait for it any more.
+func TestAStaleCacheEvictsNobody(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*loop, *corev1.Node)
+		fails  string
+	}{
+		"the Machine has lost the taint": {change: func(l *loop, _ *corev1.Node) {
+			m := evicting("n0", "MachineSet/ms")
+			l.lag(m)
+			l.change(m, func() { m.Spec.Taints = m.Spec.Taints[:1] })
+		}},
+		"the Cluster is opted out": {change: func(l *loop, _ *corev1.Node) {
+			c := theCluster()
+			l.lag(c)
+			l.change(c, func() { c.Labels = pairs(inherit.IgnoreLabel) })
+		}},
+		"the Cluster is only observed": {change: func(l *loop, _ *corev1.Node) {
+			c := theCluster()
+			l.lag(c)
+			l.change(c, func() { c.Labels = map[string]string{inherit.ModeLabel: "observe"} })
+		}},
+		"the Node has no turn any more": {change: func(l *loop, n *corev1.Node) {
+			l.lag(n)
+			l.change(n, func() { delete(n.Labels, inherit.SoftenedLabel) })
+		}},
+		"the Node is gone":        {change: func(l *loop, n *corev1.Node) { l.lag(n); l.delete(n) }},
+		"nobody knows":            {change: func(l *loop, _ *corev1.Node) { l.refuseLive = errors.New("silence") }, fails: "silence"},
+		"the Pods cannot be read": {change: func(l *loop, _ *corev1.Node) { l.broken.set("live PodList", errors.New("no Pods")) }, fails: "no Pods"},
+		"the Node cannot be read": {change: func(l *loop, _ *corev1.Node) { l.broken.set("live NodeList", errors.New("no Node")) }, fails: "no Node"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := withinBudgets(t, 1, pod("web"))
+			l.visit(softened, 10*time.Second)
+			n := node("n0")
+			tc.change(l, n)
+			_, err := l.lookAt("c", "n0")
+			if tc.fails == "" {
+				l.Expect(err).NotTo(HaveOccurred())
+			} else {
+				l.Expect(err).To(MatchError(ContainSubstring(tc.fails)))
+			}
+			l.Expect(l.evicted()).To(BeEmpty())
+			l.counted("no_execute_waiting_nodes 1")
+		})
+	}
+}
+
+// Pods that stay keep no others, and a Pod that nobody can evict is no reason to leave the others.
+func TestPodsThatStayKeepNoOthers(t *testing.T) {
+	inUse(t, func(t *testing.T) {
+		var pods []client.Object
+		for i := range 25 {
+			pods = append(pods, pod(fmt.Sprintf("p%02d", i)))
+		}
+		l := withinBudgets(t, 1, pods...)
+		for _, p := range pods {
+			l.staying[p.GetName()] = budget()
+		}
+		l.visit(softened, 10*time.Second)
+		asked := map[string]int{}
+		for range 3 {
+			_, again := l.after("n0")
+			for _, name := range l.evicted() {
+				asked[name]++
+			}
+			<-time.After(again)
+		}
+		l.Expect(asked).To(HaveLen(25))
+		clear(l.staying)
+		l.staying["p00"] = apierrors.NewInternalError(errors.New("more than one budget"))
+		for _, gone := range []error{apierrors.NewNotFound(schema.GroupResource{}, "p01"), apierrors.NewConflict(schema.GroupResource{}, "p02", errors.New("another"))} {
+			l.staying[fmt.Sprintf("p0%d", len(l.staying))] = gone
+		}
+		for i := 10; i < 25; i++ {
+			l.delete(pods[i])
+		}
+		_, err := l.lookAt("c", "n0")
+		l.Expect(err).To(MatchError(And(ContainSubstring("Pod web/p00: "), ContainSubstring("more than one budget"), Not(ContainSubstring("p01")), Not(ContainSubstring("p02")))))
+		l.Expect(l.evicted()).To(HaveLen(10))
+	})
+}
+
+// In a workload cluster as in the management cluster, and without a rate as well.
+func TestNoExecuteWithinBudgetsOfAWorkloadCluster(t *testing.T) {
+	l := withinBudgets(t, 1)
+	l.NoExecuteRate = 0
+	l.connect("c", node("n0"), pod("web"))
+	for _, want := range []string{softened, softened, all} {
+		_, err := l.lookAt("c", "n0")
+		l.Expect(err).NotTo(HaveOccurred())
+		n := node("n0")
+		l.Expect(l.workloads.servers[key("c")].Get(t.Context(), client.ObjectKeyFromObject(n), n)).To(Succeed())
+		var taints []string
+		for _, t := range n.Spec.Taints {
+			taints = append(taints, t.Key+":"+string(t.Effect))
+		}
+		slices.Sort(taints)
+		l.Expect(strings.Join(taints, ",")).To(Equal(want))
+	}
+	l.Expect(l.evicted()).To(Equal([]string{"web"}))
+}
+
+// Who goes back to no budgets leaves nothing behind.
+func TestFromBudgetsBackToThePace(t *testing.T) {
+	inUse(t, func(t *testing.T) {
+		l := withinBudgets(t, 1, pod("web"))
+		l.visit(softened, 10*time.Second)
+		l.NoExecuteBudgets, l.manager = false, nil
+		l.NoExecuteRate = 0
+		l.visit(all, 0)
+	})
+}

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package pods knows which Pods a taint with effect NoExecute makes leave a Node.
+package pods
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Runs reports whether a taint can make a Pod leave: the Pod has not ended, it is not leaving already, and it is not static. The kubelet of
+// a static Pod makes it tolerate all that evicts.
+func Runs(pod *corev1.Pod) bool {
+	_, static := pod.Annotations[corev1.MirrorPodAnnotationKey]
+	return !static && pod.DeletionTimestamp == nil && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
+}
+
+// OfDaemonSet reports whether a DaemonSet controls the Pod.
+func OfDaemonSet(pod *corev1.Pod) bool {
+	owner := metav1.GetControllerOfNoCopy(pod)
+	return owner != nil && owner.Kind == "DaemonSet"
+}
+
+// Toleration returns the toleration of a Pod that counts for a taint, the first that matches, or nil.
+func Toleration(pod *corev1.Pod, t corev1.Taint) *corev1.Toleration {
+	for i := range pod.Spec.Tolerations {
+		if pod.Spec.Tolerations[i].ToleratesTaint(logr.Discard(), &t, true) {
+			return &pod.Spec.Tolerations[i]
+		}
+	}
+	return nil
+}
+
+// Leaving returns the Pods that have to leave a Node before it gets these taints, so that their disruption budgets count. A Pod that
+// tolerates a taint for some time would be evicted after that without regard to a budget, and leaves as well. A DaemonSet would make its
+// Pod again, and no budget counts for it.
+func Leaving(ctx context.Context, live client.Reader, node string, taints []corev1.Taint) ([]corev1.Pod, error) {
+	list := &corev1.PodList{}
+	if err := live.List(ctx, list, client.MatchingFields{"spec.nodeName": node}); err != nil {
+		return nil, fmt.Errorf("listing the Pods of the Node: %w", err)
+	}
+	return slices.DeleteFunc(list.Items, func(pod corev1.Pod) bool {
+		evicted := slices.ContainsFunc(taints, func(t corev1.Taint) bool {
+			tolerated := Toleration(&pod, t)
+			return tolerated == nil || tolerated.TolerationSeconds != nil
+		})
+		return !evicted || !Runs(&pod) || OfDaemonSet(&pod)
+	}), nil
+}
