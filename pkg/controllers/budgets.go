@@ -83,9 +83,13 @@ func (r *nodes) evict(ctx context.Context, v visit, p nodePlan) (none bool, err 
 	if err != nil {
 		return false, err
 	}
-	leaving, err := pods.Leaving(ctx, live, v.Name, p.leave)
+	leaving, err := pods.Leaving(ctx, live, v.Name, p.leave, v.now)
 	if err != nil || len(leaving) == 0 {
 		return err == nil, err
+	}
+	leaving = slices.DeleteFunc(leaving, func(pod corev1.Pod) bool { return pod.DeletionTimestamp != nil })
+	if len(leaving) == 0 {
+		return false, nil
 	}
 	if still, err := r.stillLeaves(ctx, live, v, p); err != nil || !still {
 		return false, err

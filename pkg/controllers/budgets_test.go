@@ -134,6 +134,20 @@ func TestNoExecuteDeadline(t *testing.T) {
 	})
 }
 
+// A Pod has the time that it needs to terminate, and no more.
+func TestNoExecuteWaitsForPodsToTerminate(t *testing.T) {
+	inUse(t, func(t *testing.T) {
+		l := withinBudgets(t, 1, pod("leaving", func(p *corev1.Pod) {
+			p.DeletionTimestamp, p.Finalizers = &metav1.Time{Time: time.Now().Add(15 * time.Second)}, []string{"x/y"}
+		}))
+		l.visit(softened, 10*time.Second)
+		<-time.After(10 * time.Second)
+		l.visit(softened, 10*time.Second)
+		<-time.After(10 * time.Second)
+		l.visit(all, 0)
+	})
+}
+
 // Nobody is evicted on the word of a cache, nor for a Node that does not wait for it any more.
 func TestAStaleCacheEvictsNobody(t *testing.T) {
 	for name, tc := range map[string]struct {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
@@ -14,11 +15,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Runs reports whether a taint can make a Pod leave: the Pod has not ended, it is not leaving already, and it is not static. The kubelet of
-// a static Pod makes it tolerate all that evicts.
+// Runs reports whether a taint can make a Pod leave: it has not ended, and it is not static. The kubelet of a static Pod makes it tolerate all
+// that evicts.
 func Runs(pod *corev1.Pod) bool {
 	_, static := pod.Annotations[corev1.MirrorPodAnnotationKey]
-	return !static && pod.DeletionTimestamp == nil && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
+	return !static && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
 }
 
 // OfDaemonSet reports whether a DaemonSet controls the Pod.
@@ -39,8 +40,8 @@ func Toleration(pod *corev1.Pod, t corev1.Taint) *corev1.Toleration {
 
 // Leaving returns the Pods that have to leave a Node before it gets these taints, so that their disruption budgets count. A Pod that
 // tolerates a taint for some time would be evicted after that without regard to a budget, and leaves as well. A DaemonSet would make its
-// Pod again, and no budget counts for it.
-func Leaving(ctx context.Context, live client.Reader, node string, taints []corev1.Taint) ([]corev1.Pod, error) {
+// Pod again, and no budget counts for it. A Pod that has had its time to terminate holds nothing up.
+func Leaving(ctx context.Context, live client.Reader, node string, taints []corev1.Taint, now time.Time) ([]corev1.Pod, error) {
 	list := &corev1.PodList{}
 	if err := live.List(ctx, list, client.MatchingFields{"spec.nodeName": node}); err != nil {
 		return nil, fmt.Errorf("listing the Pods of the Node: %w", err)
@@ -50,6 +51,7 @@ func Leaving(ctx context.Context, live client.Reader, node string, taints []core
 			tolerated := Toleration(&pod, t)
 			return tolerated == nil || tolerated.TolerationSeconds != nil
 		})
-		return !evicted || !Runs(&pod) || OfDaemonSet(&pod)
+		over := pod.DeletionTimestamp != nil && !now.Before(pod.DeletionTimestamp.Time)
+		return !evicted || over || !Runs(&pod) || OfDaemonSet(&pod)
 	}), nil
 }

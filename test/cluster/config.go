@@ -12,8 +12,9 @@ import (
 )
 
 const (
+	// PauseImage does nothing until it is told to end.
+	PauseImage = "heirloom.test/pause:latest"
 	pluginDir  = "/usr/lib/cni" // where the package containernetworking-plugins has them
-	pauseImage = "heirloom.test/pause:latest"
 	serviceIPs = "10.96.0.0/16"
 	// apiServiceIP is the first of them, which the Service "kubernetes" gets.
 	apiServiceIP = "10.96.0.1"
@@ -31,7 +32,7 @@ type settings struct {
 // writeConfig writes the configuration files of the Node's programs into the directory of the run.
 func writeConfig(dir string) error {
 	values := settings{
-		Dir: dir, PauseImage: pauseImage, PluginDir: pluginDir, ProviderID: ProviderID, ControlGroup: controlGroup(dir),
+		Dir: dir, PauseImage: PauseImage, PluginDir: pluginDir, ProviderID: ProviderID, ControlGroup: controlGroup(dir),
 		DNSService: dnsServiceIP,
 	}
 	for name, target := range map[string]string{

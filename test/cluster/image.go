@@ -62,7 +62,7 @@ func describeImage(layer string) (config, manifest string, err error) {
 		return "", "", err
 	}
 	return config, manifest, writeJSON(manifest, []map[string]any{{
-		"Config": "config.json", "RepoTags": []string{pauseImage}, "Layers": []string{"layer.tar"},
+		"Config": "config.json", "RepoTags": []string{PauseImage}, "Layers": []string{"layer.tar"},
 	}})
 }
 

@@ -116,7 +116,7 @@ func (e *evaluation) consequences(ctx context.Context, cluster types.NamespacedN
 func (c *Consequence) reaches(t corev1.Taint, all []corev1.Pod, budgets []policyv1.PodDisruptionBudget) {
 	for i := range all {
 		pod := &all[i]
-		if !pods.Runs(pod) || !slices.Contains(c.Nodes, pod.Spec.NodeName) {
+		if !pods.Runs(pod) || pod.DeletionTimestamp != nil || !slices.Contains(c.Nodes, pod.Spec.NodeName) {
 			continue
 		}
 		found := Pod{Namespace: pod.Namespace, Name: pod.Name, Node: pod.Spec.NodeName, DaemonSet: pods.OfDaemonSet(pod)}

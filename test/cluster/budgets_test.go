@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+//go:build linux
+
+package cluster_test
+
+import (
+	"context"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/taint"
+	"github.com/heirloom-dev/heirloom/test/cluster"
+	"github.com/heirloom-dev/heirloom/test/controlplane"
+)
+
+// A disruption budget holds the Node's taint up, and the taint keeps new Pods away meanwhile. The Pod leaves by eviction once its budget
+// allows that, and only then the Node gets the taint. When nobody declares the taint any more, nothing stays.
+func TestNoExecuteWithinBudgets(t *testing.T) {
+	const name = "budgets"
+	drain := func(effect corev1.TaintEffect) corev1.Taint {
+		return corev1.Taint{Key: "drain", Value: "now", Effect: effect}
+	}
+	root, err := controlplane.RepositoryRoot(t.Context())
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	t.Cleanup(func() { keepNoTaint(t, "drain") }) // when the release is gone: it would keep the next tests' Pods away
+	r := newRelease(t, "--values", filepath.Join(root, "docs", "examples", "no-execute-budgets", "values.yaml"),
+		"--set", "managementCluster="+name+"/"+name, "--set", "tolerations[0].operator=Exists")
+	r.settle()
+	r.declareNode(name)
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: cluster.NodeName}}
+	r.eventuallyNode(node, func(g Gomega) { g.Expect(node.Labels).To(HaveKey(inherit.RecordLabel)) })
+	pod, budget := r.runWithBudget(name)
+	recorder, err := controlplane.RecordVersions(r.ctx, shared.AdminConfig(), corev1.SchemeGroupVersion.WithResource("pods"))
+	r.Expect(err).NotTo(HaveOccurred())
+
+	declare := func(always string) {
+		md := &clusterv1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: name}}
+		r.Expect(shared.Get(r.ctx, client.ObjectKeyFromObject(md), md)).To(Succeed())
+		md.Spec.Template.Annotations[taint.AlwaysAnnotation] = always
+		r.Expect(shared.Update(r.ctx, md)).To(Succeed())
+	}
+	r.step("the budget holds the taint up", func() {
+		declare("drain=now:NoExecute")
+		r.eventuallyNode(node, func(g Gomega) {
+			events := &eventsv1.EventList{}
+			g.Expect(shared.List(r.ctx, events, client.InNamespace(name))).To(Succeed())
+			g.Expect(events.Items).To(ContainElement(And(HaveField("Reason", "NoExecuteTaintsHeldUp"),
+				HaveField("Note", And(ContainSubstring("Pod "+name+"/"+pod.Name), ContainSubstring("disruption budget web"))))))
+		})
+		r.Expect(node.Labels).To(HaveKey(inherit.SoftenedLabel))
+		r.Expect(node.Spec.Taints).To(And(ContainElement(drain("NoSchedule")), Not(ContainElement(drain("NoExecute")))))
+	})
+	r.step("without the budget the Pod leaves, and the taint comes", func() {
+		r.Expect(shared.Delete(r.ctx, budget)).To(Succeed())
+		r.eventuallyNode(node, func(g Gomega) {
+			g.Expect(node.Spec.Taints).To(ContainElement(HaveField("Effect", corev1.TaintEffectNoExecute)))
+		})
+		r.Expect(node.Labels).NotTo(HaveKey(inherit.SoftenedLabel))
+		r.Expect(node.Spec.Taints).NotTo(ContainElement(drain("NoSchedule")))
+		left := &corev1.Pod{}
+		for _, version := range recorder.Versions(name, pod.Name) {
+			r.Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(version.Object.Object, left)).To(Succeed())
+		}
+		r.Expect(left.Status.Conditions).To(ContainElement(And(HaveField("Type", corev1.DisruptionTarget), HaveField("Reason", "EvictionByEvictionAPI"))))
+		r.Expect(recorder.Stop()).To(Succeed())
+	})
+	r.step("nobody declares it any more", func() {
+		declare("")
+		r.eventuallyNode(node, func(g Gomega) { g.Expect(node.Spec.Taints).NotTo(ContainElement(HaveField("Key", "drain"))) })
+	})
+}
+
+// runWithBudget runs a Pod on the Node whose budget lets nobody evict it.
+func (r *release) runWithBudget(namespace string) (pod *corev1.Pod, budget *policyv1.PodDisruptionBudget) {
+	r.t.Helper()
+	web, one := map[string]string{"app": "web"}, intstr.FromInt32(1)
+	metadata := metav1.ObjectMeta{Namespace: namespace, Name: "web", Labels: web}
+	budget = &policyv1.PodDisruptionBudget{ObjectMeta: metadata, Spec: policyv1.PodDisruptionBudgetSpec{
+		MinAvailable: &one, Selector: &metav1.LabelSelector{MatchLabels: web},
+	}}
+	r.Expect(shared.Create(r.ctx, budget)).To(Succeed())
+	r.Expect(shared.Create(r.ctx, &appsv1.Deployment{ObjectMeta: metadata, Spec: appsv1.DeploymentSpec{
+		Selector: &metav1.LabelSelector{MatchLabels: web},
+		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: web}, Spec: corev1.PodSpec{
+			TerminationGracePeriodSeconds: new(int64(1)),
+			Containers:                    []corev1.Container{{Name: "web", Image: cluster.PauseImage, ImagePullPolicy: corev1.PullNever}},
+		}},
+	}})).To(Succeed())
+	pods := &corev1.PodList{}
+	r.Eventually(func(g Gomega) {
+		g.Expect(shared.Get(r.ctx, client.ObjectKeyFromObject(budget), budget)).To(Succeed())
+		g.Expect(budget.Status.CurrentHealthy).To(BeEquivalentTo(1))
+		g.Expect(shared.List(r.ctx, pods, client.InNamespace(namespace), client.MatchingLabels(web))).To(Succeed())
+		g.Expect(pods.Items).To(HaveLen(1))
+	}).WithTimeout(patience).WithPolling(polling).Should(Succeed())
+	return &pods.Items[0], budget
+}
+
+// keepNoTaint removes a taint from the Node.
+func keepNoTaint(t *testing.T, key string) {
+	t.Helper()
+	if shared.Cluster == nil {
+		return
+	}
+	ctx := context.WithoutCancel(t.Context())
+	Expect, node := NewWithT(t).Expect, &corev1.Node{}
+	Expect(shared.Get(ctx, client.ObjectKey{Name: cluster.NodeName}, node)).To(Succeed())
+	before := node.DeepCopy()
+	node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == key })
+	Expect(shared.Patch(ctx, node, client.MergeFrom(before))).To(Succeed())
+}
