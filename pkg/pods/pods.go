@@ -11,7 +11,9 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -36,6 +38,17 @@ func Toleration(pod *corev1.Pod, t corev1.Taint) *corev1.Toleration {
 		}
 	}
 	return nil
+}
+
+// Budgets returns the names of those disruption budgets that count for a Pod.
+func Budgets(pod *corev1.Pod, all []policyv1.PodDisruptionBudget) (names []string) {
+	for i := range all {
+		selector, err := metav1.LabelSelectorAsSelector(all[i].Spec.Selector)
+		if err == nil && all[i].Namespace == pod.Namespace && selector.Matches(labels.Set(pod.Labels)) {
+			names = append(names, all[i].Namespace+"/"+all[i].Name)
+		}
+	}
+	return names
 }
 
 // Leaving returns the Pods that have to leave a Node before it gets these taints, so that their disruption budgets count. A Pod that

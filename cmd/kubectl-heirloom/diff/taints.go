@@ -15,8 +15,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/duration"
 
@@ -136,10 +134,8 @@ func (c *Consequence) reaches(t corev1.Taint, all []corev1.Pod, budgets []policy
 }
 
 func (c *Consequence) ignore(pod *corev1.Pod, budgets []policyv1.PodDisruptionBudget) {
-	for i := range budgets {
-		selector, err := metav1.LabelSelectorAsSelector(budgets[i].Spec.Selector)
-		name := budgets[i].Namespace + "/" + budgets[i].Name
-		if err == nil && budgets[i].Namespace == pod.Namespace && selector.Matches(labels.Set(pod.Labels)) && !slices.Contains(c.IgnoredBudgets, name) {
+	for _, name := range pods.Budgets(pod, budgets) {
+		if !slices.Contains(c.IgnoredBudgets, name) {
 			c.IgnoredBudgets = append(c.IgnoredBudgets, name)
 		}
 	}

@@ -38,11 +38,12 @@ type finder struct {
 	*Explainer
 	*Explanation
 	seen map[inherit.Entry]bool
+	left string
 }
 
 // addReasons adds to an explanation what is declared and not there, and says why.
 func (x *Explainer) addReasons(ctx context.Context, e *Explanation) {
-	f, o, all := &finder{x, e, map[inherit.Entry]bool{}}, e.of, e.of.Sources.All
+	f, o, all := &finder{x, e, map[inherit.Entry]bool{}, x.left(ctx, e.of)}, e.of, e.of.Sources.All
 	unknown := func(v verdict) { // the answer about the key of interest if it is not known what is declared
 		if x.Key != "" {
 			f.add(Entry{Entry: compare.Entry{Key: x.Key, Status: compare.Absent}}, v)
@@ -310,6 +311,7 @@ var texts = map[inherit.Why][2]string{ //nolint:gochecknoglobals // a table that
 	inherit.DropPaced:       {"{at} has a Node already, and Cluster API would add a typed NoExecute taint there at once, without a limit. So the taint stays an annotation, from which Heirloom brings it to the Node at its pace.", ""},
 	inherit.DropOnce:        {"The taint is one of initialization: Nodes get it once, when they register, and {at} has registered.", "Declare it as Always if the Node should have it now."},
 	inherit.DropWaiting:     {"A taint with effect NoExecute evicts Pods, so Nodes in use get it one after the other: at most {rate} a minute in a Cluster (--no-execute-rate). {at} waits for its turn.", ""},
+	inherit.DropPods:        {"A taint with effect NoExecute evicts Pods, so {at} has it with effect NoSchedule until they have left as their budgets allow (--no-execute=budgets).{left}", ""},
 	inherit.DropTaints:      {"Cluster API's feature gate MachineTaintPropagation is off, and it would refuse typed taints in {at}.", "Declare the taint by the annotation taints.heirloom.dev/always, or switch the gate on."},
 	"Annotated":             {"{accepts}, so the taint stays an annotation of {at}, from which Nodes get it.", ""},
 	"NoSuchField":           {"{at} has no field for it: the CRD of its kind lacks the field, or its section is not set.", "Upgrade the provider or Cluster API, or declare it where the field exists."},
@@ -354,7 +356,7 @@ func (f *finder) tell(e *Entry, v verdict) {
 	}
 	fill := strings.NewReplacer(
 		"{what}", e.Of.What, "{key}", e.Of.Name, "{guess}", guess, "{from}", e.From.String(), "{by}", by, "{of}", v.of, "{value}", fmt.Sprintf("%q", v.of),
-		"{accepts}", accepts, "{rate}", fmt.Sprintf("%g", f.Settings.Config.NoExecuteRate), "{period}", f.Settings.Config.SyncPeriod.String(), "{flag}",
+		"{accepts}", accepts, "{left}", f.left, "{rate}", fmt.Sprintf("%g", f.Settings.Config.NoExecuteRate), "{period}", f.Settings.Config.SyncPeriod.String(), "{flag}",
 		fmt.Sprintf("--additional-sync-machine-%s='%s', or add %q to the chart's value additionalSyncMachine%s", strings.ToLower(lists), exact, exact, lists),
 	)
 	e.at, e.because, e.fix = v.at, fill.Replace(text[0]), fill.Replace(text[1])

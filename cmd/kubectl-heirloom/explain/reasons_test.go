@@ -12,6 +12,7 @@ import (
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -22,6 +23,7 @@ import (
 
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/compare"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	taints "github.com/heirloom-dev/heirloom/pkg/taint"
 	"github.com/heirloom-dev/heirloom/test/fleet"
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
@@ -44,6 +46,7 @@ type topologyOf struct {
 	// refused is a kind that nobody may read.
 	refused string
 	now     time.Time
+	others  []client.Object
 }
 
 func newTopology(t *testing.T) *topologyOf {
@@ -78,8 +81,8 @@ func (w *topologyOf) world(t *testing.T) *Explainer {
 	t.Helper()
 	second := w.m.DeepCopy()
 	second.Name, second.UID, second.Spec.ProviderID, second.Status = "m2", "m2", "id2", clusterv1.MachineStatus{}
-	live := fleet.Server(append(w.objects(), second)...).WithInterceptorFuncs(fleet.Asks(func(request string) error {
-		if w.refused != "" && strings.HasPrefix(request, "get "+w.refused+" ") {
+	live := fleet.Server(slices.Concat(w.objects(), w.others, []client.Object{second})...).WithInterceptorFuncs(fleet.Asks(func(request string) error {
+		if w.refused != "" && (strings.HasPrefix(request, "get "+w.refused+" ") || request == "list "+w.refused) {
 			return errors.New("forbidden")
 		}
 		return nil
@@ -116,6 +119,21 @@ func kindOf(kind string) schema.GroupVersionKind { return clusterv1.GroupVersion
 func (w *topologyOf) missing(t *testing.T, object, key string) []Entry {
 	t.Helper()
 	return slices.DeleteFunc(w.list(t, object, key).Items[0].Entries, func(e Entry) bool { return e.Reason == "" })
+}
+
+// softened makes the Node wait for Pods, which have a disruption budget.
+func (w *topologyOf) softened(pods string) {
+	app := map[string]string{"app": "a"}
+	w.m.Spec.Taints = always("drain:NoExecute")
+	drain := []taints.ID{{Key: "drain", Effect: corev1.TaintEffectNoExecute}}
+	next, _ := inherit.Policy{ClusterAPITaints: inherit.PropagationEnabled}.NodeHolding(inherit.SourceOfMachine(&w.m), drain, inherit.Softening(inherit.OfNode(&w.node, w.now), w.now), inherit.Privileged)
+	w.node.Labels, w.node.Annotations, w.node.Spec.Taints = next.Labels, next.Annotations, next.Taints
+	w.others = append(w.others, &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "app"}, Spec: policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: app}},
+	})
+	for name := range strings.FieldsSeq(pods) {
+		w.others = append(w.others, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Labels: app}, Spec: corev1.PodSpec{NodeName: w.node.Name}})
+	}
 }
 
 // always returns taints that Nodes keep.
@@ -225,6 +243,10 @@ func TestAbsences(t *testing.T) {
 			w.m.Spec.Taints = stage.Taints(clusterv1.MachineTaintPropagationOnInitialization, "once:NoSchedule")
 		}, "node", "once", "OnlyAtRegistration", "when they register"},
 		{"the pace of NoExecute", func(w *topologyOf) { w.m.Spec.Taints = always("drain:NoExecute") }, "node", "drain", "WaitingForItsTurn", "--no-execute-rate"},
+		{"its Pods have not left", func(w *topologyOf) { w.softened("a b c d") }, "node", "drain", "WaitingForPods",
+			"It waits for 4 Pods: default/a (budget default/app), default/b (budget default/app), default/c (budget default/app) and 1 more."},
+		{"its Pods have left", func(w *topologyOf) { w.softened("") }, "node", "drain", "WaitingForPods", "All have left."},
+		{"nobody may see its Pods", func(w *topologyOf) { w.softened(""); w.refused = "PodList" }, "node", "drain", "WaitingForPods", "Its Pods are not known: listing the Pods of the Node: forbidden."},
 		{"the Machine has a Node", func(w *topologyOf) { declared(w, "drain:NoExecute"); w.m.Status.NodeRef.Name = "n" }, "m", "drain", "StaysAnnotation", "at its pace"},
 		{"declared past the validating webhook", func(w *topologyOf) { declared(w, "node.kubernetes.io/unreachable:NoExecute") }, "m", "node.kubernetes.io/unreachable",
 			"Reserved", "No one may declare this key"},
@@ -255,6 +277,15 @@ func TestAbsences(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What a Node has while it waits for its Pods is no difference.
+func TestASoftenedTaintIsAsDeclared(t *testing.T) {
+	w := newTopology(t)
+	w.softened("")
+	NewWithT(t).Expect(w.list(t, "node", "drain").Items[0].Entries).To(ConsistOf(
+		And(HaveField("Key", "drain:NoExecute"), HaveField("Status", compare.Missing), HaveField("Reason", "WaitingForPods")),
+		And(HaveField("Key", "drain:NoSchedule"), HaveField("Status", compare.AsDeclared), HaveField("Reason", ""))))
 }
 
 // Without a key, nothing is listed that no one would miss: what tells about the object that carries it, and labels of controllers.

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	policyv1 "k8s.io/api/policy/v1"
+
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/cli"
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/compare"
+	"github.com/heirloom-dev/heirloom/pkg/pods"
+)
+
+// shownPods is how many Pods that have not left a Node are named.
+const shownPods = 3
+
+// left says which Pods a Node waits for before it gets a taint that evicts them, and which disruption budgets they have.
+func (x *Explainer) left(ctx context.Context, o *compare.Object) string {
+	if o.Node == nil || len(o.Node.Waiting) == 0 || !o.Node.State.Softened() {
+		return ""
+	}
+	server, err := x.Nodes(ctx, o.Cluster)
+	if err != nil {
+		return fmt.Sprintf(" Its Pods are not known: %s.", cli.OneLine(err))
+	}
+	leaving, err := pods.Leaving(ctx, server, o.Node.Name, o.Node.Would.Source.Taints(o.Node.Waiting), x.Now)
+	budgets := &policyv1.PodDisruptionBudgetList{}
+	if err = errors.Join(err, server.List(ctx, budgets)); err != nil {
+		return fmt.Sprintf(" Its Pods are not known: %s.", cli.OneLine(err))
+	}
+	var names []string
+	for i := range leaving {
+		name := leaving[i].Namespace + "/" + leaving[i].Name
+		if of := pods.Budgets(&leaving[i], budgets.Items); len(of) > 0 {
+			name += " (budget " + strings.Join(of, ", ") + ")"
+		}
+		names = append(names, name)
+	}
+	if len(names) == 0 {
+		return " All have left."
+	}
+	return fmt.Sprintf(" It waits for %s: %s.", cli.Count(len(names), "Pod"), cli.Some(names, shownPods))
+}
