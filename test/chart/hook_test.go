@@ -172,6 +172,39 @@ func TestTheRightToReadSecrets(t *testing.T) {
 	}
 }
 
+// The program may see and evict the Pods of the management cluster only where they are to leave its Nodes within their budgets.
+func TestTheRightToEvict(t *testing.T) {
+	self := fleetNamespace + "/self"
+	for name, tc := range map[string]struct {
+		over   values
+		rights []string
+	}{
+		"as it is":                     {nil, nil},
+		"of a management cluster":      {values{"managementCluster": self}, nil},
+		"of workload clusters":         {values{"noExecute": "budgets"}, nil},
+		"of a management cluster, too": {values{"noExecute": "budgets", "managementCluster": self}, []string{" pods []: list", " pods/eviction []: create"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			Expect := NewWithT(t).Expect
+			objects, err := render(t, tc.over)
+			Expect(err).NotTo(HaveOccurred())
+			var rights []string
+			for _, object := range objects {
+				role := &rbacv1.ClusterRole{}
+				if object.GetKind() == "ClusterRole" {
+					Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, role)).To(Succeed())
+				}
+				for _, rule := range role.Rules {
+					if slices.ContainsFunc(rule.Resources, func(resource string) bool { return strings.HasPrefix(resource, "pods") }) {
+						rights = append(rights, said(rule))
+					}
+				}
+			}
+			Expect(rights).To(Equal(tc.rights))
+		})
+	}
+}
+
 // said is a rule as text: groups, resources, names and verbs.
 func said(rule rbacv1.PolicyRule) string {
 	return fmt.Sprintf("%s %s [%s]: %s", strings.Join(rule.APIGroups, ","), strings.Join(rule.Resources, ","),

@@ -243,6 +243,8 @@ func TestTaints(t *testing.T) {
 			"3 Nodes would get taints that evict Pods one after the other: the last after 2m (--no-execute-rate=1).")},
 		"slowly": {change: func(w *world) { w.flags = []string{"--no-execute-rate=0.5"} }, want: append(evicts,
 			"3 Nodes would get taints that evict Pods one after the other: the last after 4m (--no-execute-rate=0.5).")},
+		"within budgets": {change: func(w *world) { w.flags = []string{"--no-execute=budgets"} }, want: append(evicts[:3:3],
+			"3 Nodes would get taints that evict Pods one after the other: the last after 2m (--no-execute-rate=1).")},
 		"at once": {change: func(w *world) { w.flags = []string{"--no-execute-rate=0"} }, want: append(evicts,
 			"3 Nodes would get taints that evict Pods all at once, because --no-execute-rate is 0.")},
 		"keeps away": {taint: "gpu=yes:NoSchedule", want: []string{

@@ -104,6 +104,9 @@ func (e *evaluation) consequences(ctx context.Context, cluster types.NamespacedN
 	}
 	for _, t := range slices.SortedFunc(maps.Keys(nodes), func(a, b corev1.Taint) int { return cmp.Compare(a.ToString(), b.ToString()) }) {
 		c := &Consequence{Cluster: cluster.String(), Taint: taint.Format(t), Nodes: nodes[t], PodsUnknown: err != nil}
+		if e.Settings.Config.NoExecuteBudgets { // they hold the taint up
+			budgets.Items = nil
+		}
 		c.reaches(t, all.Items, budgets.Items)
 		e.Taints = append(e.Taints, c)
 	}
