@@ -66,7 +66,7 @@ func (r *nodes) drain(ctx context.Context, v *visit, p nodePlan) (nodePlan, erro
 		})
 		p.again = sooner(p.again, again)
 		if err != nil {
-			return p, fmt.Errorf("evicting Pods from the Node: %w", err)
+			return p, fmt.Errorf("waiting for the Pods of the Node: %w", err)
 		}
 	}
 	if !done {
@@ -106,7 +106,7 @@ func (r *nodes) evict(ctx context.Context, v visit, p nodePlan) (none bool, err 
 		switch {
 		case err == nil, apierrors.IsNotFound(err), apierrors.IsConflict(err): // it is gone, or another has its name
 		case !apierrors.IsTooManyRequests(err):
-			errs = append(errs, fmt.Errorf("Pod %s/%s: %w", pod.Namespace, pod.Name, err))
+			errs = append(errs, fmt.Errorf("asking Pod %s/%s to leave: %w", pod.Namespace, pod.Name, err))
 		case stays == "":
 			stays = fmt.Sprintf("Pod %s/%s stays on Node %s for now: %s", pod.Namespace, pod.Name, v.Name, heldBy(err))
 		}

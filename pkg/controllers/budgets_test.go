@@ -225,8 +225,23 @@ func TestPodsThatStayKeepNoOthers(t *testing.T) {
 			l.delete(pods[i])
 		}
 		_, err := l.lookAt("c", "n0")
-		l.Expect(err).To(MatchError(And(ContainSubstring("Pod web/p00: "), ContainSubstring("more than one budget"), Not(ContainSubstring("p01")), Not(ContainSubstring("p02")))))
+		l.Expect(err).To(MatchError(And(ContainSubstring("Pod web/p00 to leave: "), ContainSubstring("more than one budget"), Not(ContainSubstring("p01")), Not(ContainSubstring("p02")))))
 		l.Expect(l.evicted()).To(HaveLen(10))
+	})
+}
+
+// Nodes that wait for their Pods cause no more live reads than others, however many there are.
+func TestNodesThatWaitForPodsReadLittle(t *testing.T) {
+	inUse(t, func(t *testing.T) {
+		l := withinBudgets(t, 1, pod("web"))
+		l.staying["web"] = budget()
+		l.visit(softened, 10*time.Second)
+		for range 100 {
+			l.after("n0")
+		}
+		l.Expect(len(l.evicted())).To(BeNumerically("~", 20, 5))
+		<-time.After(time.Second)
+		l.visit(softened, 10*time.Second, "web")
 	})
 }
 
