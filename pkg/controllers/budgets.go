@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -29,8 +28,6 @@ const (
 	// evictEvery is how often the Pods of a Node are asked to leave that waits for that, mostEvictions how many of them each time.
 	evictEvery    = 10 * time.Second
 	mostEvictions = 10
-	// recheckReads is how many live reads it takes to plan once more.
-	recheckReads = 8
 )
 
 // hadTurn reports whether the Node of a plan has had its turn, and waits only for its Pods to leave.
@@ -45,32 +42,22 @@ func (r *nodes) soften(v visit, p *nodePlan, node inherit.NodeState) inherit.Nod
 	if slices.Equal(leave, v.left) {
 		return node
 	}
-	p.leave, p.held = leave, p.evicting
-	node = inherit.Softening(node, v.now)
-	p.again = sooner(p.again, evictEvery)
-	if r.NoExecuteDeadline > 0 {
-		p.overdue = node.SoftenedSince(v.now).Add(r.NoExecuteDeadline)
-		p.again = sooner(p.again, max(time.Millisecond, p.overdue.Sub(v.now)))
-	}
-	return node
+	p.leave, p.held, p.again = leave, p.evicting, sooner(p.again, evictEvery)
+	return inherit.Softening(node, v.now)
 }
 
 // drain evicts Pods, which must leave a Node before it gets its taints, through the Eviction API, which respects disruption budgets. If
 // none is left, or if that has taken too long, it returns the plan with the taints.
 func (r *nodes) drain(ctx context.Context, v *visit, p nodePlan) (nodePlan, error) {
-	done := !p.overdue.IsZero() && !v.now.Before(p.overdue)
+	done := r.NoExecuteDeadline > 0 && v.now.Sub(p.current.SoftenedSince(v.now)) >= r.NoExecuteDeadline
 	if !done {
 		again, err := r.clusters.try(v.Cluster, func() (sent bool, err error) {
 			done, err = r.evict(ctx, *v, p)
 			return true, err
 		})
-		p.again = sooner(p.again, again)
-		if err != nil {
-			return p, fmt.Errorf("waiting for the Pods of the Node: %w", err)
+		if p.again = sooner(p.again, again); err != nil || !done {
+			return p, err
 		}
-	}
-	if !done {
-		return p, nil
 	}
 	v.left = p.leave
 	return r.plan(ctx, r.Chain, *v)
@@ -119,20 +106,17 @@ func (r *nodes) evict(ctx context.Context, v visit, p nodePlan) (none bool, err 
 
 // heldBy says why a Pod may not be evicted now, and names its disruption budget if the answer does.
 func heldBy(err error) string {
-	says := []string{workload.Told(err).Error()}
-	var status apierrors.APIStatus
-	if errors.As(err, &status) && status.Status().Details != nil {
-		for _, cause := range status.Status().Details.Causes {
-			says = append(says, cause.Message)
-		}
+	says := workload.Told(err).Error()
+	if cause, is := apierrors.StatusCause(err, policyv1.DisruptionBudgetCause); is {
+		says += " " + cause.Message
 	}
-	return strings.Join(says, " ")
+	return says
 }
 
 // stillLeaves plans once more by a live Node and live owners, and reports whether Pods have to leave for the same taints: unlike a write, an
 // eviction does not fail if something has changed. A live read that fails is an error here; the cache has no word.
 func (r *nodes) stillLeaves(ctx context.Context, live client.Reader, v visit, p nodePlan) (bool, error) {
-	if !r.clusters.reads(v.Cluster).AllowN(time.Now(), recheckReads) {
+	if !r.clusters.reads(v.Cluster).AllowN(time.Now(), 8) { // as many reads as a plan takes
 		return false, nil
 	}
 	found := &corev1.NodeList{} // of one Node, which needs no other right than the cache does
@@ -177,14 +161,11 @@ func (r *nodes) uncached(ctx context.Context, cluster types.NamespacedName) (cli
 
 // tellTurn reports on the Machine or MachinePool that a Node has had its turn, and that it has its taints.
 func (r *nodes) tellTurn(p nodePlan, node *corev1.Node) {
-	var reason, note string
-	switch {
-	case len(p.leave) > 0 && !p.current.Softened():
-		reason, note = reasonNoExecuteTaintsSoftened, "Node %s has its NoExecute taints with effect NoSchedule until its Pods have left"
-	case p.evicts() && r.hadTurn(p):
-		reason, note = reasonNoExecuteTaintsApplied, "Node %s has its NoExecute taints: its Pods have left, or --no-execute-deadline is over"
-	default:
-		return
+	if len(p.leave) > 0 && !p.current.Softened() {
+		r.Recorder.Eventf(p.from.Object, nil, corev1.EventTypeNormal, reasonNoExecuteTaintsSoftened, "Inherit",
+			"Node %s has its NoExecute taints with effect NoSchedule until its Pods have left", node.Name)
+	} else if p.evicts() && r.hadTurn(p) {
+		r.Recorder.Eventf(p.from.Object, nil, corev1.EventTypeNormal, reasonNoExecuteTaintsApplied, "Inherit",
+			"Node %s has its NoExecute taints: its Pods have left, or --no-execute-deadline is over", node.Name)
 	}
-	r.Recorder.Eventf(p.from.Object, nil, corev1.EventTypeNormal, reason, "Inherit", note, node.Name)
 }

@@ -128,8 +128,8 @@ func TestNoExecuteDeadline(t *testing.T) {
 		l.NoExecuteDeadline, l.staying["web"] = 15*time.Second, budget()
 		l.visit(softened, 10*time.Second)
 		<-time.After(10 * time.Second)
-		l.visit(softened, 5*time.Second, "web")
-		<-time.After(5 * time.Second)
+		l.visit(softened, 10*time.Second, "web")
+		<-time.After(10 * time.Second)
 		l.visit(all, 0)
 	})
 }

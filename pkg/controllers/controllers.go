@@ -58,8 +58,7 @@ type Dependencies struct {
 	SchemaChanges func() <-chan event.GenericEvent
 	// NoExecuteRate is how many existing Nodes of a Cluster get taints that evict Pods in a minute; 0: all.
 	NoExecuteRate float64
-	// NoExecuteBudgets says that Pods leave a Node by eviction before it gets a taint that evicts them, NoExecuteDeadline how long that may
-	// take; 0: for ever.
+	// NoExecuteBudgets says that Pods leave a Node before it gets such a taint, NoExecuteDeadline how long that may take; 0: for ever.
 	NoExecuteBudgets  bool
 	NoExecuteDeadline time.Duration
 	// Workloads reaches the workload clusters; nil if all of them are left alone.

@@ -164,9 +164,8 @@ type nodePlan struct {
 	evicting, held []taint.ID
 	limits         [2]pace.Limit
 	heldBy         string
-	// leave are those for which Pods leave first, until overdue if that is set.
-	leave   []corev1.Taint
-	overdue time.Time
+	// leave are those for which Pods leave first.
+	leave []corev1.Taint
 	// wait is how long the write is left to Cluster API, and again when to look again.
 	wait, again time.Duration
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/cli"
@@ -15,21 +16,19 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/pods"
 )
 
-// shownPods is how many Pods that have not left a Node are named.
-const shownPods = 3
-
 // left says which Pods a Node waits for before it gets a taint that evicts them, and which disruption budgets they have.
 func (x *Explainer) left(ctx context.Context, o *compare.Object) string {
 	if o.Node == nil || len(o.Node.Waiting) == 0 || !o.Node.State.Softened() {
 		return ""
 	}
-	server, err := x.Nodes(ctx, o.Cluster)
-	if err != nil {
-		return fmt.Sprintf(" Its Pods are not known: %s.", cli.OneLine(err))
-	}
-	leaving, err := pods.Leaving(ctx, server, o.Node.Name, o.Node.Would.Source.Taints(o.Node.Waiting), x.Now)
+	var leaving []corev1.Pod
 	budgets := &policyv1.PodDisruptionBudgetList{}
-	if err = errors.Join(err, server.List(ctx, budgets)); err != nil {
+	server, err := x.Nodes(ctx, o.Cluster)
+	if err == nil {
+		leaving, err = pods.Leaving(ctx, server, o.Node.Name, o.Node.Would.Source.Taints(o.Node.Waiting), x.Now)
+		err = errors.Join(err, server.List(ctx, budgets))
+	}
+	if err != nil {
 		return fmt.Sprintf(" Its Pods are not known: %s.", cli.OneLine(err))
 	}
 	var names []string
@@ -43,5 +42,5 @@ func (x *Explainer) left(ctx context.Context, o *compare.Object) string {
 	if len(names) == 0 {
 		return " All have left."
 	}
-	return fmt.Sprintf(" It waits for %s: %s.", cli.Count(len(names), "Pod"), cli.Some(names, shownPods))
+	return fmt.Sprintf(" It waits for %s: %s.", cli.Count(len(names), "Pod"), cli.Some(names, 3))
 }
