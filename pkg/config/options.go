@@ -38,8 +38,8 @@ type Options struct {
 
 	AdditionalSyncMachineLabels, AdditionalSyncMachineAnnotations, AdditionalProviderGroups, PerClusterSyncAllowed, NodeFacts []string
 
-	TaintPropagation, Mode, Enrollment string
-	NoExecuteRate                      float64
+	TaintPropagation, Mode, Enrollment, WorkerRole string
+	NoExecuteRate                                  float64
 
 	Diagnostics flags.ManagerOptions
 	Logs        *logs.Options
@@ -165,6 +165,8 @@ func (o *Options) addRuleFlags(fs *pflag.FlagSet) {
 	fs.Float64Var(&o.NoExecuteRate, "no-execute-rate", 1,
 		"Rate limit: existing Nodes per Cluster per minute that get a NoExecute taint. "+
 			"Such a taint evicts Pods, so a MachineDeployment, control plane or MachinePool taints at most a tenth of its Nodes a minute, rounded up. 0 means all Nodes at once; new Nodes never wait.")
+	fs.StringVar(&o.WorkerRole, "worker-role", "",
+		"Role that every Node gets that is not of a control plane: the label node-role.kubernetes.io/<role>. If unspecified, none.")
 	fs.StringVar(&o.Mode, "mode", string(inherit.Enforce),
 		"What becomes of decisions: enforce writes them, observe only reports them, as metrics and Events. The label "+inherit.ModeLabel+" of a Cluster, or of a ClusterClass for all its Clusters, comes first.")
 	fs.StringVar(&o.Enrollment, "enrollment", enrollAll,
