@@ -63,12 +63,15 @@ func printTable(out io.Writer, rows []*row, c *contents) error {
 	return nil
 }
 
-// markdown is a table of these rows, without the columns that no row fills.
+// markdown is a table of these rows, without the columns that no row fills. A benchmark has its name in its first row.
 func markdown(rows []*row, c *contents) string {
 	table := [][]string{heading(), {"---", "---", "--:", "--:", "---"}}
 	filled := make([]bool, len(heading()))
-	for _, r := range rows {
+	for at, r := range rows {
 		of := cells(r, c)
+		if at > 0 && rows[at-1].benchmark == r.benchmark {
+			of[0] = ""
+		}
 		for i := range of {
 			filled[i] = filled[i] || of[i] != ""
 			of[i] = strings.ReplaceAll(of[i], "|", `\|`)
