@@ -161,8 +161,7 @@ prepare() {
 		case $group in
 		integration) programs controlplane tools helm monitoring ;;
 		bench | gitops) programs controlplane tools ;;
-		walk | e2e) programs controlplane tools helm cluster-api ;;
-		cluster) programs controlplane tools helm ;;
+		walk | e2e | cluster) programs controlplane tools helm cluster-api ;;
 		site)
 			programs site
 			hack/tools/docs/chromium.sh || true

@@ -55,6 +55,7 @@ programs() {
 		echo "core cluster-api sigs.k8s.io/cluster-api/core"
 		echo "kubeadm-bootstrap cluster-api sigs.k8s.io/cluster-api/bootstrap/kubeadm"
 		echo "kubeadm-control-plane cluster-api sigs.k8s.io/cluster-api/controlplane/kubeadm"
+		echo "docker cluster-api sigs.k8s.io/cluster-api/test/infrastructure/docker"
 		;;
 	lint) echo "golangci-lint golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint" ;;
 	dev)

@@ -34,6 +34,16 @@ func CAPIModule(ctx context.Context) (string, error) {
 	return moduleDir(ctx, capiModule)
 }
 
+// DockerProvider returns the directory of Cluster API's Docker provider in its module, and the version.
+func DockerProvider(ctx context.Context) (version, dir string, err error) {
+	root, err := RepositoryRoot(ctx)
+	if err != nil {
+		return "", "", err
+	}
+	version, dir, err = pinned(ctx, filepath.Join(root, "hack", "tools", "cluster-api"), capiModule+"/test")
+	return version, filepath.Join(dir, "infrastructure", "docker"), err
+}
+
 // program returns the path of a program in the directory that an environment variable names.
 func program(variable, name string) (string, error) {
 	dir := os.Getenv(variable)
