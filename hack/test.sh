@@ -161,7 +161,8 @@ prepare() {
 		case $group in
 		integration) programs controlplane tools helm monitoring ;;
 		bench | gitops) programs controlplane tools ;;
-		walk | e2e | cluster) programs controlplane tools helm cluster-api ;;
+		walk | e2e) programs controlplane tools helm cluster-api ;;
+		cluster) programs controlplane tools helm cluster-api capd ;;
 		site)
 			programs site
 			hack/tools/docs/chromium.sh || true

@@ -55,8 +55,8 @@ programs() {
 		echo "core cluster-api sigs.k8s.io/cluster-api/core"
 		echo "kubeadm-bootstrap cluster-api sigs.k8s.io/cluster-api/bootstrap/kubeadm"
 		echo "kubeadm-control-plane cluster-api sigs.k8s.io/cluster-api/controlplane/kubeadm"
-		echo "docker cluster-api sigs.k8s.io/cluster-api/test/infrastructure/docker"
 		;;
+	capd) echo "capd cluster-api sigs.k8s.io/cluster-api/test/infrastructure/docker" ;;
 	lint) echo "golangci-lint golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint" ;;
 	dev)
 		echo "helm-docs dev github.com/norwoodj/helm-docs/cmd/helm-docs"
@@ -68,7 +68,7 @@ programs() {
 	report) echo "gotestsum dev gotest.tools/gotestsum" ;;
 	site) echo "hugo docs github.com/gohugoio/hugo" ;;
 	freeze) echo "freeze docs github.com/charmbracelet/freeze" ;;
-	*) die "there is no set $1; usage: build.sh [--env] controlplane[-oldest|-newest]|tools|node|helm|cluster-api|lint|dev|envtest|monitoring|report|site|freeze ..." ;;
+	*) die "there is no set $1; usage: build.sh [--env] controlplane[-oldest|-newest]|tools|node|helm|cluster-api|capd|lint|dev|envtest|monitoring|report|site|freeze ..." ;;
 	esac
 }
 
@@ -78,7 +78,7 @@ versions() {
 	controlplane*) echo "$(version "kubernetes${1#controlplane}" k8s.io/kubernetes)-$(version kubernetes go.etcd.io/etcd/server/v3)" ;;
 	tools | node) version kubernetes k8s.io/kubernetes ;;
 	helm) version dev helm.sh/helm/v4 ;;
-	cluster-api) version cluster-api sigs.k8s.io/cluster-api ;;
+	cluster-api | capd) version cluster-api sigs.k8s.io/cluster-api ;;
 	lint) version golangci-lint github.com/golangci/golangci-lint/v2 ;;
 	monitoring) version prometheus github.com/prometheus/prometheus ;;
 	report) version dev gotest.tools/gotestsum ;;

@@ -92,12 +92,12 @@ func TestOneRecipeInstalls(t *testing.T) {
 }
 
 // providers are what clusterctl installs: the name and the type of each, its directory in a repository, its part of Cluster API's
-// module, and its program.
+// module, and its program; the Docker provider is in a module of its own.
 var providers = [][5]string{
 	{"cluster-api", "CoreProvider", "cluster-api", "core", "core"},
 	{"kubeadm", "BootstrapProvider", "bootstrap-kubeadm", "bootstrap/kubeadm", "kubeadm-bootstrap"},
 	{"kubeadm", "ControlPlaneProvider", "control-plane-kubeadm", "controlplane/kubeadm", "kubeadm-control-plane"},
-	{"docker", "InfrastructureProvider", "infrastructure-docker", "", "docker"},
+	{"docker", "InfrastructureProvider", "infrastructure-docker"},
 }
 
 // publish makes a repository out of the modules of Cluster API, whose manifests are as they are released, except that no image is
@@ -107,21 +107,26 @@ func (w *walk) publish() (home string) {
 	home = w.release.t.TempDir()
 	module, err := controlplane.CAPIModule(w.ctx)
 	w.Expect(err).NotTo(HaveOccurred())
-	version, docker, err := controlplane.DockerProvider(w.ctx)
+	version, docker, manager, err := controlplane.DockerProvider(w.ctx)
 	w.Expect(err).NotTo(HaveOccurred())
 	config := "providers:\n"
 	for _, p := range providers {
-		dir := filepath.Join(home, p[2], version)
+		dir, base, program := filepath.Join(home, p[2], version), docker, manager
 		w.Expect(os.MkdirAll(dir, 0o700)).To(Succeed())
-		base := filepath.Join(module, p[3])
-		if p[0] == "docker" {
-			base = docker
+		links := []string{filepath.Join(module, "metadata.yaml")}
+		if p[3] != "" {
+			base = filepath.Join(module, p[3])
+			program, err = controlplane.ClusterAPIProgram(p[4])
+			w.Expect(err).NotTo(HaveOccurred())
+		} else {
 			for _, template := range []string{"cluster-template-development.yaml", "clusterclass-quick-start.yaml"} {
-				w.Expect(os.Symlink(filepath.Join(docker, "templates", template), filepath.Join(dir, template))).To(Succeed())
+				links = append(links, filepath.Join(docker, "templates", template))
 			}
 		}
-		w.Expect(os.Symlink(filepath.Join(module, "metadata.yaml"), filepath.Join(dir, "metadata.yaml"))).To(Succeed())
-		w.render(filepath.Join(base, "config", "default"), p[4], filepath.Join(dir, "components.yaml"))
+		for _, file := range links {
+			w.Expect(os.Symlink(file, filepath.Join(dir, filepath.Base(file)))).To(Succeed())
+		}
+		w.render(filepath.Join(base, "config", "default"), program, filepath.Join(dir, "components.yaml"))
 		config += fmt.Sprintf("- {name: %s, type: %s, url: %q}\n", p[0], p[1], "file://"+filepath.Join(dir, "components.yaml"))
 	}
 	w.Expect(os.Mkdir(filepath.Join(home, ".cluster-api"), 0o700)).To(Succeed())
@@ -142,10 +147,8 @@ patches:
     - {op: add, path: /spec/template/spec/volumes/-, value: {name: program, hostPath: {path: %q, type: File}}}
 `
 
-func (w *walk) render(base, name, target string) {
+func (w *walk) render(base, program, target string) {
 	w.release.t.Helper()
-	program, err := controlplane.ClusterAPIProgram(name)
-	w.Expect(err).NotTo(HaveOccurred())
 	dir := w.release.t.TempDir()
 	relative, err := filepath.Rel(dir, base) // an absolute one is refused
 	w.Expect(err).NotTo(HaveOccurred())
@@ -244,7 +247,7 @@ func (w *walk) removeClusterAPI() {
 kubectl delete --wait=false --selector cluster.x-k8s.io/provider mutatingwebhookconfigurations,validatingwebhookconfigurations,clusterrolebindings,namespaces
 kubectl patch $(kubectl get crds --output name | grep cluster.x-k8s.io) --type merge --patch '{"spec":{"conversion":{"strategy":"None","webhook":null}}}'
 kubectl patch $(kubectl get cluster-api --output name) --type merge --patch '{"metadata":{"finalizers":null}}'
-kubectl delete cluster-api,secrets --all
+kubectl delete --wait=false cluster-api,secrets --all
 kubectl --namespace kube-system delete configmap kubeadm-config`)
 		w.Expect(code).To(BeZero(), printed)
 	})

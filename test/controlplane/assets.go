@@ -22,6 +22,7 @@ const (
 	nodeVariable   = "HEIRLOOM_NODE"
 
 	clusterAPIVariable = "HEIRLOOM_CLUSTER_API"
+	dockerVariable     = "HEIRLOOM_CAPD"
 )
 
 // ClusterAPIProgram returns the path of a manager of Cluster API.
@@ -34,14 +35,17 @@ func CAPIModule(ctx context.Context) (string, error) {
 	return moduleDir(ctx, capiModule)
 }
 
-// DockerProvider returns the directory of Cluster API's Docker provider in its module, and the version.
-func DockerProvider(ctx context.Context) (version, dir string, err error) {
+// DockerProvider returns the version of Cluster API's Docker provider, its directory in its module, and its manager.
+func DockerProvider(ctx context.Context) (version, dir, manager string, err error) {
 	root, err := RepositoryRoot(ctx)
 	if err != nil {
-		return "", "", err
+		return "", "", "", err
+	}
+	if manager, err = program(dockerVariable, "capd"); err != nil {
+		return "", "", "", err
 	}
 	version, dir, err = pinned(ctx, filepath.Join(root, "hack", "tools", "cluster-api"), capiModule+"/test")
-	return version, filepath.Join(dir, "infrastructure", "docker"), err
+	return version, filepath.Join(dir, "infrastructure", "docker"), manager, err
 }
 
 // program returns the path of a program in the directory that an environment variable names.
