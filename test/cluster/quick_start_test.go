@@ -48,7 +48,7 @@ func quickStarted() []step {
 			w.Expect(err).NotTo(HaveOccurred())
 			w.Expect(anyName(string(page))).To(ContainSubstring("\n" + anyName(printed) + "```\n"))
 		}},
-		{starts: "kubectl delete cluster", passed: "only Docker can remove the containers"},
+		{starts: "kubectl delete cluster", passed: "it is for the containers, too"},
 	}
 }
 
