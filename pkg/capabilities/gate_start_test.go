@@ -178,7 +178,7 @@ func TestItIsAskedAgainAndAgain(t *testing.T) {
 					Expect(logged).To(HaveEach(ContainSubstring("asking with a dry run on Machine default/m: away")))
 					return
 				}
-				Expect(logged).To(ConsistOf(ContainSubstring("Found out whether Cluster API propagates taints")), "a change is told once")
+				Expect(logged).To(ConsistOf(ContainSubstring("Detected whether Cluster API propagates taints")), "a change is told once")
 			})
 		})
 	}

@@ -113,8 +113,8 @@ func (c *Config) completeServers() error {
 		check(addrErr == nil, "--health-addr=%q: must be <host>:<port> or :<port>: %w", c.HealthAddr, addrErr),
 		check(logsErr == nil, "logging flags (such as --logging-format): %w", logsErr),
 		check(!c.LeaderElect || retry > 0 && retry < renew && renew < lease,
-			"leader election: --leader-elect-retry-period must be positive and shorter than "+
-				"--leader-elect-renew-deadline, and that shorter than --leader-elect-lease-duration"))
+			"--leader-elect-retry-period must be positive and shorter than --leader-elect-renew-deadline, "+
+				"which must be shorter than --leader-elect-lease-duration"))
 }
 
 func (c *Config) completeWorkloads() error {

@@ -250,7 +250,7 @@ func TestAWriteThatIsRefused(t *testing.T) {
 					l.Expect(l.writes.take()).To(HaveLen(1))
 					l.counted(fmt.Sprintf(`resync_writes_total{kind="%s",result="%s"} %d`, s.kind, tc.result, times))
 					if tc.tells {
-						l.told(fmt.Sprintf("Warning InheritanceFailed %s/%s: Failed to write what is inherited: %v", kind, name, tc.err))
+						l.told(fmt.Sprintf("Warning InheritanceFailed %s/%s: Failed to write inherited entries: %v", kind, name, tc.err))
 					} else {
 						l.told()
 					}

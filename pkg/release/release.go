@@ -95,7 +95,7 @@ func (r Releaser) Run(ctx context.Context) error {
 	s.releaseWorkloads(ctx)
 	s.failed(s.stillStopped(ctx, stopped))
 	if err := errors.Join(s.failures...); err != nil {
-		return fmt.Errorf("not everything could be released; run it again once this is mended:\n%w", err)
+		return fmt.Errorf("not everything could be released; fix these errors, and run it again:\n%w", err)
 	}
 	return nil
 }
@@ -131,7 +131,7 @@ func (s *session) stopWebhooks(ctx context.Context) error {
 				return err
 			}
 		case !s.DryRun:
-			return fmt.Errorf("the webhook configurations %q are still there, so that what is released would be inherited again: "+
+			return fmt.Errorf("webhook configurations %q still exist, so objects would inherit released entries again: "+
 				"delete them, or use --stop", s.Config.WebhookConfiguration)
 		}
 	}
@@ -179,7 +179,7 @@ func (s *session) scaleDown(ctx context.Context) (lease *coordinationv1.Lease, e
 		return idle > idleSeconds, nil
 	})
 	if waited != nil && err == nil && ctx.Err() == nil {
-		return nil, fmt.Errorf("%s still leads Heirloom after %s: stop what scales Deployment %s up again, or what else runs Heirloom",
+		return nil, fmt.Errorf("%s still leads Heirloom after %s: check whether a controller scales Deployment %s up again, or Heirloom also runs elsewhere",
 			ptr.Deref(lease.Spec.HolderIdentity, ""), stopTimeout, name)
 	}
 	return lease, waited

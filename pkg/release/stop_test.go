@@ -243,7 +243,7 @@ func TestALoopThatStartsMeanwhile(t *testing.T) {
 				management.leads(t, "", 0)
 			}
 			r := fleet{management: management}.run(Options{Stop: stop})
-			Expect(r.Run(t.Context())).To(MatchError(And(HavePrefix("not everything could be released; run it again once this is mended:\n"),
+			Expect(r.Run(t.Context())).To(MatchError(And(HavePrefix("not everything could be released; fix these errors, and run it again:\n"),
 				ContainSubstring("the leader's Lease has changed: Heirloom ran meanwhile, and what was released may be inherited again"))))
 		})
 	}

@@ -292,7 +292,7 @@ func TestWhatAWorkloadClusterSaysIsInNoEvent(t *testing.T) {
 		r := f.run(withdrawing)
 		Expect(r.Run(t.Context())).To(Succeed())
 		Expect(r.progress.String()).To(ContainSubstring("secret"))
-		Expect(f.management.events(t)).To(ConsistOf(And(ContainSubstring("it does not answer as an API server does"), Not(ContainSubstring("secret")))))
+		Expect(f.management.events(t)).To(ConsistOf(And(ContainSubstring("it does not answer like an API server"), Not(ContainSubstring("secret")))))
 	})
 }
 

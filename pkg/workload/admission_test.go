@@ -159,7 +159,7 @@ func TestNoMomentIsWithoutAWay(t *testing.T) {
 		a := &workload.Admission{Ways: map[string]workload.Way{"policy": policies}}
 		told, again, err := ensure(t, a, "auto")
 		Expect(err).NotTo(HaveOccurred())
-		Expect(told).To(ConsistOf(And(HavePrefix(fallback+"The loop alone applies"), HaveSuffix("Not by webhook: there is no URL for it (--workload-webhook-url)."))))
+		Expect(told).To(ConsistOf(And(HavePrefix(fallback+"The loop alone applies"), HaveSuffix("Not by webhook: --workload-webhook-url is not set."))))
 		Expect(again).To(BeZero())
 		a.Ways["webhook"] = webhooks
 		told, _, err = ensure(t, a, "auto")
@@ -231,7 +231,7 @@ func servesText(t *testing.T, code int, text string) client.Client {
 
 // What another server says by way of a workload cluster is told to nobody who reads objects of the management cluster.
 func TestNobodyReadsThroughHeirloom(t *testing.T) {
-	const silent = "it does not answer as an API server does"
+	const silent = "it does not answer like an API server"
 	const denied = `{"apiVersion": "v1", "kind": "Status", "status": "Failure", "reason": "Forbidden", "code": 403, "message": "no rights"}`
 	for _, tc := range []struct {
 		name, text, told string

@@ -73,7 +73,7 @@ func (s *scene) expectTheLoopAlone(a abroad, names []string, asKubelet func(stri
 	s.t.Helper()
 	s.expectEvent("WorkloadAdmissionFallback", "Cluster", a.cluster.Name, And(
 		ContainSubstring("Not by policy: the workload cluster's API server does not serve MutatingAdmissionPolicies (Kubernetes 1.36 or later does)."),
-		ContainSubstring("Not by webhook: there is no URL for it (--workload-webhook-url)."),
+		ContainSubstring("Not by webhook: --workload-webhook-url is not set."),
 	))
 	s.Expect(s.ways(a.Client)).To(BeEmpty())
 	for _, name := range names {

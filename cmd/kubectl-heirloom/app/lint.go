@@ -29,12 +29,12 @@ func newLintCommand(f *cli.Factory) *cobra.Command {
 	files.Usage = "File or directory with the manifests; - is the standard input. You can also name them as arguments."
 	command := &cobra.Command{
 		Use:   "lint (-f FILE | -k DIRECTORY | FILE...)",
-		Short: "Find what is wrong with manifests, without an API server",
+		Short: "Find mistakes in manifests, without an API server",
 		Long:  lintLong,
-		Example: `  # The manifests of a directory and of those below it, by the settings of your server
+		Example: `  # The manifests of a directory and its subdirectories, with the settings of your server
   kubectl heirloom lint -f clusters/ -R --values heirloom-values.yaml
 
-  # What clusterctl generates, for code scanning
+  # Manifests that clusterctl generates, for code scanning
   clusterctl generate cluster prod | kubectl heirloom lint -f - -o sarif > heirloom.sarif`,
 		RunE: func(_ *cobra.Command, args []string) error {
 			if err := print.Validate(); err != nil || !slices.Contains([]string{"error", "warning", "never"}, failOn) {
@@ -63,7 +63,7 @@ func newLintCommand(f *cli.Factory) *cobra.Command {
 	files.AddFlags(command.Flags())
 	print.AddFlags(command)
 	command.Flags().Lookup("output").Usage += " text (a line for each finding) is the default."
-	command.Flags().StringVar(&failOn, "fail-on", "warning", "The least severity that makes the exit code 1: error, warning or never.")
+	command.Flags().StringVar(&failOn, "fail-on", "warning", "Lowest severity that makes the exit code 1: error, warning or never.")
 	return command
 }
 

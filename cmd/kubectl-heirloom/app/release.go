@@ -30,7 +30,7 @@ func newReleaseCommand(f *cli.Factory) *cobra.Command {
 	o := &releaseOptions{Factory: f}
 	command := &cobra.Command{
 		Use:   "release [KIND/NAME | KIND NAME]",
-		Short: "Give up what Heirloom owns: everything, or that of one Cluster or object",
+		Short: "Give up everything that Heirloom owns, or only in one Cluster or object",
 		Long: `Give up what Heirloom owns in objects of Cluster API and its providers, on Nodes and in workload clusters. It says what it is about to
 do and asks, unless you give --yes.
 
@@ -55,7 +55,7 @@ A second run changes nothing. If something cannot be released, the command does 
 	fs.BoolVar(&o.what.KeepValues, "keep-values", false,
 		"Keep labels, annotations, taints and fields, and give up only their ownership and tracking. "+
 			"Nothing removes them automatically after that, even when they are no longer declared.")
-	fs.BoolVarP(&o.yes, "yes", "y", false, "Do not ask.")
+	fs.BoolVarP(&o.yes, "yes", "y", false, "Do not ask for confirmation.")
 	fs.BoolVar(&o.what.Stop, "stop", false,
 		"Stop Heirloom first: delete its webhook configurations, scale its Deployment to 0, and wait until nobody leads. "+
 			"Without it, nothing is done while Heirloom runs.")
@@ -126,7 +126,7 @@ func (o *releaseOptions) object(
 	if err := o.ask(object.Describe()); err != nil {
 		return err
 	}
-	defer o.Progress("Waiting until Heirloom has given up what it owns in %s", object)()
+	defer o.Progress("Waiting for Heirloom to release %s", object)()
 	return object.Release(ctx)
 }
 
@@ -140,7 +140,7 @@ func (o *releaseOptions) validate(args []string) (named cli.Arguments, err error
 		return named, errors.New("--workload-kubeconfig leads to one workload cluster: a release of everything is about all, " +
 			"and one object is the running Heirloom's work")
 	case len(args) > 0 && (o.what.Stop || o.what.KeepValues):
-		return named, errors.New("--stop and --keep-values go only with a release of everything: one object is given up by the running Heirloom")
+		return named, errors.New("--stop and --keep-values work only with a release of everything: the running Heirloom releases single objects")
 	case len(args) == 0:
 		return named, nil
 	}

@@ -16,7 +16,7 @@ func newTreeCommand(f *cli.Factory) *cobra.Command {
 	var showAll, exitCode bool
 	command := &cobra.Command{
 		Use:   "tree [cluster/NAME... | NAME...]",
-		Short: "Show a Cluster's chain of owners, what each object declares, and what is missing",
+		Short: "Show a Cluster's chain of owners, with declarations and missing entries",
 		Long: `Show a Cluster's chain of owners from its ClusterClass down to its Nodes. Below each object, "+" is what it declares for others,
 "!" what should be there and is missing or differs, "~" a taint that waits for its turn, and why the object is left alone.
 

@@ -243,7 +243,7 @@ func TestFleet(t *testing.T) {
 		{"nodes", "a taint is missing", untainted, Failed, []string{"0 of 1 Nodes are as declared", `fleet/c: taint "gpu:NoSchedule" missing: n`, "HeirloomNodesUnprotected"}},
 		{"nodes", "a label has another value", relabelled, Failed, []string{`fleet/c: label "` + nodePool + `" differs: n`}},
 		{"nodes", "it has just registered", both(untainted, func(s *scenery) { s.node.CreationTimestamp = metav1.NewTime(now().Add(-time.Minute)) }), OK, []string{"fleet/c: still registering: n"}},
-		{"nodes", "it waits for its turn", evict, OK, []string{"1 of 1 Nodes", "fleet/c: a taint that evicts Pods waits for its turn: n"}},
+		{"nodes", "it waits for its turn", evict, OK, []string{"1 of 1 Nodes", "fleet/c: a NoExecute taint waits for its turn: n"}},
 		{"nodes", "nobody waits", both(evict, flags("--no-execute-rate=0")), Failed, []string{`taint "drain:NoExecute" missing`}},
 		{"nodes", "strangers", func(s *scenery) {
 			for i := range 12 {

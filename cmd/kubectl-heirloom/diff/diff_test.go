@@ -114,7 +114,7 @@ Machine/m-0 (+1)   + label node.cluster.x-k8s.io/team=ml   MachineDeployment/md
 AcmeMachine/infra-m-0 (+2)   + label node.cluster.x-k8s.io/team=ml   MachineDeployment/md
 Machine/m-1   ~ label node.cluster.x-k8s.io/team=ml (was web)   MachineDeployment/md
 Node/m-0   + label node.cluster.x-k8s.io/team=ml   MachineDeployment/md
-Node/m-1   ~ only the record of what came from the Machine
+Node/m-1   ~ only the record of entries from the Machine
 Node/m-2   - label node.cluster.x-k8s.io/old=x
 Node/m-2   + label node.cluster.x-k8s.io/team=ml   MachineDeployment/md
 `))
@@ -247,7 +247,7 @@ func TestTaints(t *testing.T) {
 			"3 Nodes would get taints that evict Pods all at once, because --no-execute-rate is 0.")},
 		"keeps away": {taint: "gpu=yes:NoSchedule", want: []string{
 			"Taint gpu=yes:NoSchedule is new on 3 Nodes of Cluster default/c: m-0, m-1, m-2",
-			"  keeps 3 Pods from coming back to their Nodes after a restart: default/agent (DaemonSet), default/picky, default/web"}},
+			"  keeps 3 Pods from their Nodes after a restart: default/agent (DaemonSet), default/picky, default/web"}},
 		"is there already": {change: func(w *world) {
 			w.node(0).Spec.Taints = []corev1.Taint{{Key: "gpu", Value: "yes", Effect: corev1.TaintEffectNoExecute}}
 			w.node(1).Spec.Taints = []corev1.Taint{{Key: "gpu", Value: "no", Effect: corev1.TaintEffectNoExecute}}

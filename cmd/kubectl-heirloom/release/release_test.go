@@ -42,11 +42,11 @@ func TestCheck(t *testing.T) {
 			problem: `a release must know the settings that Heirloom has or had. They are unknown. If all of them were the defaults, give --server-flags=""`},
 		{name: "several", change: func(s *settings.Settings) { s.Others = []types.NamespacedName{{Namespace: "b", Name: "two"}} }, dryRun: true,
 			problem: "there are several Heirlooms, such as hs/own and b/two: choose one with --heirloom-namespace"},
-		{name: "no namespace of the Lease", problem: "where the Lease of Heirloom's leader is must be known: give the namespace in which Heirloom is or was installed with --heirloom-namespace"},
+		{name: "no namespace of the Lease", problem: "the namespace of the leader's Lease is unknown: set --heirloom-namespace to the namespace in which Heirloom is or was installed"},
 		{name: "which a dry run does not need", dryRun: true},
 		{name: "nor does one object", one: true},
 		{name: "a server without leader election", flags: "--leader-elect-namespace=hs", running: 1,
-			problem: "without leader election, no Lease tells when Heirloom has stopped; stop it first, and wait for its Pods to be gone:\n  kubectl scale deployment own --namespace hs --replicas=0"},
+			problem: "without leader election, no Lease shows when Heirloom has stopped: stop it first, and wait until its Pods are gone:\n  kubectl scale deployment own --namespace hs --replicas=0"},
 		{name: "which has stopped", flags: "--leader-elect-namespace=hs"},
 		{name: "which runs elsewhere", flags: "--leader-elect-namespace=hs", running: 1, change: func(s *settings.Settings) { s.Deployment = types.NamespacedName{} }},
 	} {

@@ -71,7 +71,7 @@ const (
 func TestRead(t *testing.T) {
 	const (
 		server1 = "hs/own r/heirloom:v0.3.0 "
-		refused = "This plugin does not know the server's flags %s, or not their values, and assumes the defaults: use the plugin of the server's release, or give them with --values or --server-flags."
+		refused = "This plugin does not know flags %s of the server, or their values, and assumes the defaults: use the plugin of the server's release, or --values or --server-flags."
 		unknown = "Whether Cluster API propagates taints itself is unknown, because "
 	)
 	for _, tc := range []struct {
@@ -121,7 +121,7 @@ func TestRead(t *testing.T) {
 		}, {
 			name: "environment variables", objects: []client.Object{server(server1 + "--namespace=$(NS)"), core(gateOn)}, want: "true Deployment hs/own, v0.3.0, v1.13.1:  1 own hs enabled",
 			notes: []string{fmt.Sprintf(refused, "--namespace"),
-				"The server's flags use environment variables, which this plugin does not resolve: give them with --values or --server-flags."},
+				"The server's flags use environment variables, which this plugin does not resolve (use --values or --server-flags)."},
 		}, {
 			name: "Cluster APIs that differ", objects: []client.Object{server(server1), core(gateOn), core("zz/capi r/c:v1.13.0")}, want: "true Deployment hs/own, v0.3.0, v1.13.1:  1 own hs unknown",
 			notes: []string{unknown + "its Deployments capi-system/capi and zz/capi differ in that" + sayPropagation},
