@@ -159,7 +159,7 @@ prepare() {
 	programs report
 	for group in "$@"; do
 		case $group in
-		integration) programs controlplane tools helm monitoring ;;
+		integration) programs controlplane tools helm helm3 monitoring ;;
 		bench | gitops) programs controlplane tools ;;
 		walk | e2e) programs controlplane tools helm cluster-api ;;
 		cluster) programs controlplane tools helm ;;

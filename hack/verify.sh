@@ -9,7 +9,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 tools=hack/tools
-checks=(generated format vet lint licences scripts chart proofs words workflows modules vulnerabilities)
+checks=(generated format vet lint licences scripts chart proofs words language workflows modules vulnerabilities)
 if [[ ${1-} == --help ]]; then
 	sed -n '4,/^$/s/^# \{0,1\}//p' "hack/${0##*/}"
 	echo "checks: ${checks[*]}"
@@ -99,6 +99,15 @@ words() {
 	all=$(files README.md 'docs/*.md' 'deploy/*.md' | xargs cat | wc -w)
 	echo "README.md has $readme words, all pages have $all"
 	((readme <= 700 && all <= 35000)) || { echo "README.md may have 700, all pages 35000"; return 1; }
+}
+
+# language checks English with the rules in hack/vale, whose wrong.md shows that each of them still finds its mistake.
+language() {
+	local vale
+	vale=$($tools/build.sh language)/vale
+	diff <(grep -n '^\* ' hack/vale/wrong.md | cut -d: -f1) <("$vale" --output=line hack/vale/wrong.md | cut -d: -f2 | sort -nu) ||
+		{ echo "hack/vale no longer finds mistakes in these lines of wrong.md"; return 1; }
+	files ':(glob)*.md' '.github/*.md' 'docs/*.md' 'deploy/*.md' deploy/chart/heirloom/values.yaml | xargs "$vale" --output=line
 }
 
 workflows() {

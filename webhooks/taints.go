@@ -37,7 +37,7 @@ func (h taints) decide(_ context.Context, req admission.Request) (answer, error)
 	}
 	errs := taint.ValidateCarrier(object, old, req.Kind.Group == inherit.ControlPlaneGroup)
 	if len(errs) == 0 {
-		return answer{outcome: metrics.Unchanged}, nil
+		return answer{outcome: metrics.Unchanged, warnings: h.namingProblems(object)}, nil
 	}
 	if h.policy().Mode == inherit.Observe {
 		return answer{outcome: metrics.Observed, warnings: []string{"heirloom: would be refused (--mode=observe): " + oneLine(errs.ToAggregate())}}, nil
@@ -51,4 +51,13 @@ func (h taints) decide(_ context.Context, req admission.Request) (answer, error)
 		refused.warnings = []string{"heirloom: this list of errors may be incomplete"}
 	}
 	return refused, nil
+}
+
+// namingProblems warns of entries of sync.heirloom.dev annotations that have no effect. They do not concern the other entries.
+func (h taints) namingProblems(object *taint.Carrier) []string {
+	var problems []string
+	object.Annotations(func(annotations map[string]string) {
+		problems = append(problems, h.policy().NamingProblems(annotations)...)
+	})
+	return warnings(problems, func(problem string) string { return "heirloom: " + problem })
 }

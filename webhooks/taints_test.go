@@ -79,3 +79,21 @@ func TestARefusalReadsLikeTheAPIServersOwn(t *testing.T) {
 	NewWithT(t).Expect(response.Result.Message).To(Equal(
 		`Machine.cluster.x-k8s.io "x" is invalid: spec.taints[0].propagation: Unsupported value: "Once": supported values: "Always", "OnInitialization"`))
 }
+
+// Entries of keys that have no effect are warned about, wherever they are declared.
+func TestNamedKeysWithoutEffectAreWarnedAbout(t *testing.T) {
+	const broken = "annotations: {sync.heirloom.dev/labels: 'a b, team'}"
+	for _, request := range []write{
+		{kind: "Cluster", object: "{metadata: {" + broken + "}}"},
+		{kind: "Cluster", object: "{spec: {topology: {workers: {machineDeployments: [{name: a, metadata: {" + broken + "}}]}}}}"},
+		{kind: "ClusterClass", object: "{spec: {controlPlane: {metadata: {" + broken + "}}}}"},
+		{kind: "MachineDeployment", object: "{spec: {template: {metadata: {" + broken + "}}}}"},
+		{kind: "AcmeControlPlane", object: "{spec: {machineTemplate: {metadata: {" + broken + "}}}}"},
+	} {
+		Expect := NewWithT(t).Expect
+		s := newServer(t, fleet{}, nil, inherit.Policy{SyncAllowed: []string{inherit.SyncAnyKey}})
+		response := failOpen{decider: taints{s.Policy}, metrics: s.Metrics}.Handle(t.Context(), request.request(t))
+		Expect(response.Allowed).To(BeTrue())
+		Expect(response.Warnings).To(HaveExactElements(`heirloom: annotation sync.heirloom.dev/labels: "a b" is no key, and no prefix that ends with *`))
+	}
+}

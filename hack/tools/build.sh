@@ -50,6 +50,8 @@ programs() {
 		echo "kube-proxy kubernetes k8s.io/kubernetes/cmd/kube-proxy"
 		;;
 	helm) echo "helm dev helm.sh/helm/v4/cmd/helm" ;;
+	helm3) echo "helm dev helm.sh/helm/v3/cmd/helm" ;;
+	language) echo "vale dev github.com/vale-cli/vale/v3/cmd/vale" ;;
 	cluster-api)
 		echo "clusterctl cluster-api sigs.k8s.io/cluster-api/cmd/clusterctl"
 		echo "core cluster-api sigs.k8s.io/cluster-api/core"
@@ -67,7 +69,7 @@ programs() {
 	report) echo "gotestsum dev gotest.tools/gotestsum" ;;
 	site) echo "hugo docs github.com/gohugoio/hugo" ;;
 	freeze) echo "freeze docs github.com/charmbracelet/freeze" ;;
-	*) die "there is no set $1; usage: build.sh [--env] controlplane[-oldest|-newest]|tools|node|helm|cluster-api|lint|dev|envtest|monitoring|report|site|freeze ..." ;;
+	*) die "there is no set $1; usage: build.sh [--env] controlplane[-oldest|-newest]|tools|node|helm|helm3|language|cluster-api|lint|dev|envtest|monitoring|report|site|freeze ..." ;;
 	esac
 }
 
@@ -77,6 +79,8 @@ versions() {
 	controlplane*) echo "$(version "kubernetes${1#controlplane}" k8s.io/kubernetes)-$(version kubernetes go.etcd.io/etcd/server/v3)" ;;
 	tools | node) version kubernetes k8s.io/kubernetes ;;
 	helm) version dev helm.sh/helm/v4 ;;
+	helm3) version dev helm.sh/helm/v3 ;;
+	language) version dev github.com/vale-cli/vale/v3 ;;
 	cluster-api) version cluster-api sigs.k8s.io/cluster-api ;;
 	lint) version golangci-lint github.com/golangci/golangci-lint/v2 ;;
 	monitoring) version prometheus github.com/prometheus/prometheus ;;
@@ -120,10 +124,23 @@ missing() {
 	done
 }
 
+# cplusplus installs a compiler of C++ from the distribution's packages, where root and apt-get can.
+cplusplus() {
+	[[ -z $(type -P "${CXX:-g++}") ]] || return 0
+	[[ $(id -u) == 0 && -n $(type -P apt-get) ]] || die "install g++ to build vale"
+	say "installing g++"
+	{ apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends g++; } >>"$log" 2>&1 </dev/null ||
+		{ tail -n 5 "$log" >&2; die "apt-get cannot install g++ here"; }
+}
+
 # compile MODULE_DIR LOG TARGET PACKAGE...: builds the packages into a directory and says how far it is.
 compile() {
 	local module=$1 log=$2 target=$3 started=$SECONDS said=$SECONDS all kubernetes status=0
 	shift 3
+	if [[ $* == */vale ]]; then # Its parsers of source code are written in C and C++.
+		local -x CGO_ENABLED=1
+		cplusplus
+	fi
 	kubernetes=$(version "$module" k8s.io/kubernetes)
 	all=$(go -C "$here/$module" list -deps "$@" 2>>"$log" | wc -l) || { cat "$log" >&2; die "the packages of $module cannot be loaded"; }
 	# Without a version the API server calls itself v0.0.0. promtool tests rules without the service discovery of every

@@ -68,12 +68,14 @@ func (c *Config) completeRules() error {
 	c.Rules = inherit.Policy{
 		AdditionalLabels: labels, AdditionalAnnotations: annotations, WatchFilter: c.WatchFilter,
 		PaceEviction: c.NoExecuteRate > 0, ClusterAPITaints: state,
-		Mode: inherit.Mode(c.Mode), OnlyLabelled: c.Enrollment == enrollLabelled,
+		Mode: inherit.Mode(c.Mode), OnlyLabelled: c.Enrollment == enrollLabelled, SyncAllowed: c.PerClusterSyncAllowed,
 	}
+	_, broken := inherit.ParseNamedKeys(strings.Join(c.PerClusterSyncAllowed, ","))
 	return errors.Join(labelsErr, annotationsErr,
 		check(c.NoExecuteRate >= 0 && !math.IsInf(c.NoExecuteRate, 0),
 			"--no-execute-rate=%v: must be a number of Nodes per minute, 0 or more", c.NoExecuteRate),
 		check(c.Rules.Mode == inherit.Enforce || c.Rules.Mode == inherit.Observe, "--mode=%q: must be enforce or observe", c.Mode),
+		check(len(broken) == 0, "--per-cluster-sync-allowed: %s", strings.Join(broken, "; ")),
 		check(c.Enrollment == enrollAll || c.Enrollment == enrollLabelled, "--enrollment=%q: must be all or labelled", c.Enrollment),
 		check(known, "--cluster-api-taint-propagation=%q: must be auto, enabled or disabled", c.TaintPropagation))
 }
@@ -93,9 +95,18 @@ func (c *Config) completeObjects() (err error) {
 		errs = append(errs, invalid("--namespace", c.Namespace, validation.IsDNS1123Label(c.Namespace)))
 	}
 	for _, group := range c.AdditionalProviderGroups {
-		errs = append(errs, invalid("--additional-provider-groups", group, validation.IsDNS1123Subdomain(group)))
+		errs = append(errs, invalid("--additional-provider-groups", group, validation.IsDNS1123Subdomain(group)),
+			check(!wellKnown(group), "--additional-provider-groups=%q: is a group of Kubernetes, and of no provider", group))
 	}
 	return errors.Join(errs...)
+}
+
+var wellKnownGroups = regexp.MustCompile(`^(apps|autoscaling|batch|extensions|policy)$|(^|\.)(x-)?k8s\.io$`)
+
+// wellKnown says whether Kubernetes or one of its subprojects other than Cluster API serves the group. Its kinds hold no object of a
+// provider, and the program would need the right to change all of them.
+func wellKnown(group string) bool {
+	return wellKnownGroups.MatchString(group) && !strings.HasSuffix(group, ".cluster.x-k8s.io")
 }
 
 func (c *Config) completeServers() error {
@@ -125,7 +136,10 @@ func (c *Config) completeWorkloads() error {
 			"--clustercache-concurrency, --clustercache-client-qps and --clustercache-client-burst must be positive"),
 		check(slices.Contains(ways, c.WorkloadAdmission), "--workload-admission=%q: must be auto, none, webhook or policy", c.WorkloadAdmission),
 		check(c.WorkloadAdmission != workload.AdmitByWebhook || c.WorkloadWebhookURL != "",
-			"--workload-admission=webhook needs --workload-webhook-url"))
+			"--workload-admission=webhook needs --workload-webhook-url"),
+		check(c.WorkloadClusters || c.WorkloadWebhookURL == "", "--workload-webhook-url needs --workload-clusters"),
+		check(c.WorkloadClusters || slices.Contains([]string{workload.AdmitAutomatically, workload.AdmitByLoop}, c.WorkloadAdmission),
+			"--workload-admission=%s needs --workload-clusters", c.WorkloadAdmission))
 }
 
 // completeWorkloadWebhook also reads the name of the key's Secret where no URL is set: a release may need it.

@@ -31,6 +31,7 @@ func TestDefaults(t *testing.T) {
 	Expect(err).NotTo(HaveOccurred())
 	Expect(c.Namespace).To(BeEmpty(), "all namespaces")
 	Expect(c.WatchFilter).To(BeEmpty(), "all objects")
+	Expect(c.WorkloadClusters).To(BeTrue())
 	Expect(c.ManagementClusterKey).To(Equal(types.NamespacedName{}))
 	Expect(c.SyncPeriod).To(Equal(10 * time.Minute))
 	Expect(c.HealthAddr).To(Equal(":9440"))
@@ -43,7 +44,7 @@ func TestDefaults(t *testing.T) {
 	Expect([]time.Duration{c.LeaderElectLeaseDuration, c.LeaderElectRenewDeadline, c.LeaderElectRetryPeriod}).
 		To(Equal([]time.Duration{15 * time.Second, 10 * time.Second, 2 * time.Second}))
 	Expect(c.DetectTaintPropagation).To(BeTrue())
-	Expect(c.Rules).To(Equal(inherit.Policy{PaceEviction: true, Mode: inherit.Enforce}))
+	Expect(c.Rules).To(Equal(inherit.Policy{PaceEviction: true, Mode: inherit.Enforce, SyncAllowed: []string{"*"}}))
 	Expect(c.TLS).NotTo(BeEmpty())
 	Expect(c.Metrics.BindAddress).To(Equal(":8443"))
 	Expect(c.Metrics.SecureServing).To(BeTrue())
@@ -91,6 +92,9 @@ func TestWhatFlagsMean(t *testing.T) {
 		}},
 		{name: "other groups of providers come beside them", args: []string{"--additional-provider-groups=infra.example.com,acme", "--additional-provider-groups=boot.example.com"}, check: func(g Gomega, c *config.Config) {
 			g.Expect(c.ProviderGroups).To(Equal([]string{"infrastructure.cluster.x-k8s.io", "bootstrap.cluster.x-k8s.io", "infra.example.com", "acme", "boot.example.com"}))
+		}},
+		{name: "groups of Cluster API are of providers", args: []string{"--additional-provider-groups=ipam.cluster.x-k8s.io,myk8s.io"}, check: func(g Gomega, c *config.Config) {
+			g.Expect(c.ProviderGroups).To(ContainElements("ipam.cluster.x-k8s.io", "myk8s.io"))
 		}},
 		{name: "Nodes of workload clusters are the loop's", check: func(g Gomega, c *config.Config) {
 			g.Expect(c.WorkloadAdmission).To(Equal("auto"))
@@ -156,8 +160,17 @@ func TestBadFlags(t *testing.T) {
 		{args: []string{"--additional-provider-groups=infra.example.com/v1"}, want: []string{`--additional-provider-groups="infra.example.com/v1"`}},
 		{args: []string{"--additional-provider-groups=ok.example.com,*,a b"}, want: []string{`--additional-provider-groups="*"`, `--additional-provider-groups="a b"`}},
 		{args: []string{"--additional-provider-groups=ok.example.com,,ok"}, want: []string{`--additional-provider-groups=""`}},
+		{args: []string{"--per-cluster-sync-allowed=a,-b"}, want: []string{`--per-cluster-sync-allowed: "-b" is no key, and no prefix that ends with *`}},
 		{args: []string{"--mode=Observe"}, want: []string{`--mode="Observe": must be enforce or observe`}},
 		{args: []string{"--enrollment=some"}, want: []string{`--enrollment="some": must be all or labelled`}},
+		{args: []string{"--additional-provider-groups=apps,batch"}, want: []string{`groups="apps": is a group of Kubernetes, and of no provider`, `groups="batch": is`}},
+		{args: []string{"--additional-provider-groups=rbac.authorization.k8s.io,kueue.x-k8s.io"}, want: []string{`"rbac.authorization.k8s.io": is`, `"kueue.x-k8s.io": is`}},
+		{args: []string{"--additional-provider-groups=cluster.x-k8s.io,k8s.io"}, want: []string{`"cluster.x-k8s.io": is`, `"k8s.io": is`}},
+		{args: []string{"--workload-clusters=false", "--workload-admission=policy"}, want: []string{"--workload-admission=policy needs --workload-clusters"}},
+		{
+			args: []string{"--workload-clusters=false", "--workload-webhook-url=https://h", "--workload-webhook-key-secret=a/b"},
+			want: []string{"--workload-webhook-url needs --workload-clusters"},
+		},
 		{args: []string{"--no-execute-rate=-1"}, want: []string{"--no-execute-rate=-1"}},
 		{args: []string{"--no-execute-rate=NaN"}, want: []string{"--no-execute-rate"}},
 		{args: []string{"--no-execute-rate=+Inf"}, want: []string{"--no-execute-rate"}},

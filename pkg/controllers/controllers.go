@@ -58,7 +58,7 @@ type Dependencies struct {
 	SchemaChanges func() <-chan event.GenericEvent
 	// NoExecuteRate is how many existing Nodes of a Cluster get taints that evict Pods in a minute; 0: all.
 	NoExecuteRate float64
-	// Workloads reaches the workload clusters.
+	// Workloads reaches the workload clusters; nil if all of them are left alone.
 	Workloads clustercache.ClusterCache
 	// ManagementCluster is the Cluster whose Nodes are in the API server of Client; empty if there is none.
 	ManagementCluster types.NamespacedName
@@ -174,7 +174,7 @@ func (d *Dependencies) addNodes(mgr ctrl.Manager, b *builder.Builder) error {
 		watches = watches.Watches(&corev1.Node{}, itself(d.ManagementCluster))
 	}
 	built, err := watches.Build(all)
-	if err != nil {
+	if err != nil || d.Workloads == nil {
 		return err
 	}
 	clusterChanged := predicate.Or[client.Object](resynced(),

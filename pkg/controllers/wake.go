@@ -55,8 +55,15 @@ func resumed() predicate.Predicate {
 	return updates(func(e event.UpdateEvent) bool {
 		before, _ := e.ObjectOld.(*clusterv1.Cluster)
 		after, ok := e.ObjectNew.(*clusterv1.Cluster)
-		return ok && (held(before) && !held(after) || inherit.Releases(after) && !inherit.Releases(before) || labelsModeElse(e))
+		return ok && (held(before) && !held(after) || inherit.Releases(after) && !inherit.Releases(before) || labelsModeElse(e) || namesElse(e))
 	})
+}
+
+// namesElse reports whether an update of a Cluster names other keys for its Nodes.
+func namesElse(e event.UpdateEvent) bool {
+	before, after := e.ObjectOld.GetAnnotations(), e.ObjectNew.GetAnnotations()
+	return before[inherit.SyncLabelsAnnotation] != after[inherit.SyncLabelsAnnotation] ||
+		before[inherit.SyncAnnotationsAnnotation] != after[inherit.SyncAnnotationsAnnotation]
 }
 
 // labelsModeElse reports whether an update of a Cluster or ClusterClass changes its mode.
@@ -221,6 +228,9 @@ func (d *Dependencies) everyNodeIn(ctx context.Context, cluster types.Namespaced
 func (d *Dependencies) nodeReader(ctx context.Context, cluster types.NamespacedName) (client.Reader, error) {
 	if cluster == d.ManagementCluster {
 		return d.Client, nil
+	}
+	if d.Workloads == nil {
+		return nil, nil
 	}
 	reader, err := d.Workloads.GetReader(ctx, cluster)
 	if errors.Is(err, clustercache.ErrClusterNotConnected) {

@@ -106,6 +106,19 @@ func awake(t *testing.T) (*loop, fleet) {
 	return l, f
 }
 
+// Where workload clusters are left alone, all else inherits, the Nodes of the management cluster among it.
+func TestWorkloadClustersThatAreLeftAlone(t *testing.T) {
+	f := fleet{"class": clusterClass("class=1")}
+	maps.Copy(f, newFleet("c"))
+	maps.Copy(f, newFleet("d"))
+	l := newLoop(t, slices.Collect(maps.Values(f))...)
+	l.Workloads = nil
+	l.start()
+	l.changed.Publish()
+	withoutNodes := slices.DeleteFunc(everything("d"), func(what string) bool { return slices.Contains(nodes("d"), what) })
+	l.eventually(l.written).Should(ConsistOf(slices.Concat(everything("c"), withoutNodes)))
+}
+
 // lose takes from an object what it inherits.
 func (l *loop) lose(server client.Client, object client.Object) {
 	l.t.Helper()

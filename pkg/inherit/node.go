@@ -84,7 +84,7 @@ type nodeSync struct {
 
 // Node is rules 11, 12 and 13: the state of a Node after it has inherited in a write by writer, and what it does not inherit.
 func (p Policy) Node(from NodeSource, current NodeState, writer Writer) (NodeState, Drops) {
-	n := &nodeSync{policy: p, from: from, claimed: current.Annotations, current: current, writer: writer, out: slices.Clip(from.dropped)}
+	n := &nodeSync{policy: p.naming(from), from: from, claimed: current.Annotations, current: current, writer: writer, out: slices.Clip(from.dropped)}
 	if writer == Kubelet {
 		n.current.Annotations = filter(current.Annotations, func(key string) bool { return !tracks(key) })
 	}
@@ -199,7 +199,8 @@ func (p Policy) notOnNode(what, key string) Why {
 	} else if marks(key) {
 		return DropReserved
 	}
-	if why := OfItself(key); why != "" || slices.ContainsFunc(regexes, func(r *regexp.Regexp) bool { return r.MatchString(key) }) {
+	if why := OfItself(key); why != "" || slices.ContainsFunc(regexes, func(r *regexp.Regexp) bool { return r.MatchString(key) }) ||
+		p.names(what, key) {
 		return why
 	}
 	return DropOutside
@@ -367,7 +368,9 @@ func (p Policy) LabelsRead(node *corev1.Node) map[string]string {
 			recorded.Insert(strings.FieldsFunc(list, func(r rune) bool { return strings.ContainsRune(",; ", r) })...)
 		}
 	}
-	return filter(node.Labels, func(key string) bool { return marks(key) || recorded.Has(key) || p.notOnNode(labelKey, key) == "" })
+	return filter(node.Labels, func(key string) bool {
+		return marks(key) || recorded.Has(key) || p.notOnNode(labelKey, key) == "" || p.mayBeNamed(key)
+	})
 }
 
 func keySet(list string) sets.Set[string] {

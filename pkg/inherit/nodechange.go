@@ -142,6 +142,7 @@ func (s NodeSource) Unprotected(node NodeState) []taint.ID {
 
 // Unlabelled reports whether the Node still lacks an inherited label that its kubelet may not set itself.
 func (p Policy) Unlabelled(from NodeSource, node NodeState) bool {
+	p = p.naming(from)
 	for key, value := range from.Labels {
 		if now, ok := node.Labels[key]; (!ok || now != value) && restricted(key) && p.notOnNode(labelKey, key) == "" {
 			return true

@@ -34,15 +34,23 @@ type NodeSource struct {
 	typed, annotated []clusterv1.MachineTaint
 	dropped          Drops
 	// matched is the value of MatchedByAddressAnnotation, if only a name or an address says that the Node is the Machine.
-	matched  string
-	withheld bool               // the Node does not get all labels for that reason
-	machine  *clusterv1.Machine // as it is now; nil where nothing is known to be ahead of it
+	matched   string
+	ofCluster map[string]string  // the annotations of the Cluster (Policy.Of)
+	withheld  bool               // the Node does not get all labels for that reason
+	machine   *clusterv1.Machine // as it is now; nil where nothing is known to be ahead of it
 }
 
 // SourceOfMachine returns what the Node of this Machine inherits from.
 func SourceOfMachine(m *clusterv1.Machine) NodeSource {
 	s := sourceOf(m.Labels, m.Annotations, m.Spec.Taints)
 	s.Ref, s.Cluster = Ref{"Machine", m}, types.NamespacedName{Namespace: m.Namespace, Name: m.Spec.ClusterName}
+	return s
+}
+
+// SourceForPool is SourceOfMachinePool with the keys that the Cluster's annotations name.
+func (p Policy) SourceForPool(mp *clusterv1.MachinePool, template *Template) NodeSource {
+	s := SourceOfMachinePool(mp, template)
+	s.ofCluster = p.ofCluster
 	return s
 }
 
@@ -75,9 +83,11 @@ func sourceOf(labels, annotations map[string]string, typed []clusterv1.MachineTa
 // that a kubelet may not set itself: taints restrict the Node, but these labels may be privileges.
 func (p Policy) SourceFor(node *corev1.Node, m *clusterv1.Machine) NodeSource {
 	s := SourceOfMachine(m)
+	s.ofCluster = p.ofCluster
 	if Proven(node, m) {
 		return s
 	}
+	p = p.naming(s)
 	s.matched = matchRecord(node, m)
 	s.Labels = filter(m.Labels, func(key string) bool {
 		if !restricted(key) {

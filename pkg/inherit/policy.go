@@ -23,6 +23,11 @@ type Policy struct {
 	ClusterAPITaints TaintPropagation // whether Cluster API propagates taints itself
 	Mode             Mode             // of Clusters without ModeLabel; empty means Enforce
 	OnlyLabelled     bool             // Clusters without ModeLabel inherit nothing
+	// SyncAllowed bounds what SyncLabelsAnnotation and SyncAnnotationsAnnotation may name: keys, prefixes that end with *, or SyncAnyKey.
+	SyncAllowed []string
+
+	ofCluster map[string]string   // the annotations of the Cluster (Of)
+	named     map[string][]string // keys and prefixes of labels and annotations (naming)
 }
 
 // TaintPropagation is what is known about Cluster API's feature gate MachineTaintPropagation.

@@ -150,7 +150,7 @@ func (k Kind) Evaluate(ctx context.Context, c *Chain, object metav1.Object, poli
 			decided.Decision, err = skipped, nil
 		}
 	}
-	decided = decided.withCapacity(policy)
+	decided = decided.withCapacity(policy.Of(cluster))
 	decided.Observed = observed
 	return decided, err
 }

@@ -87,7 +87,7 @@ func (c *Chain) evaluateNodeOfMachine(ctx context.Context, node *corev1.Node, m 
 	case skipped:
 		return skipNode(why), nil
 	case !inherit.NoLongerMatches(node, m):
-		return nodeInherits(policy.SourceFor(node, c.effective(ctx, m, cluster, policy)).AheadOf(m)), nil
+		return nodeInherits(policy.Of(cluster).SourceFor(node, c.effective(ctx, m, cluster, policy)).AheadOf(m)), nil
 	case m.DeletionTimestamp != nil || cluster.DeletionTimestamp != nil:
 		return noMachine, nil
 	}
@@ -122,7 +122,7 @@ func (c *Chain) evaluateNodeOfPool(ctx context.Context, node *corev1.Node, polic
 	if cluster == nil {
 		return skipNode(inherit.ClusterDoesNotExist), nil
 	}
-	return nodeInherits(inherit.SourceOfMachinePool(pool, c.effectiveMachinePool(ctx, pool, cluster, policy))), nil
+	return nodeInherits(policy.Of(cluster).SourceForPool(pool, c.effectiveMachinePool(ctx, pool, cluster, policy))), nil
 }
 
 // matchedBefore returns the Machine of which a name or an address once said that the Node is this Machine, or nil if it is gone.
@@ -139,15 +139,15 @@ func (c *Chain) matchedBefore(ctx context.Context, node *corev1.Node) (*clusterv
 }
 
 // EffectiveMachines returns the Machines of a Cluster, each as it is and as it will be once it has inherited itself. A Machine that is
-// skipped, or has its Node already, stays as it is. They must not be changed.
-func (c *Chain) EffectiveMachines(ctx context.Context, key types.NamespacedName, policy inherit.Policy) ([]inherit.Machine, error) {
+// skipped, or has its Node already, stays as it is. They must not be changed. The second result is the policy for their Nodes.
+func (c *Chain) EffectiveMachines(ctx context.Context, key types.NamespacedName, policy inherit.Policy) ([]inherit.Machine, inherit.Policy, error) {
 	cluster, err := c.Cluster(ctx, key.Namespace, key.Name)
 	if err != nil || cluster == nil {
-		return nil, err
+		return nil, policy, err
 	}
 	list := &clusterv1.MachineList{}
 	if err := c.list(ctx, list, membersOf(key)...); err != nil {
-		return nil, fmt.Errorf("listing the Machines of Cluster %s: %w", key, err)
+		return nil, policy, fmt.Errorf("listing the Machines of Cluster %s: %w", key, err)
 	}
 	machines := make([]inherit.Machine, 0, len(list.Items))
 	for i := range list.Items {
@@ -157,7 +157,7 @@ func (c *Chain) EffectiveMachines(ctx context.Context, key types.NamespacedName,
 		}
 		machines = append(machines, m)
 	}
-	return machines, nil
+	return machines, policy.Of(cluster), nil
 }
 
 // effective returns the Machine as it will be once its chain has inherited. If an owner cannot be read, or an object is skipped,

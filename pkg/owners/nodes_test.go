@@ -279,7 +279,7 @@ func TestEffectiveMachinesAreBesideTheActualOnes(t *testing.T) {
 	Expect, of := NewWithT(t).Expect, also[*clusterv1.Machine]
 	chain := from(holds(t, ofCluster("c"), machineSet("", setDeclares("new")), machine("behind", "MachineSet/ms"), machine("complete", "MachineSet/ms", of(label("new", "1"))),
 		machine("skipped", "MachineSet/ms", of(label(inherit.IgnoreLabel, ""))), machine("other", "MachineSet/ms", elsewhere), machine("there", "MachineSet/ms", isNode)))
-	machines, err := chain.EffectiveMachines(t.Context(), itself, inherit.Policy{})
+	machines, _, err := chain.EffectiveMachines(t.Context(), itself, inherit.Policy{})
 	Expect(err).NotTo(HaveOccurred())
 	Expect(machines).To(HaveLen(4))
 	behind, complete, skipped, there := machines[0], machines[1], machines[2], machines[3]
@@ -289,7 +289,9 @@ func TestEffectiveMachinesAreBesideTheActualOnes(t *testing.T) {
 	Expect(complete.Effective).To(BeIdenticalTo(complete.Actual), "nothing is copied for one that has everything")
 	Expect(skipped.Effective).To(BeIdenticalTo(skipped.Actual))
 	Expect(there.Effective).To(BeIdenticalTo(there.Actual), "it has its Node")
-	Expect(chain.EffectiveMachines(t.Context(), types.NamespacedName{Namespace: "ns", Name: "gone"}, inherit.Policy{})).To(BeEmpty())
+	machines, _, err = chain.EffectiveMachines(t.Context(), types.NamespacedName{Namespace: "ns", Name: "gone"}, inherit.Policy{})
+	Expect(err).NotTo(HaveOccurred())
+	Expect(machines).To(BeEmpty())
 }
 
 // What is to be looked at again when an object changes.

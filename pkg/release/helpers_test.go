@@ -270,7 +270,7 @@ type run struct {
 
 // releasing is a run in which nobody leads Heirloom.
 func releasing(management *apiServer, options Options) *run {
-	c := &config.Config{ProviderGroups: []string{"infrastructure.cluster.x-k8s.io", "bootstrap.cluster.x-k8s.io"}}
+	c := &config.Config{Options: config.Options{WorkloadClusters: true}, ProviderGroups: []string{"infrastructure.cluster.x-k8s.io", "bootstrap.cluster.x-k8s.io"}}
 	c.WebhookConfiguration, c.LeaderElectNamespace = "heirloom", "heirloom-system"
 	r := &run{Releaser: Releaser{Options: options, Config: c, Management: management, Discovery: discovers(served)}}
 	r.Out, r.Progress = &r.out, &r.progress

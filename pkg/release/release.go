@@ -147,8 +147,8 @@ func (s *session) stopLoop(ctx context.Context) (stopped *coordinationv1.Lease, 
 		return s.scaleDown(ctx)
 	}
 	if stopped, err = s.lease(ctx); err == nil && Leads(stopped, time.Now()) {
-		err = fmt.Errorf("%s leads Heirloom, so that what is released would be inherited again: "+
-			"scale its Deployment to 0 and wait for its Pods to be gone, or use --stop", *stopped.Spec.HolderIdentity)
+		err = fmt.Errorf("%s leads Heirloom, so objects would inherit released entries again: "+
+			"scale its Deployment to 0 and wait until its Pods are gone, or use --stop", *stopped.Spec.HolderIdentity)
 	}
 	return stopped, err
 }
@@ -192,7 +192,7 @@ func (s *session) stillStopped(ctx context.Context, stopped *coordinationv1.Leas
 	}
 	lease, err := s.lease(ctx)
 	if err == nil && lease.ResourceVersion != stopped.ResourceVersion {
-		err = errors.New("the leader's Lease has changed: Heirloom ran meanwhile, and what was released may be inherited again; " +
+		err = errors.New("the leader's Lease has changed: Heirloom ran meanwhile, and objects may have inherited released entries again; " +
 			"stop it, and run this again")
 	}
 	return err

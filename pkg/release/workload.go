@@ -41,6 +41,10 @@ const (
 // releaseWorkloads releases the workload clusters that Heirloom may have reached, and reports which it skips. One that cannot be
 // reached does not hold up the others.
 func (s *session) releaseWorkloads(ctx context.Context) {
+	if !s.Config.WorkloadClusters {
+		s.note("workload clusters: skipped, because of --workload-clusters=false")
+		return
+	}
 	var clusters []webhook.Identity
 	s.failed(eachOf(ctx, s.management, &clusterv1.ClusterList{}, s.Config.Namespace, func(c *clusterv1.Cluster) {
 		name := client.ObjectKeyFromObject(c)

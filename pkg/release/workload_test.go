@@ -162,6 +162,14 @@ func TestClustersThatAreSkipped(t *testing.T) {
 	Expect(clusters).To(BeEmpty())
 }
 
+// Where Heirloom left all workload clusters alone, so does a release.
+func TestWorkloadClustersThatAreLeftAlone(t *testing.T) {
+	r := fleet{management: holds(served, provisionedCluster(t, "red"))}.run(Options{})
+	r.Config.WorkloadClusters, r.Workload = false, nil // to reach one would panic
+	NewWithT(t).Expect(r.Run(t.Context())).To(Succeed())
+	NewWithT(t).Expect(r.progress.String()).To(ContainSubstring("workload clusters: skipped, because of --workload-clusters=false"))
+}
+
 // A configuration that leads to another Heirloom is left, and said to be.
 func TestAnotherHeirloomsConfiguration(t *testing.T) {
 	Expect := NewWithT(t).Expect

@@ -194,6 +194,19 @@ func ValidateCarrier(object, old *Carrier, controlPlane bool) field.ErrorList {
 	return errs[:min(len(errs), MostProblems)]
 }
 
+// Annotations calls a function with the annotations of each place that Machines inherit from, and of the object itself.
+func (c *Carrier) Annotations(each func(annotations map[string]string)) {
+	places := []metadata{c.Metadata, c.Spec.Template.Metadata, c.Spec.MachineTemplate.Metadata, c.Spec.Template.Spec.MachineTemplate.Metadata}
+	for _, s := range []sections{c.Spec.Topology, c.Spec.sections} {
+		for _, section := range slices.Concat([]place{s.ControlPlane}, s.Workers.MachineDeployments, s.Workers.MachinePools) {
+			places = append(places, section.Metadata)
+		}
+	}
+	for _, at := range places {
+		each(at.Annotations)
+	}
+}
+
 func (s sections) validate(path *field.Path, old sections) field.ErrorList {
 	workers := path.Child("workers")
 	return slices.Concat(

@@ -79,16 +79,15 @@ type Way interface {
 
 // ByPolicy admits the Nodes of workload clusters by a MutatingAdmissionPolicy there. Remove needs none of its fields.
 type ByPolicy struct {
-	// Machines are those of a Cluster, as they are and as they will be once they have inherited.
-	Machines func(ctx context.Context, cluster types.NamespacedName, policy inherit.Policy) ([]inherit.Machine, error)
+	// Machines returns those of a Cluster, as they are and as they will be once they have inherited, and the policy for their Nodes.
+	Machines func(ctx context.Context, cluster types.NamespacedName, policy inherit.Policy) ([]inherit.Machine, inherit.Policy, error)
 	// Policy returns the rules' options as they are now.
 	Policy func() inherit.Policy
 }
 
 // Ensure implements Way.
 func (a ByPolicy) Ensure(ctx context.Context, server client.Client, cluster webhook.Identity) (bool, error) {
-	rules := a.Policy()
-	machines, err := a.Machines(ctx, cluster.NamespacedName, rules)
+	machines, rules, err := a.Machines(ctx, cluster.NamespacedName, a.Policy())
 	if err != nil {
 		return false, webhook.OwnError{Err: err}
 	}

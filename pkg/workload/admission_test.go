@@ -270,10 +270,10 @@ func TestAClusterRestsAfterItsParametersWereComputed(t *testing.T) {
 		computed, takes := 0, time.Second
 		a := &workload.Admission{Ways: map[string]workload.Way{"policy": workload.ByPolicy{
 			Policy: func() inherit.Policy { return inherit.Policy{} },
-			Machines: func(context.Context, types.NamespacedName, inherit.Policy) ([]inherit.Machine, error) {
+			Machines: func(context.Context, types.NamespacedName, inherit.Policy) ([]inherit.Machine, inherit.Policy, error) {
 				computed++
 				<-time.After(takes)
-				return nil, apierrors.NewBadRequest("later")
+				return nil, inherit.Policy{}, apierrors.NewBadRequest("later")
 			},
 		}}}
 		for _, rest := range []time.Duration{10 * time.Second, 30 * time.Second} {

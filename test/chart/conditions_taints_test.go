@@ -45,6 +45,9 @@ func TestTaintsAreJudgedWhereSomethingMayBeWrong(t *testing.T) {
 		{"something else than taints", nil, machine("", `"taints":[1]`), true},
 		{"a reserved taint that stays", annotated("node.kubernetes.io/x:NoSchedule"), machine(
 			`,"annotations":{"taints.heirloom.dev/always":"node.kubernetes.io/x:NoSchedule","other":"1"}`, `"providerID":"a"`), false},
+		{"keys for Nodes", nil, machine(`,"annotations":{"sync.heirloom.dev/labels":"team, example.com/*,*"}`, ""), false},
+		{"a broken key for Nodes", nil, machine(`,"annotations":{"sync.heirloom.dev/labels":"team,-a"}`, ""), true},
+		{"two keys without a comma", nil, machine(`,"annotations":{"sync.heirloom.dev/annotations":"team note"}`, ""), true},
 		{"a reserved taint that comes", machine("", ""), annotated("node.kubernetes.io/x:NoSchedule"), true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -41,6 +41,8 @@ func TestEveryFlagHasAValue(t *testing.T) {
 	standard, other := arguments(t, nil), arguments(t, changed)
 	// For the text format only.
 	other["vmodule"] = arguments(t, values{"logging": values{"vmodule": "node=5,machine=6"}})["vmodule"]
+	// Without a URL that they call only.
+	other["workload-clusters"] = arguments(t, values{"workloadClusters": values{"enabled": false}})["workload-clusters"]
 	flags(t).VisitAll(func(flag *pflag.Flag) {
 		if _, ok := own()[flag.Name]; ok {
 			return

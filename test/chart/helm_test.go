@@ -3,19 +3,24 @@
 package chart
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/heirloom-dev/heirloom/test/controlplane"
 )
 
-// Tests and the demo render the chart with Helm's packages. What operators do with the helm command has the same result.
+// Tests and the demo render the chart with Helm's packages. What operators do with the helm command has the same result, also with Helm 3,
+// which only puts objects in another order.
 func TestRenderingEqualsHelm(t *testing.T) {
+	type command = func(ctx context.Context, kubeconfig string, args ...string) (stdout, stderr string, err error)
 	for _, tc := range []struct {
 		name string
 		over values
@@ -24,22 +29,30 @@ func TestRenderingEqualsHelm(t *testing.T) {
 		{"everything", everything()},
 		{"its own certificate", values{"certificates": values{"mode": "self"}}},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			Expect := NewWithT(t).Expect
-			content, err := json.Marshal(tc.over) // JSON is YAML
-			Expect(err).NotTo(HaveOccurred())
-			file := filepath.Join(t.TempDir(), "values.yaml")
-			Expect(os.WriteFile(file, content, 0o600)).To(Succeed())
-			out, _, err := controlplane.Helm(t.Context(), os.DevNull,
-				"template", "heirloom", chartDir(t), "--namespace", releaseNamespace, "--values", file, "--no-hooks")
-			Expect(err).NotTo(HaveOccurred())
-			ofHelm, err := controlplane.DecodeObjects(out)
-			Expect(err).NotTo(HaveOccurred())
-			Expect(ofHelm).NotTo(BeEmpty())
-
-			ours, err := render(t, tc.over)
-			Expect(err).NotTo(HaveOccurred())
-			Expect(cmp.Diff(ofHelm, ours)).To(BeEmpty())
-		})
+		for name, helm := range map[string]command{"Helm 4": controlplane.Helm, "Helm 3": controlplane.Helm3} {
+			t.Run(tc.name+" by "+name, func(t *testing.T) {
+				Expect := NewWithT(t).Expect
+				content, err := json.Marshal(tc.over) // JSON is YAML
+				Expect(err).NotTo(HaveOccurred())
+				file := filepath.Join(t.TempDir(), "values.yaml")
+				Expect(os.WriteFile(file, content, 0o600)).To(Succeed())
+				// Without the flags of its release, Helm 3 takes an old version of Kubernetes for the one that is there.
+				out, _, err := helm(t.Context(), os.DevNull,
+					"template", "heirloom", chartDir(t), "--namespace", releaseNamespace, "--values", file, "--no-hooks", "--kube-version=1.36.0")
+				Expect(err).NotTo(HaveOccurred())
+				ofHelm, err := controlplane.DecodeObjects(out)
+				Expect(err).NotTo(HaveOccurred())
+				Expect(ofHelm).NotTo(BeEmpty())
+				ours, err := render(t, tc.over)
+				Expect(err).NotTo(HaveOccurred())
+				Expect(cmp.Diff(ofHelm, ours, cmpopts.SortSlices(before))).To(BeEmpty())
+				_, _, err = helm(t.Context(), os.DevNull, "lint", chartDir(t), "--strict", "--values", file, "--kube-version=1.36.0")
+				Expect(err).NotTo(HaveOccurred())
+			})
+		}
 	}
+}
+
+func before(a, b unstructured.Unstructured) bool {
+	return a.GetKind()+a.GetNamespace()+"/"+a.GetName() < b.GetKind()+b.GetNamespace()+"/"+b.GetName()
 }

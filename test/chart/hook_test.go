@@ -27,8 +27,13 @@ func TestTheHook(t *testing.T) {
 		secrets []string
 	}{
 		{"as it is", nil, []string{stops, workloads, "--leader-elect-namespace=" + releaseNamespace}, []string{only, "--keep-values=false"}, []string{"ClusterRole heirloom-uninstall"}},
-		{"one namespace", values{"namespace": fleetNamespace}, []string{stops, workloads, "--namespace=" + fleetNamespace}, []string{only}, []string{"Role heirloom-uninstall-fleet"}},
+		{"one namespace", values{"watchNamespace": fleetNamespace}, []string{stops, workloads, "--namespace=" + fleetNamespace}, []string{only}, []string{"Role heirloom-uninstall-fleet"}},
 		{"a release", values{"uninstall": values{"release": true}}, []string{stops, "--keep-values=false"}, []string{only, workloads}, []string{"ClusterRole heirloom-uninstall"}},
+		{"Secrets of a namespace", values{"workloadClusters": values{"secretsIn": []any{fleetNamespace}}}, []string{stops, workloads}, []string{only}, []string{"Role heirloom-uninstall-kubeconfigs"}},
+		{"workload clusters are left alone", values{"workloadClusters": values{"enabled": false}}, []string{only}, []string{stops, workloads}, nil},
+		{"manifests without helm", values{"createNamespace": true}, nil, []string{only, stops, workloads}, nil},
+		{"manifests with helm", values{"createNamespace": true, "uninstall": values{"hook": values{"enabled": true}}}, []string{stops, workloads}, nil, []string{"ClusterRole heirloom-uninstall"}},
+		{"no hook", values{"uninstall": values{"hook": values{"enabled": false}}}, nil, []string{only, stops, workloads}, nil},
 		{"workload clusters are left", values{"uninstall": values{"workloadClusters": false}}, []string{only}, []string{stops, workloads}, nil},
 		{
 			"nobody knows when the loop has stopped", values{"leaderElection": values{"enabled": false}, "replicaCount": 1},
@@ -64,7 +69,7 @@ func TestTheHook(t *testing.T) {
 	}
 }
 
-// The rights that the hook has, by the namespace in which it has them: with namespace, it changes objects only there. Each role is
+// The rights that the hook has, by the namespace in which it has them: with watchNamespace, it changes objects only there. Each role is
 // bound to the hook's ServiceAccount and to nothing else, and comes and goes with the hook.
 func TestTheRightsOfTheHook(t *testing.T) {
 	const configurations = "admissionregistration.k8s.io mutatingwebhookconfigurations,validatingwebhookconfigurations [heirloom]: get,delete"
@@ -83,17 +88,24 @@ func TestTheRightsOfTheHook(t *testing.T) {
 		rights map[string][]string
 	}{
 		{"all namespaces", nil, map[string][]string{"": slices.Concat([]string{configurations}, report), releaseNamespace: {scale, leases}}},
-		{"one namespace", values{"namespace": fleetNamespace}, map[string][]string{
+		{"one namespace", values{"watchNamespace": fleetNamespace}, map[string][]string{
 			"": {configurations}, releaseNamespace: {scale, leases}, fleetNamespace: report,
 		}},
 		{"a release in all namespaces", values{"uninstall": release, "additionalProviderGroups": groups}, map[string][]string{
 			"": slices.Concat([]string{configurations}, objects, []string{nodes}, withdraw), releaseNamespace: {scale, leases},
 		}},
-		{"a release in one namespace", values{"uninstall": release, "additionalProviderGroups": groups, "namespace": fleetNamespace}, map[string][]string{
+		{"a release in one namespace", values{"uninstall": release, "additionalProviderGroups": groups, "watchNamespace": fleetNamespace}, map[string][]string{
 			"": {configurations, nodes}, releaseNamespace: {scale, leases}, fleetNamespace: slices.Concat(objects, withdraw),
 		}},
-		{"one namespace, whose workload clusters are left", values{"uninstall": values{"workloadClusters": false}, "namespace": fleetNamespace}, map[string][]string{
+		{"one namespace, whose workload clusters are left", values{"uninstall": values{"workloadClusters": false}, "watchNamespace": fleetNamespace}, map[string][]string{
 			"": {configurations},
+		}},
+		{"Secrets of two namespaces", values{"workloadClusters": values{"secretsIn": []any{"red", "blue"}}}, map[string][]string{
+			"":    {configurations, "cluster.x-k8s.io clusters []: list", "events.k8s.io events []: create"},
+			"red": {" secrets []: get"}, "blue": {" secrets []: get"}, releaseNamespace: {scale, leases},
+		}},
+		{"a release that leaves workload clusters alone", values{"uninstall": release, "workloadClusters": values{"enabled": false}, "additionalProviderGroups": groups}, map[string][]string{
+			"": slices.Concat([]string{configurations}, objects, []string{nodes}), releaseNamespace: {scale, leases},
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -126,6 +138,36 @@ func TestTheRightsOfTheHook(t *testing.T) {
 			}
 			Expect(granted).To(Equal(tc.rights))
 			Expect(bound).To(ConsistOf(roles))
+		})
+	}
+}
+
+// Which Secrets the program may read that are not its own, by the namespace of the roles.
+func TestTheRightToReadSecrets(t *testing.T) {
+	for name, tc := range map[string]struct {
+		over   values
+		within []string
+	}{
+		"as it is":                         {nil, []string{""}},
+		"of a namespace":                   {values{"watchNamespace": fleetNamespace}, []string{fleetNamespace}},
+		"of two namespaces":                {values{"workloadClusters": values{"secretsIn": []any{"red", "blue"}}}, []string{"red", "blue"}},
+		"of none":                          {values{"workloadClusters": values{"enabled": false}}, nil},
+		"of none of the watched namespace": {values{"workloadClusters": values{"enabled": false}, "watchNamespace": fleetNamespace}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			Expect := NewWithT(t).Expect
+			objects, err := render(t, tc.over)
+			Expect(err).NotTo(HaveOccurred())
+			var within []string
+			for _, object := range objects {
+				rules, _, _ := unstructured.NestedSlice(object.Object, "rules")
+				for _, rule := range rules {
+					if resources, _, _ := unstructured.NestedStringSlice(rule.(map[string]any), "resources"); slices.Contains(resources, "secrets") {
+						within = append(within, object.GetNamespace())
+					}
+				}
+			}
+			Expect(within).To(Equal(tc.within))
 		})
 	}
 }

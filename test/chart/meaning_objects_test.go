@@ -75,14 +75,35 @@ func webhookMeanings() []meaning {
 	const mutating, validating = "MutatingWebhookConfiguration heirloom", "ValidatingWebhookConfiguration heirloom"
 	const excluded = `{"matchExpressions": [{"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-system", "azure"]}]}`
 	aks := values{"webhooks": values{"annotations": values{"admissions.enforcer/disabled": "true"}, "excludeNamespaces": []any{"kube-system", "azure"}}}
+	slow := values{"webhooks": values{"timeoutSeconds": 5}}
 	both := `{"admissions.enforcer/disabled": "true", "cert-manager.io/inject-ca-from": "heirloom-system/heirloom-webhook"}`
 	all := []meaning{
 		{"AKS", aks, mutating, ".metadata.annotations", both},
 		{"AKS", aks, validating, ".metadata.annotations", both},
+		{"timeout", slow, mutating, ".webhooks[?(@.name=='machines.heirloom.dev')].timeoutSeconds", `5`},
+		{"timeout", slow, mutating, ".webhooks[?(@.name=='controlplanes.heirloom.dev')].timeoutSeconds", `5`},
+		{"timeout", slow, mutating, ".webhooks[?(@.name=='siblings.heirloom.dev')].timeoutSeconds", `5`},
+		{"a kubelet waits no longer", slow, mutating, ".webhooks[?(@.name=='nodes.heirloom.dev')].timeoutSeconds", `2`},
 		{"Nodes have no namespace", aks, mutating, ".webhooks[?(@.name=='nodes.heirloom.dev')].namespaceSelector", `null`},
-		{"one namespace", values{"namespace": "fleet", "webhooks": aks["webhooks"]}, mutating,
+		{"one namespace", values{"watchNamespace": "fleet", "webhooks": aks["webhooks"]}, mutating,
 			".webhooks[?(@.name=='machines.heirloom.dev')].namespaceSelector", `{"matchLabels": {"kubernetes.io/metadata.name": "fleet"}}`},
 	}
+	selected := values{"webhooks": values{"namespaceSelector": aSelector("a"), "objectSelector": aSelector("b"), "excludeNamespaces": []any{"azure"}}}
+	const more = `{"key": "b", "operator": "In", "values": ["x", "y"]}`
+	all = append(all, []meaning{
+		{"selected", selected, mutating, ".webhooks[?(@.name=='machines.heirloom.dev')].objectSelector",
+			`{"matchLabels": {"b": "x"}, "matchExpressions": [{"key": "heirloom.dev/ignore", "operator": "DoesNotExist"}, ` + more + `]}`},
+		{"selected", selected, mutating, ".webhooks[?(@.name=='siblings.heirloom.dev')].objectSelector.matchExpressions",
+			`[{"key": "heirloom.dev/ignore", "operator": "DoesNotExist"}, {"key": "cluster.x-k8s.io/cluster-name", "operator": "Exists"}, ` + more + `]`},
+		{"selected", selected, mutating, ".webhooks[?(@.name=='controlplanes.heirloom.dev')].objectSelector.matchExpressions",
+			`[{"key": "heirloom.dev/ignore", "operator": "DoesNotExist"}, {"key": "topology.cluster.x-k8s.io/owned", "operator": "Exists"}, ` + more + `]`},
+		{"all Nodes", selected, mutating, ".webhooks[?(@.name=='nodes.heirloom.dev')].objectSelector", `{}`},
+		{"no label permits a reserved taint", selected, validating, ".webhooks[?(@.name=='taints.heirloom.dev')].objectSelector", `null`},
+		{"selected", selected, validating, ".webhooks[?(@.name=='taints.heirloom.dev')].namespaceSelector", `{"matchLabels": {"a": "x"}, "matchExpressions": [
+			{"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["azure"]}, {"key": "a", "operator": "In", "values": ["x", "y"]}]}`},
+		{"selected, of one namespace", values{"watchNamespace": "fleet", "webhooks": values{"namespaceSelector": values{"matchLabels": values{"a": "x", "kubernetes.io/metadata.name": "other"}}}},
+			mutating, ".webhooks[?(@.name=='machines.heirloom.dev')].namespaceSelector", `{"matchLabels": {"kubernetes.io/metadata.name": "fleet", "a": "x"}}`},
+	}...)
 	for of, names := range map[string][]string{
 		mutating:   {"controlplanes", "machinedeployments", "machinepools", "machinesets", "machines", "siblings"},
 		validating: {"taints", "topology.taints"},
@@ -95,7 +116,13 @@ func webhookMeanings() []meaning {
 }
 
 func monitorMeanings() []meaning {
-	const monitor = "PodMonitor heirloom"
+	const monitor, rule = "PodMonitor heirloom", "PrometheusRule heirloom"
+	serviceMonitor := values{"serviceMonitor": values{"enabled": true, "authorization": values{"credentials": values{"name": "t", "key": "token"}}}}
+	tokened, ownCA := values{"monitoring": serviceMonitor}, values{"monitoring": serviceMonitor, "certificates": values{"mode": "self"}}
+	off := values{"enabled": false}
+	nothingAvailable := values{"monitoring": values{"prometheusRule": values{"enabled": true, "alerts": values{
+		"HeirloomAbsent": off, "HeirloomNotLeading": off, "HeirloomCertificateExpiring": off, "HeirloomMemoryNearLimit": off,
+	}}}}
 	insecure := values{"insecureDiagnostics": true, "monitoring": values{"podMonitor": values{"enabled": true}}}
 	return []meaning{
 		{"everything", podMonitored(), monitor, ".spec", `{
@@ -103,6 +130,17 @@ func monitorMeanings() []meaning {
 			"podMetricsEndpoints": [{"port": "metrics", "path": "/metrics", "scheme": "https", "interval": "30s", "scrapeTimeout": "10s",
 				"authorization": {"credentials": {"name": "prometheus-token", "key": "token"}}, "tlsConfig": {"insecureSkipVerify": true},
 				"relabelings": [{"action": "labeldrop", "regex": "pod"}], "metricRelabelings": [{"action": "labeldrop", "regex": "pod"}]}]}`},
+		{"a token in a Secret", tokened, "ServiceMonitor heirloom", ".spec.endpoints[0].bearerTokenFile", `null`},
+		{"a token in a Secret", tokened, "ServiceMonitor heirloom", ".spec.endpoints[0].authorization", `{"credentials": {"name": "t", "key": "token"}}`},
+		{"verified by cert-manager's CA", tokened, "ServiceMonitor heirloom", ".spec.endpoints[0].tlsConfig",
+			`{"ca": {"secret": {"name": "heirloom-webhook-cert", "key": "ca.crt"}}, "serverName": "heirloom-webhook.heirloom-system.svc"}`},
+		{"not verified", ownCA, "ServiceMonitor heirloom", ".spec.endpoints[0].tlsConfig", `{"insecureSkipVerify": true}`},
+		{"an alert of another severity", everything(), rule, `.spec.groups[*].rules[?(@.alert=='HeirloomDrift')].labels.severity`, `"info"`},
+		{"runbooks", everything(), rule, `.spec.groups[*].rules[?(@.alert=='HeirloomDrift')].annotations.runbook_url`, `"https://runbooks.example.com/heirloom/HeirloomDrift.md"`},
+		{"an alert that is off", everything(), rule, `.spec.groups[*].rules[?(@.alert=='HeirloomAbsent')].alert`, `null`},
+		{"no alert of a group", nothingAvailable, rule, ".spec.groups[0].name", `"heirloom.admission"`},
+		{"alerts as they are", values{"monitoring": values{"prometheusRule": values{"enabled": true}}}, rule,
+			`.spec.groups[*].rules[?(@.alert=='HeirloomAbsent')].labels.severity`, `"critical"`},
 		{"labels", podMonitored(), monitor, ".metadata.labels.release", `"prometheus"`},
 		{"annotations", podMonitored(), monitor, ".metadata.annotations.a", `"b"`},
 		{"without authentication", insecure, monitor, ".spec.podMetricsEndpoints", `[{"port": "metrics", "path": "/metrics", "scheme": "http"}]`},

@@ -112,6 +112,10 @@ func podMeanings() []meaning {
 		"nodeSelector": values{"pool": "a"}, "priorityClassName": "own", "tolerations": []any{values{"key": "a"}},
 		"global": values{"nodeSelector": values{"pool": "b", "disk": "ssd"}, "priorityClassName": "all", "tolerations": []any{values{"key": "b"}, values{"key": "a"}}},
 	}
+	names := values{
+		"hostNetwork": true, "runtimeClassName": "gvisor", "dnsPolicy": "Default", "dnsConfig": values{"searches": []any{"example.com"}},
+		"hostAliases": []any{values{"ip": "192.0.2.1", "hostnames": []any{"api.example.com"}}},
+	}
 	mount := []any{values{"name": "v", "mountPath": "/v"}}
 	extra := values{
 		"extraEnv": []any{values{"name": "A", "value": "b"}}, "volumeMounts": mount, "volumes": []any{values{"name": "v", "emptyDir": values{}}},
@@ -122,6 +126,10 @@ func podMeanings() []meaning {
 		all = append(all, []meaning{
 			{"pull secrets", secrets, of, pods + ".imagePullSecrets", `[{"name": "c"}, {"name": "a"}, {"name": "b"}]`},
 			{"none", nil, of, pods + ".imagePullSecrets", `null`},
+			{"runtime", names, of, pods + ".runtimeClassName", `"gvisor"`},
+			{"names of hosts", names, of, pods + ".dnsPolicy", `"Default"`},
+			{"names of hosts", names, of, pods + ".dnsConfig", `{"searches": ["example.com"]}`},
+			{"names of hosts", names, of, pods + ".hostAliases", `[{"ip": "192.0.2.1", "hostnames": ["api.example.com"]}]`},
 			{"scheduling", scheduling, of, pods + ".nodeSelector", `{"kubernetes.io/os": "linux", "pool": "a", "disk": "ssd"}`},
 			{"scheduling", scheduling, of, pods + ".priorityClassName", `"own"`},
 			{"scheduling", values{"global": scheduling["global"]}, of, pods + ".priorityClassName", `"all"`},
@@ -150,6 +158,12 @@ func podMeanings() []meaning {
 			pods + ".automountServiceAccountToken", `true`},
 		{"a token that must be asked for", values{"serviceAccount": values{"automountServiceAccountToken": false}}, "ServiceAccount heirloom",
 			".automountServiceAccountToken", `false`},
+		{"the cluster's names from a Node's network", values{"hostNetwork": true}, theDeployment, pods + ".dnsPolicy", `"ClusterFirstWithHostNet"`},
+		{"no policy of names", nil, theDeployment, pods + ".dnsPolicy", `null`},
+		{"certificate", values{"certificates": values{"certManager": values{"duration": "720h"}}}, "Certificate heirloom-webhook", ".spec.duration", `"720h"`},
+		{"no surge on the ports of Nodes", values{"hostNetwork": true}, theDeployment, ".spec.strategy.rollingUpdate", `{"maxUnavailable": 1, "maxSurge": 0}`},
+		{"a strategy of the operator's", values{"hostNetwork": true, "strategy": values{"rollingUpdate": values{"maxUnavailable": 2, "maxSurge": 1}}}, theDeployment,
+			".spec.strategy.rollingUpdate", `{"maxUnavailable": 2, "maxSurge": 1}`},
 		{"revisions", values{"revisionHistoryLimit": 0}, theDeployment, ".spec.revisionHistoryLimit", `0`},
 	}...)
 }

@@ -13,6 +13,7 @@ import (
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -67,6 +68,7 @@ func newCluster(t *testing.T) *cluster {
 // "restricted".
 func TestObjectsAreValid(t *testing.T) {
 	c := newCluster(t)
+	NewWithT(t).Expect(c.client.Create(t.Context(), &nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: "gvisor"}, Handler: "runsc"})).To(Succeed())
 	outside := values{
 		"deployment": values{"enabled": false}, "webhooks": values{"url": "https://127.0.0.1:9443"},
 		"certificates": values{"mode": "provided", "provided": values{"caBundle": aCABundle(t)}},
@@ -88,7 +90,8 @@ func TestObjectsAreValid(t *testing.T) {
 		{"excluded namespaces", values{"webhooks": values{"excludeNamespaces": []any{"kube-system", "azure"}}}, []string{"MutatingWebhookConfiguration"}},
 		{"a token of its own", values{"automountServiceAccountToken": false}, []string{"Deployment"}},
 		{"its own certificate", values{"certificates": values{"mode": "self"}}, []string{"Deployment"}},
-		{"one namespace", values{"namespace": fleetNamespace}, []string{"Role"}},
+		{"one namespace", values{"watchNamespace": fleetNamespace}, []string{"Role"}},
+		{"Secrets of a few namespaces", values{"workloadClusters": values{"secretsIn": []any{fleetNamespace}}, "pluginRoles": values{"create": true}}, []string{"Role"}},
 		{"another certificate", provided, []string{"Deployment"}},
 		{"outside of the cluster", outside, []string{"ClusterRole"}},
 		{"one replica", values{
@@ -176,7 +179,10 @@ func TestInstallUpgradeUninstall(t *testing.T) {
 	Expect(running.Spec.Template.Spec.TerminationGracePeriodSeconds).To(HaveValue(BeEquivalentTo(15)), "the program needs 10 more to end")
 	Expect(c.client.Get(t.Context(), key, budget)).To(Succeed())
 
-	helm("upgrade", "heirloom", chartDir(t), "--wait=false", "--set", "replicaCount=1", "--set", "namespace="+fleetNamespace)
+	_, stderr, err := controlplane.Helm(t.Context(), kubeconfig, "install", "heirloom", chartDir(t), "--wait=false", "--namespace", fleetNamespace)
+	Expect(fmt.Sprint(stderr, err)).To(ContainSubstring("the ClusterRole heirloom belongs to the release in namespace " + releaseNamespace))
+
+	helm("upgrade", "heirloom", chartDir(t), "--wait=false", "--set", "replicaCount=1", "--set", "watchNamespace="+fleetNamespace)
 	Expect(c.client.Get(t.Context(), key, running)).To(Succeed())
 	Expect(running.Spec.Replicas).To(HaveValue(BeEquivalentTo(1)))
 	Expect(running.Spec.Template.Spec.Containers[0].Args).To(ContainElement("--namespace=" + fleetNamespace))

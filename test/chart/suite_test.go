@@ -38,10 +38,11 @@ func render(t *testing.T, over values) ([]unstructured.Unstructured, error) {
 // everything changes every value that is an argument of the program, and switches everything on that can be on.
 func everything() values {
 	return values{
-		"namespace": fleetNamespace, "watchFilter": "blue", "syncPeriod": "1h30m", "noExecuteRate": 0.5, "mode": "observe", "enrollment": "labelled",
+		"watchNamespace": fleetNamespace, "watchFilter": "blue", "syncPeriod": "1h30m", "noExecuteRate": 0.5, "mode": "observe", "enrollment": "labelled",
 		"managementCluster": fleetNamespace + "/self", "clusterAPITaintPropagation": "enabled", "insecureDiagnostics": true,
 		"additionalSyncMachineLabels": []any{`^example\.com/`}, "additionalSyncMachineAnnotations": []any{"note$"},
-		"additionalProviderGroups": []any{"infrastructure.example.com"},
+		"additionalProviderGroups": []any{"infrastructure.example.com"}, "perClusterSyncAllowed": []any{"example.com/*", "team"},
+		"requiredKeys": []any{values{"label": "team", "kind": "MachineDeployment"}, values{"annotation": "a/b", "kind": "Cluster", "action": "warn"}},
 		"workloadClusters": values{
 			"admission": "webhook", "webhookURL": "https://heirloom.example.com:8443/base",
 			"concurrency": 2000000, "clientQPS": 0.5, "clientBurst": 2000000,
@@ -77,18 +78,28 @@ func everything() values {
 			values{"apiVersion": "v1", "kind": "ConfigMap", "metadata": values{"name": "{{ include \"heirloom.fullname\" . }}-more", "namespace": "{{ .Release.Namespace }}"}},
 			"apiVersion: v1\nkind: Secret\nmetadata:\n  name: {{ .Release.Name }}-more\n  namespace: {{ .Release.Namespace }}\n",
 		},
+		"runtimeClassName": "gvisor", "dnsPolicy": "None", "dnsConfig": values{"nameservers": []any{"192.0.2.53"}, "options": []any{values{"name": "ndots", "value": "1"}}},
+		"hostAliases":       []any{values{"ip": "192.0.2.1", "hostnames": []any{"api.example.com"}}},
 		"commonAnnotations": values{"example.com/owner": "platform"}, "deploymentAnnotations": values{"example.com/reload": "true"},
 		"revisionHistoryLimit": 5, "automountServiceAccountToken": true,
 		"service": values{"annotations": values{"example.com/a": "b"}, "labels": values{"a": "b"}, "ipFamilyPolicy": "PreferDualStack", "ipFamilies": []any{"IPv4"}},
 		"serviceAccount": values{
 			"name": "other", "annotations": values{"example.com/role": "x"}, "labels": values{"a": "b"}, "automountServiceAccountToken": false,
 		},
-		"webhooks":     values{"annotations": values{"admissions.enforcer/disabled": "true"}, "clientCA": values{"configMapName": "clients", "key": "clients.pem", "names": []any{"api-server"}}, "validation": values{"failurePolicy": "Fail", "timeoutSeconds": 10}},
-		"certificates": values{"certManager": values{"issuerRef": values{"name": "ca", "kind": "ClusterIssuer"}}},
+		"webhooks":     values{"namespaceSelector": aSelector("a"), "objectSelector": aSelector("b"), "annotations": values{"admissions.enforcer/disabled": "true"}, "clientCA": values{"configMapName": "clients", "key": "clients.pem", "names": []any{"api-server"}}, "validation": values{"failurePolicy": "Fail", "timeoutSeconds": 10}},
+		"certificates": values{"certManager": values{"duration": "2160h", "issuerRef": values{"name": "ca", "kind": "ClusterIssuer"}}},
 		"monitoring": values{
 			"readers":        []any{values{"name": "prometheus", "namespace": "monitoring"}},
 			"serviceMonitor": values{"enabled": true, "interval": "30s", "labels": values{"release": "prometheus"}, "annotations": values{"a": "b"}},
-			"prometheusRule": values{"enabled": true, "annotations": values{"a": "b"}}, "dashboard": values{"enabled": true},
+			"prometheusRule": values{
+				"enabled": true, "annotations": values{"a": "b"}, "runbookBaseURL": "https://runbooks.example.com/heirloom/",
+				"alerts": values{"HeirloomDrift": values{"severity": "info"}, "HeirloomAbsent": values{"enabled": false}},
+			}, "dashboard": values{"enabled": true},
 		},
 	}
+}
+
+// aSelector selects by a label and by an expression.
+func aSelector(key string) values {
+	return values{"matchLabels": values{key: "x"}, "matchExpressions": []any{values{"key": key, "operator": "In", "values": []any{"x", "y"}}}}
 }

@@ -48,7 +48,7 @@ func newRelease(t *testing.T, values ...string) *release {
 		"--set-string", "image.tag=" + tag, // the short hash of a commit may be a number
 		"--set", "networkPolicy.enabled=true",
 		// On a busy machine an answer may take its time. What a write must not do is to pass without one.
-		"--set", "webhooks.machineSets.timeoutSeconds=10", "--set", "webhooks.machines.timeoutSeconds=10",
+		"--set", "webhooks.timeoutSeconds=10",
 	}, values...)
 	if !strings.Contains(strings.Join(values, " "), "certificates.mode=") {
 		r.values = append(r.values, r.provideCertificate()...)

@@ -19,6 +19,7 @@ const (
 	assetsVariable = "KUBEBUILDER_ASSETS" // as envtest has it
 	toolsVariable  = "HEIRLOOM_TOOLS"
 	helmVariable   = "HEIRLOOM_HELM"
+	helm3Variable  = "HEIRLOOM_HELM3"
 	nodeVariable   = "HEIRLOOM_NODE"
 
 	clusterAPIVariable = "HEIRLOOM_CLUSTER_API"

@@ -19,6 +19,11 @@ func Helm(ctx context.Context, kubeconfig string, args ...string) (stdout, stder
 	return run(ctx, helmVariable, "helm", append([]string{"--kubeconfig", kubeconfig}, args...)...)
 }
 
+// Helm3 does the same with Helm 3, which many operators still have.
+func Helm3(ctx context.Context, kubeconfig string, args ...string) (stdout, stderr string, err error) {
+	return run(ctx, helm3Variable, "helm", append([]string{"--kubeconfig", kubeconfig}, args...)...)
+}
+
 // run runs a tool, out of the directory that an environment variable names, to its end.
 func run(ctx context.Context, variable, tool string, args ...string) (stdout, stderr string, err error) {
 	path, err := program(variable, tool)

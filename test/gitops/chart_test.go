@@ -19,7 +19,9 @@ import (
 func (s *scene) chart(certificates string) []*unstructured.Unstructured {
 	s.t.Helper()
 	rendered, err := controlplane.RenderChart(s.ctx, filepath.Join("deploy", "chart", "heirloom"), controlplane.ChartOptions{
-		Namespace: stage.Namespace, Values: map[string]any{"certificates": map[string]any{"mode": certificates}},
+		Namespace: stage.Namespace, Values: map[string]any{
+			"certificates": map[string]any{"mode": certificates}, "managementCluster": stage.Home + "/" + stage.Home, // as the flags of the program
+		},
 	})
 	s.Expect(err).NotTo(HaveOccurred())
 	var objects []*unstructured.Unstructured

@@ -154,7 +154,7 @@ func TestAHelmUpgradeLeavesThePublishedCA(t *testing.T) {
 		values := filepath.Join(s.dir, "values.yaml")
 		raw, err := json.Marshal(map[string]any{
 			"deployment": map[string]any{"enabled": i == 1}, "certificates": map[string]any{"mode": "self"},
-			"webhooks": map[string]any{"url": s.WebhookURL, "machines": map[string]any{"timeoutSeconds": seconds}},
+			"webhooks": map[string]any{"url": s.WebhookURL, "timeoutSeconds": seconds},
 		})
 		s.Expect(err).NotTo(HaveOccurred())
 		s.Expect(os.WriteFile(values, raw, 0o600)).To(Succeed())

@@ -60,7 +60,7 @@ func TestExamples(t *testing.T) {
 	s.ensureNamespace("fleet")
 	s.apply("clusterclass") // it has the Cluster that the others are for
 
-	tested := map[string]bool{"README.md": true}
+	tested := map[string]bool{"README.md": true, "required-keys": true} // TestRequiredKeys
 	for _, e := range allExamples() {
 		tested[e.dir] = true
 		t.Run(e.dir+"/"+e.node, func(t *testing.T) {
@@ -83,6 +83,10 @@ func allExamples() []example {
 		{
 			dir: "tenant-pool", node: "tenant-acme-1", machine: ofDeployment("tenant-acme"), always: "tenant=acme:NoSchedule",
 			labels: map[string]string{"node-restriction.kubernetes.io/tenant": "acme"}, also: (*examples).expectPodFits,
+		},
+		{
+			dir: "keys-per-cluster", node: "costs-1", machine: ofDeployment("costs"), always: "costs:PreferNoSchedule", onMachine: map[string]string{"team": "ml"},
+			labels: map[string]string{"costs.example.com/center": "research", "costs.example.com/owner": "ml"},
 		},
 		{
 			dir: "control-plane", node: "prod-1", machine: ofControlPlane, labels: is("control-plane"), always: "dedicated=control-plane:NoSchedule",

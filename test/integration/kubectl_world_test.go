@@ -34,6 +34,7 @@ func TestKubectl(t *testing.T) {
 		{"diff", testKubectlDiff},
 		{"release", testKubectlRelease},
 		{"docs", testKubectlDocs},
+		{"rights", testKubectlRights},
 	} {
 		t.Run(command.name, func(t *testing.T) { command.run(t, w.in(t)) })
 	}
@@ -63,7 +64,10 @@ const alsoSynced = "^team$"
 
 func newKubectlWorld(t *testing.T) *kubectlWorld {
 	t.Helper()
-	s := newScene(t, stage.Options{Args: []string{"--additional-sync-machine-labels=" + alsoSynced}})
+	s := newScene(t, stage.Options{
+		Args:   []string{"--additional-sync-machine-labels=" + alsoSynced},
+		Values: map[string]any{"pluginRoles": map[string]any{"create": true}},
+	})
 	w := &kubectlWorld{scene: s, kubeconfig: filepath.Join(s.dir, "admin.kubeconfig")}
 	var err error
 	w.plugin, err = controlplane.Built(w.ctx, "kubectl-heirloom")

@@ -38,27 +38,33 @@ func (r right) covers(request right) bool {
 		(r.resource == "*" || r.resource == request.resource) && (r.name == "" || r.name == request.name)
 }
 
-// What the chart grants is what the program uses, neither more nor less, whether it watches all namespaces or one, and with
-// a certificate of its own: while it does all that it can, none of its requests is refused, and every right is used.
+// What the chart grants is what the program uses, neither more nor less, whether it watches all namespaces or one, with a certificate of
+// its own, and where it leaves workload clusters alone: while it does all that it can, none of its requests is refused, and every right is used.
 func TestRights(t *testing.T) {
 	t.Parallel()
-	for name, namespace := range map[string]string{"all namespaces": "", "one namespace": fleetName} {
+	const leftAlone = "workload clusters left alone"
+	for name, namespace := range map[string]string{"all namespaces": "", "one namespace": fleetName, leftAlone: ""} {
 		t.Run(name, func(t *testing.T) {
 			own := fleetName + "/own"
 			args := []string{"--insecure-diagnostics=false", "--management-cluster=" + own}
-			values := map[string]any{"namespace": namespace, "managementCluster": own}
+			values := map[string]any{"watchNamespace": namespace, "managementCluster": own}
 			if namespace != "" {
 				values["certificates"] = map[string]any{"mode": "self"}
 				args = append(args, "--namespace="+namespace, "--webhook-cert-secret="+authority.String(), "--webhook-cert-dns-names=localhost")
 			}
+			if name == leftAlone {
+				values["workloadClusters"] = map[string]any{"enabled": false}
+				args = append(args, "--workload-clusters=false", "--webhook-configuration=heirloom")
+			}
 			s := newScene(t, stage.Options{
-				WithoutProgram: true, WorkloadWebhook: true, Args: args, Values: values, Host: "localhost",
+				WithoutProgram: true, WorkloadWebhook: name != leftAlone, Args: args, Values: values, Host: "localhost",
 				// As with older API servers: otherwise a watch begins with a list, and list is used nowhere.
 				Env: []string{"KUBE_FEATURE_WatchListClient=false"},
 			})
 			s.doEverything()
 			granted := s.granted()
 			s.Expect(granted).NotTo(BeEmpty())
+			s.Expect(slices.ContainsFunc(granted, func(r right) bool { return r.resource == "secrets" })).To(Equal(name != leftAlone))
 			s.Eventually(func(g Gomega) {
 				used, refused := requests(g, s.audit)
 				g.Expect(refused).To(BeEmpty(), "the chart does not grant what the program asks for")

@@ -58,7 +58,7 @@ func TestHelmUninstall(t *testing.T) {
 	s.Expect(s.ways(red.Client)).NotTo(BeEmpty(), "it did not answer")
 
 	s.Expect(red.Door.Open()).To(Succeed())
-	s.comeAndGo("farewell-within", "uninstall.release=true", "namespace=red")
+	s.comeAndGo("farewell-within", "uninstall.release=true", "watchNamespace=red")
 	s.Expect(s.ways(red.Client)).To(BeEmpty())
 	s.get(red.m)
 	s.Expect(ours(red.m)).To(BeEmpty())

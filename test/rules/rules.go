@@ -132,13 +132,13 @@ func workers() []Rule {
 		{
 			Number: 11, From: "Machine `metadata.labels`", To: "Node labels",
 			Labels: carried("prefix `node-role.kubernetes.io`; domains `node-restriction.kubernetes.io` and `node.cluster.x-k8s.io` " +
-				"with their subdomains; keys that a regex of `--additional-sync-machine-labels` matches"),
+				"with their subdomains; keys that a regex of `--additional-sync-machine-labels` matches, or that [`sync.heirloom.dev/labels`](configuration.md#keys-that-tenants-choose) names"),
 			Source: metadataBook, Code: "Policy.Node",
 		},
 		{
 			Number: 12, From: "Machine `metadata.annotations`", To: "Node annotations",
 			Annotations: carried("domain `node.cluster.x-k8s.io` with its subdomains; keys that a regex of " +
-				"`--additional-sync-machine-annotations` matches"),
+				"`--additional-sync-machine-annotations` matches, or that [`sync.heirloom.dev/annotations`](configuration.md#keys-that-tenants-choose) names"),
 			Source: metadataBook, Code: "Policy.Node",
 		},
 		{

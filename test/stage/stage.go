@@ -165,7 +165,7 @@ func (s *Stage) kubeconfig() string {
 // install applies what the chart renders for a program that runs outside of the cluster.
 func (s *Stage) install(ctx context.Context) error {
 	namespaces := []string{Namespace}
-	if watched, ok := s.options.Values["namespace"].(string); ok && watched != "" {
+	if watched, ok := s.options.Values["watchNamespace"].(string); ok && watched != "" {
 		namespaces = append(namespaces, watched) // the chart puts a Role there
 	}
 	for _, name := range namespaces {

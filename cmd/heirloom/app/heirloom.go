@@ -117,11 +117,14 @@ func (h *Heirloom) wire(ctx context.Context, c *config.Config, environment Envir
 		Chain: &admission, Metrics: h.metrics, Namespace: c.Namespace, Policy: policy, ManagementCluster: c.ManagementClusterKey,
 	}
 	recorder := controllers.Brief(mgr.GetEventRecorder("heirloom"))
-	clusterCache, err := environment.Connect(ctx, mgr, connect.Options{
-		WatchFilter: c.WatchFilter, SyncPeriod: c.SyncPeriod, Nodes: owners.Indexes(&corev1.Node{}), TrimNode: owners.TransformNode(c.Rules),
-		QPS: c.ClusterCacheClientQPS, Burst: c.ClusterCacheClientBurst, Concurrency: c.ClusterCacheConcurrency,
-		Refused: controllers.KubeconfigRefused(mgr.GetClient(), recorder),
-	})
+	var clusterCache clustercache.ClusterCache // none, unless workload clusters are to be reached
+	if c.WorkloadClusters {
+		clusterCache, err = environment.Connect(ctx, mgr, connect.Options{
+			WatchFilter: c.WatchFilter, SyncPeriod: c.SyncPeriod, Nodes: owners.Indexes(&corev1.Node{}), TrimNode: owners.TransformNode(c.Rules),
+			QPS: c.ClusterCacheClientQPS, Burst: c.ClusterCacheClientBurst, Concurrency: c.ClusterCacheConcurrency,
+			Refused: controllers.KubeconfigRefused(mgr.GetClient(), recorder),
+		})
+	}
 	if err != nil {
 		return err
 	}

@@ -142,9 +142,15 @@ func reviews(t *testing.T) *rest.Config {
 
 func TestDiagnosticsAreForThoseWhoMayReadThem(t *testing.T) {
 	Expect := NewWithT(t).Expect
-	m := &onlyAdded{config: reviews(t)}
-	Expect(addDiagnostics(m, parse(t))).To(Succeed())
+	m, served := &onlyAdded{config: reviews(t)}, valid(t)
+	Expect(addDiagnostics(m, parse(t), served)).To(Succeed())
 	address := m.start(t)
+	certificate, err := served(nil)
+	Expect(err).NotTo(HaveOccurred())
+	connection, err := tls.Dial("tcp", address, &tls.Config{InsecureSkipVerify: true})
+	Expect(err).NotTo(HaveOccurred())
+	Expect(connection.ConnectionState().PeerCertificates[0].Raw).To(Equal(certificate.Certificate[0]), "it is the webhooks' certificate, which can be verified")
+	Expect(connection.Close()).To(Succeed())
 	for _, tc := range []struct {
 		path, token string
 		want        int
@@ -173,7 +179,7 @@ func TestDiagnosticsAreForThoseWhoMayReadThem(t *testing.T) {
 func TestInsecureDiagnosticsAreMetricsOnly(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	m := &onlyAdded{}
-	Expect(addDiagnostics(m, parse(t, "--insecure-diagnostics"))).To(Succeed())
+	Expect(addDiagnostics(m, parse(t, "--insecure-diagnostics"), nil)).To(Succeed())
 	url := "http://" + m.start(t)
 	for path, want := range map[string]int{"/metrics": http.StatusOK, "/debug/pprof/": http.StatusNotFound, "/debug/flags/v": http.StatusNotFound} {
 		status, _ := statusOf(t, url+path, "")
@@ -183,7 +189,7 @@ func TestInsecureDiagnosticsAreMetricsOnly(t *testing.T) {
 
 func TestDiagnosticsCanBeOff(t *testing.T) {
 	m := &onlyAdded{}
-	NewWithT(t).Expect(addDiagnostics(m, parse(t, "--diagnostics-address=0"))).To(Succeed())
+	NewWithT(t).Expect(addDiagnostics(m, parse(t, "--diagnostics-address=0"), nil)).To(Succeed())
 	NewWithT(t).Expect(m.added).To(BeEmpty())
 }
 
@@ -194,7 +200,7 @@ func TestAPortThatIsTakenIsSaid(t *testing.T) {
 	defer taken.Close()
 	c := parse(t, "--insecure-diagnostics", "--health-addr="+taken.Addr().String(), "--diagnostics-address="+taken.Addr().String())
 	Expect(addProbes(&onlyAdded{}, c, valid(t), &atomic.Bool{})).To(MatchError(HavePrefix("listening for probes: ")))
-	Expect(addDiagnostics(&onlyAdded{}, c)).To(MatchError(HavePrefix("listening for diagnostics: ")))
+	Expect(addDiagnostics(&onlyAdded{}, c, nil)).To(MatchError(HavePrefix("listening for diagnostics: ")))
 }
 
 // overPipe sends these bytes to a server of probes or diagnostics, in a bubble of synctest, and returns what it answers until it closes

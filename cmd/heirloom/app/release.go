@@ -69,11 +69,11 @@ answer, the command does the rest and ends with an error.`,
 			"Nothing removes them automatically after that, even when they are no longer declared.")
 	fs.BoolVar(&what.Stop, "stop", false,
 		"Stop Heirloom first: delete the webhook configurations of --webhook-configuration, scale the Deployment of the same name in "+
-			"--leader-elect-namespace to 0, and wait until nobody leads. Without it, nothing is done while Heirloom runs.")
+			"--leader-elect-namespace to 0, and wait until no replica leads. Without this flag, the command refuses to run while Heirloom runs.")
 	fs.BoolVar(&what.OnlyWebhookConfigurations, "only-webhook-configurations", false, "Delete the webhook configurations, and do nothing else.")
 	fs.BoolVar(&what.OnlyWorkloadClusters, "only-workload-clusters", false,
-		"Remove what Heirloom has made in workload clusters to admit their Nodes, and leave what objects and Nodes have inherited. "+
-			"A workload cluster that does not answer within ten seconds is reported, also in an Event on its Cluster, and is no error.")
+		"Delete the objects through which workload clusters admit Nodes, and keep all inherited entries. "+
+			"A workload cluster that does not answer within ten seconds is no error; the command reports it, also in an Event on its Cluster.")
 	command.MarkFlagsMutuallyExclusive("only-workload-clusters", "only-webhook-configurations")
 	return command
 }

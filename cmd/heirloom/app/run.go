@@ -47,7 +47,7 @@ func run(told context.Context, c *config.Config) error {
 		return err
 	}
 	filled := &atomic.Bool{}
-	err = errors.Join(addServers(ctx, told, c, served, h), addDiagnostics(h.Manager, c), addProbes(h.Manager, c, served, filled))
+	err = errors.Join(addServers(ctx, told, c, served, h), addDiagnostics(h.Manager, c, served), addProbes(h.Manager, c, served, filled))
 	if err != nil {
 		return err
 	}

@@ -22,7 +22,6 @@ import (
 	"golang.org/x/time/rate"
 	"k8s.io/apiserver/pkg/authentication/request/x509"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
-	certutil "k8s.io/client-go/util/cert"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -206,8 +205,9 @@ func addProbes(mgr ctrl.Manager, c *config.Config, served certs.Source, filled *
 	return listen(mgr, c, c.HealthAddr, 0, bounded("probes", briefTimeout, mux), nil)
 }
 
-// addDiagnostics serves what controller-runtime's metrics server does, but for its missing limits.
-func addDiagnostics(mgr ctrl.Manager, c *config.Config) error {
+// addDiagnostics serves what controller-runtime's metrics server does, but for its missing limits, and with the certificate of the
+// webhooks, which clients can verify.
+func addDiagnostics(mgr ctrl.Manager, c *config.Config, served certs.Source) error {
 	address := cmp.Or(c.Metrics.BindAddress, metricsserver.DefaultBindAddress)
 	if address == "0" {
 		return nil
@@ -231,13 +231,5 @@ func addDiagnostics(mgr ctrl.Manager, c *config.Config) error {
 	if err != nil {
 		return fmt.Errorf("authenticating clients of diagnostics: %w", err)
 	}
-	certificate, key, err := certutil.GenerateSelfSignedCertKey("localhost", []net.IP{{127, 0, 0, 1}}, nil)
-	if err != nil {
-		return fmt.Errorf("making a certificate for diagnostics: %w", err)
-	}
-	pair, err := tls.X509KeyPair(certificate, key)
-	if err != nil {
-		return fmt.Errorf("loading the certificate for diagnostics: %w", err)
-	}
-	return listen(mgr, c, address, mostConnections, server, &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}})
+	return listen(mgr, c, address, mostConnections, server, &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: served})
 }

@@ -232,7 +232,7 @@ func TestConnectionsAreLimited(t *testing.T) {
 		},
 		"diagnostics": func(t *testing.T) string {
 			m := &onlyAdded{config: &rest.Config{}}
-			NewWithT(t).Expect(addDiagnostics(m, parse(t))).To(Succeed())
+			NewWithT(t).Expect(addDiagnostics(m, parse(t), valid(t))).To(Succeed())
 			return patient(t, m)
 		},
 	} {
@@ -397,7 +397,7 @@ func TestHandshakesThatFailDoNotFillTheLog(t *testing.T) {
 		"webhooks": func(t *testing.T) string { return serve(t, t.Context(), saysProtocol()).address },
 		"diagnostics": func(t *testing.T) string {
 			m := &onlyAdded{config: reviews(t)}
-			NewWithT(t).Expect(addDiagnostics(m, parse(t))).To(Succeed())
+			NewWithT(t).Expect(addDiagnostics(m, parse(t), valid(t))).To(Succeed())
 			return m.start(t)
 		},
 	} {

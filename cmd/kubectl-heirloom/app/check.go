@@ -25,10 +25,10 @@ func newCheckCommand(f *cli.Factory) *cobra.Command {
 		Short: "Check whether Heirloom is installed and works",
 		Long: `Check whether Heirloom is installed and works, and show how to fix problems.
 
-What you have no right to read, or what does not answer, is unknown and stops nothing else. Nothing is changed. To see whether the
-webhooks answer, Machines are created in a dry run, for which you need that right.
+Objects that you may not read and servers that do not answer count as unknown; the other checks go on. Nothing is changed. To see
+whether the webhooks answer, the plugin creates Machines in a dry run; you need the right to create Machines.
 
-The exit code is 0 if nothing has failed, 1 if something has, and 2 if nothing could be found out.`,
+The exit code is 0 if no check fails, 1 if a check fails, and 2 if nothing could be checked.`,
 		Example: `  # After an installation: repeat until no check fails, for at most two minutes
   kubectl heirloom check --wait 2m`,
 		Args: cli.NoArguments,

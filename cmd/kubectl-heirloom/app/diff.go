@@ -36,11 +36,11 @@ func newDiffCommand(f *cli.Factory) *cobra.Command {
 		Short: "Show what a change would write, down to the Nodes, without writing it",
 		Long: `Show what a change would write, object by object, down to the Nodes, and which Pods its taints would evict. Nothing is written.
 
-Your files are sent to the API server as a dry run. Then every object of their Clusters is computed from the top down, by the server's
-rules. With Clusters instead of files, you see what the server has yet to write. What others do is not shown: Cluster API replaces
-Machines if you change a version or a template. KUBECTL_EXTERNAL_DIFF shows the differences, as with kubectl diff.
+The plugin sends your files to the API server as a dry run. Then it computes every object of their Clusters from the top down, by the
+server's rules. With Clusters instead of files, you see pending writes of the server. Writes of others are not shown: Cluster API
+replaces Machines if you change a version or a template. KUBECTL_EXTERNAL_DIFF shows the differences, as with kubectl diff.
 
-The exit code is 0 if nothing would change, 1 if something would, and 2 if that is not known.`,
+The exit code is 0 if nothing would change, 1 if an object would change, and 2 without an answer.`,
 		Example: `  # Writes that this file would cause, down to the Nodes
   kubectl heirloom diff -f md-0.yaml
 

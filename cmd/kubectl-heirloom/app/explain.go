@@ -31,14 +31,14 @@ func newExplainCommand(f *cli.Factory) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "explain (KIND/NAME... | KIND NAME... | KIND [-l SELECTOR] [-A]) [KEY]",
 		Short: "Show where labels, annotations, taints and fields come from, and why a key did not arrive",
-		Long: `Tell where each label, annotation, taint and in-place field of an object comes from, and what is declared for it and did not
-arrive. With a KEY, follow it from the object that declares it down to this one: where it stopped, why, and what to do.
+		Long: `Show where each label, annotation, taint and in-place field of an object comes from, and which declarations did not arrive.
+With a KEY, follow the key from the object that declares it down to this object: where it stopped, why, and how to fix it.
 
 The kinds are Cluster, ClusterClass, any control plane, MachineDeployment, MachinePool, MachineSet, Machine, any InfraMachine and
-BootstrapConfig, and Node. A Node is looked for in the management cluster if that is a Cluster itself, and otherwise in the workload
-cluster of the Machine that names it in status.nodeRef.
+BootstrapConfig, and Node. The plugin looks for a Node in the management cluster if the management cluster is itself a Cluster, and
+otherwise in the workload cluster of the Machine that names the Node in status.nodeRef.
 
-The exit code is 0 if all is as declared, 1 if something is missing or differs or the KEY is absent or nowhere, and 2 without an answer.`,
+The exit code is 0 if all declarations have arrived, 1 if an entry is missing or differs, or the KEY is absent, and 2 without an answer.`,
 		Example: `  # A Machine, in the namespace of the current context
   kubectl heirloom explain machine/md-0-x7k2p
   # A label or taint of a Node: where does it come from, or why is it missing?

@@ -15,13 +15,14 @@ import (
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/manifest"
 )
 
-const lintLong = `Find what is wrong with manifests of Cluster API, without an API server: taints that will be refused, labels that will
-never reach a Node and the flag that would let them, topologies that replace what their ClusterClass declares, and more.
+const lintLong = `Find mistakes in manifests of Cluster API, without an API server: taints that will be refused, labels that will never
+reach a Node and the flag that would propagate them, topologies that replace declarations of their ClusterClass, and more.
 
-All files are judged together, by the settings of your server (--values, --server-flags): give a Cluster with its ClusterClass. Objects
-without a namespace are in that of --namespace or, without it, in the one that all others name. Those not of Cluster API are skipped.
+All files are checked together, with the settings of your server (--values, --server-flags): pass a Cluster with its ClusterClass.
+Objects without a namespace get the namespace of --namespace or, without this flag, the namespace that all other objects name. Objects
+of other projects than Cluster API are skipped.
 
-The exit code is 0 if nothing was found that --fail-on names, 1 if something was, and 2 if a file could not be read.`
+The exit code is 0 without a finding of the severity of --fail-on or above, 1 with such a finding, and 2 if a file could not be read.`
 
 func newLintCommand(f *cli.Factory) *cobra.Command {
 	print, failOn := cli.NewPrintFlags("text", "sarif").WithoutNames(), ""

@@ -23,12 +23,12 @@ func newReportCommand(f *cli.Factory) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "report [cluster/NAME... | NAME...]",
 		Short: "Count missing and differing entries in each pool, and find Nodes without a key",
-		Long: `Count for each pool of a Cluster, such as a control plane or a MachineDeployment, its Nodes and what is not as it should be:
-entries that are missing or differ, and who has set them; objects that are paused or opted out; Nodes that wait for a taint's turn;
-Nodes that lack an Always taint of their Machine. ADMISSION says how new Nodes get what they inherit: by policy, by webhook, or only
-by the loop, a moment after they have registered. CSV has all columns of the wide table.
+		Long: `Count, for each pool of a Cluster, such as a control plane or a MachineDeployment, its Nodes and all deviations: entries that are
+missing or differ, and who has set them; objects that are paused or opted out; Nodes that wait for a NoExecute taint; Nodes without
+an Always taint of their Machine. ADMISSION shows how new Nodes get inherited entries: by policy, by webhook, or only by the loop, a
+moment after they have registered. CSV has all columns of the wide table.
 
-The exit code is 2 if something could not be read; with --require, it is 1 if a Node lacks a key.`,
+The exit code is 2 if an object could not be read; with --require, it is 1 if a Node lacks a key.`,
 		Example: `  # All Clusters, for a spreadsheet
   kubectl heirloom report -A -o csv > report.csv
 

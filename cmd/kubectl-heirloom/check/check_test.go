@@ -189,6 +189,16 @@ func excluded(namespaces ...string) func(*scenery) {
 	}
 }
 
+// unselected has the webhooks called for a label only that neither a Machine nor its namespace has.
+func unselected(by func(*admissionv1.MutatingWebhook, *metav1.LabelSelector)) func(*scenery) {
+	return func(s *scenery) {
+		mutating(func(w *admissionv1.MutatingWebhook) {
+			by(w, &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}})
+		})(s)
+		s.unanswered = []string{"fleet"}
+	}
+}
+
 func TestProbes(t *testing.T) {
 	const called = "HeirloomWebhooksNotCalled"
 	refused := func(s *scenery) { s.refused = errors.New("no quota") }
@@ -202,6 +212,13 @@ func TestProbes(t *testing.T) {
 		{"mutation", "paused", func(s *scenery) { s.cluster.Spec.Paused = new(true) }, Unknown, []string{"declare a label"}},
 		{"mutation", "refused by another", refused, Unknown, []string{"no quota"}},
 		{"mutation", "its namespace is excluded", excluded("fleet"), Unknown, []string{"declare a label"}},
+		{"mutation", "its namespace's label is not selected", unselected(func(w *admissionv1.MutatingWebhook, by *metav1.LabelSelector) { w.NamespaceSelector = by }), Unknown, []string{"declare a label"}},
+		{"mutation", "its label is not selected", unselected(func(w *admissionv1.MutatingWebhook, by *metav1.LabelSelector) { w.ObjectSelector = by }), Unknown, []string{"declare a label"}},
+		{"mutation", "its namespace's label is selected", func(s *scenery) {
+			s.more = append(s.more, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "fleet", Labels: map[string]string{"team": "a"}}})
+			unselected(func(w *admissionv1.MutatingWebhook, by *metav1.LabelSelector) { w.NamespaceSelector = by })(s)
+			s.unanswered = nil
+		}, OK, nil},
 		{"mutation", "no rights", denied("MachineSetList"), Unknown, []string{"no right"}},
 		{"validation", "it cannot be called", down(refuser), Failed, []string{"failed calling webhook", called}},
 		{"validation", "it refuses dry runs", func(s *scenery) {

@@ -5,6 +5,7 @@ package check
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,9 +14,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/cli"
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/compare"
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/settings"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
@@ -57,6 +60,8 @@ func (c *Checker) workloadClusters(context.Context) answer {
 		case of.NodesErr == nil:
 			reached++
 			r.raise(OK)
+		case errors.Is(of.NodesErr, cli.ErrLeftAlone):
+			r.add(OK, of.Cluster.String(), "left alone (--workload-clusters=false)")
 		default:
 			r.add(Warning, "", "%s: %v", of.Cluster, of.NodesErr)
 		}
@@ -68,7 +73,7 @@ func (c *Checker) workloadClusters(context.Context) answer {
 func (c *Checker) nodes(context.Context) answer {
 	r, total, well := result(Skipped, ""), 0, 0
 	c.each(&r, func(of *compare.Tree, o *compare.Object) {
-		if o.Kind == "Cluster" && of.NodesErr != nil {
+		if o.Kind == "Cluster" && of.NodesErr != nil && !errors.Is(of.NodesErr, cli.ErrLeftAlone) {
 			r.add(Unknown, of.Cluster.String(), "not reached")
 		}
 		if o.Node == nil {
@@ -159,7 +164,7 @@ func (c *Checker) mutation(ctx context.Context) answer {
 		machine, what := machineOf(&sets.Items[i]), fmt.Sprintf("A Machine of MachineSet %s/%s", sets.Items[i].Namespace, sets.Items[i].Name)
 		o := c.Of(ctx, inherit.Ref{Kind: "Machine", Object: machine.DeepCopy()}, clusterv1.GroupVersion.WithKind("Machine"))
 		missing := slices.IndexFunc(o.Entries, func(e compare.Entry) bool { return e.Status == compare.Missing })
-		if missing < 0 || o.LeftAlone != "" || sets.Items[i].DeletionTimestamp != nil || !c.called(giver, machine.Namespace) {
+		if missing < 0 || o.LeftAlone != "" || sets.Items[i].DeletionTimestamp != nil || !c.called(ctx, giver, machine) {
 			continue
 		}
 		e := o.Entries[missing]
@@ -171,7 +176,7 @@ func (c *Checker) mutation(ctx context.Context) answer {
 		}
 		return result(OK, "%s would inherit %s %q (dry run).", what, e.Kind, e.Key)
 	}
-	return result(Unknown, "No MachineSet in a namespace for which the webhook is called declares anything that a new Machine would inherit: "+
+	return result(Unknown, "No MachineSet for whose Machines the webhook is called declares anything that a new Machine would inherit: "+
 		"declare a label in a MachineDeployment's template, and check again.")
 }
 
@@ -192,18 +197,9 @@ func machineOf(ms *clusterv1.MachineSet) *clusterv1.Machine {
 
 // validation creates a Machine with a reserved taint, as a dry run, which must be refused.
 func (c *Checker) validation(ctx context.Context) answer {
-	namespace := cmp.Or(c.Settings.Config.Namespace, metav1.NamespaceDefault)
-	for _, one := range c.trees {
-		if !c.called(refuser, namespace) {
-			namespace = one.Cluster.Namespace
-		}
-	}
-	if !c.called(refuser, namespace) {
-		return result(Unknown, "The webhook %s is called for no namespace of a Cluster: check its namespaceSelector.", refuser)
-	}
 	machine := &clusterv1.Machine{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: namespace, GenerateName: "heirloom-check-", Annotations: map[string]string{taint.AlwaysAnnotation: reserved},
+			Namespace: cmp.Or(c.Settings.Config.Namespace, metav1.NamespaceDefault), GenerateName: "heirloom-check-", Annotations: map[string]string{taint.AlwaysAnnotation: reserved},
 		},
 		Spec: clusterv1.MachineSpec{
 			ClusterName: "heirloom-check", Bootstrap: clusterv1.Bootstrap{DataSecretName: new("heirloom-check")},
@@ -211,6 +207,14 @@ func (c *Checker) validation(ctx context.Context) answer {
 		},
 	}
 	const what = "A Machine with the reserved taint " + reserved
+	for _, one := range c.trees {
+		if !c.called(ctx, refuser, machine) {
+			machine.Namespace = one.Cluster.Namespace
+		}
+	}
+	if !c.called(ctx, refuser, machine) {
+		return result(Unknown, "The webhook %s is called for no namespace of a Cluster: check its namespaceSelector.", refuser)
+	}
 	switch err := c.Client.Create(ctx, machine, client.DryRunAll, prober); {
 	case err == nil:
 		return result(Failed, "%s was accepted (dry run): the webhook %s is not called, or does not answer.", what, refuser)
@@ -232,13 +236,20 @@ func uncreated(what string, err error) answer {
 	return result(status, "%s could not be created (dry run): %v", what, err)
 }
 
-// called reports whether an API server calls a webhook for objects of a namespace: an operator may exclude some, by name. A webhook that
-// is not registered counts as called, so that a dry run shows what happens.
-func (c *Checker) called(webhook, namespace string) bool {
-	i := slices.IndexFunc(c.hooks, func(h hook) bool { return h.Name == webhook && h.NamespaceSelector != nil })
+// called reports whether an API server calls a webhook for an object: an operator may exclude some, by labels of their namespace or
+// their own. A webhook that is not registered counts as called, so that a dry run shows what happens.
+func (c *Checker) called(ctx context.Context, webhook string, object client.Object) bool {
+	i := slices.IndexFunc(c.hooks, func(h hook) bool { return h.Name == webhook })
 	if i < 0 {
 		return true
 	}
-	selector, err := metav1.LabelSelectorAsSelector(c.hooks[i].NamespaceSelector)
-	return err != nil || selector.Matches(labels.Set{corev1.LabelMetadataName: namespace})
+	namespace := &corev1.Namespace{}
+	_ = c.Client.Get(ctx, types.NamespacedName{Name: object.GetNamespace()}, namespace) // of one that cannot be read, the name is known
+	ofNamespace := labels.Merge(namespace.Labels, labels.Set{corev1.LabelMetadataName: object.GetNamespace()})
+	return selects(c.hooks[i].NamespaceSelector, ofNamespace) && selects(c.hooks[i].ObjectSelector, object.GetLabels())
+}
+
+func selects(by *metav1.LabelSelector, of labels.Set) bool {
+	selector, err := metav1.LabelSelectorAsSelector(by)
+	return by == nil || err != nil || selector.Matches(of)
 }

@@ -51,7 +51,12 @@ type Management struct {
 	Schemas *capabilities.Schemas
 	// Cluster is what ReadSettings knows this API server as: the Cluster whose Nodes live in it, or empty.
 	Cluster types.NamespacedName
+	// LeavesWorkloads says that the server leaves the Nodes of workload clusters alone.
+	LeavesWorkloads bool
 }
+
+// ErrLeftAlone says that the Nodes of a workload cluster are none of Heirloom's business.
+var ErrLeftAlone = errors.New("the server leaves the Nodes of workload clusters alone (--workload-clusters=false)")
 
 // Validate checks the flags, before anything is read.
 func (f *Factory) Validate() error {
@@ -119,7 +124,7 @@ func (f *Factory) ReadSettings(ctx context.Context, m *Management) (settings.Set
 	if err != nil {
 		return settings.Settings{}, err
 	}
-	m.Cluster = read.Config.ManagementClusterKey
+	m.Cluster, m.LeavesWorkloads = read.Config.ManagementClusterKey, !read.Config.WorkloadClusters
 	return read, nil
 }
 
@@ -131,6 +136,9 @@ const workloadTimeout = 10 * time.Second
 func (f *Factory) Workload(ctx context.Context, m *Management, cluster types.NamespacedName) (client.Client, error) {
 	if cluster == m.Cluster {
 		return m.Client, nil
+	}
+	if m.LeavesWorkloads {
+		return nil, ErrLeftAlone
 	}
 	restConfig, err := f.workloadConfig(ctx, m, cluster)
 	if err != nil {

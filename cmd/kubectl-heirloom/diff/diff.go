@@ -186,7 +186,7 @@ func (e *evaluation) visit(ctx context.Context, o *compare.Object) error {
 		}
 		return nil
 	case o.Problems != nil:
-		e.note(name, "%s does not inherit everything: "+cli.OneLine(o.Sources.Located(o.Problems)))
+		e.note(name, "Inheritance is incomplete for %s: "+cli.OneLine(o.Sources.Located(o.Problems)))
 	}
 	before, after, err := e.become(ctx, o)
 	if err != nil || after == nil {

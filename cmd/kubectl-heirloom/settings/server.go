@@ -154,8 +154,8 @@ func (s *Settings) parse(arguments []string) (fs *pflag.FlagSet) {
 		refused = append(refused, name)
 	}
 	if len(refused) > 0 {
-		s.note("This plugin does not know the server's flags %s, or not their values, and assumes the defaults: use the plugin of the server's "+
-			"release, or give them with --values or --server-flags.", strings.Join(refused, ", "))
+		s.note("This plugin does not know flags %s of the server, or their values, and assumes the defaults: use the plugin of the server's "+
+			"release, or --values or --server-flags.", strings.Join(refused, ", "))
 	}
 	return fs
 }

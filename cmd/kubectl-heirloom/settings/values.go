@@ -4,6 +4,7 @@ package settings
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -14,11 +15,11 @@ import (
 )
 
 // flagsOfValues says which values of the chart are which flags of the server.
-const flagsOfValues = `namespace=namespace watchFilter=watch-filter syncPeriod=sync-period noExecuteRate=no-execute-rate
+const flagsOfValues = `watchNamespace=namespace watchFilter=watch-filter syncPeriod=sync-period noExecuteRate=no-execute-rate
 	additionalSyncMachineLabels=additional-sync-machine-labels additionalSyncMachineAnnotations=additional-sync-machine-annotations
-	additionalProviderGroups=additional-provider-groups managementCluster=management-cluster
+	additionalProviderGroups=additional-provider-groups perClusterSyncAllowed=per-cluster-sync-allowed managementCluster=management-cluster
 	clusterAPITaintPropagation=cluster-api-taint-propagation leaderElection.enabled=leader-elect
-	workloadClusters.admission=workload-admission workloadClusters.webhookURL=workload-webhook-url
+	workloadClusters.enabled=workload-clusters workloadClusters.admission=workload-admission workloadClusters.webhookURL=workload-webhook-url
 	workloadClusters.concurrency=clustercache-concurrency workloadClusters.clientQPS=clustercache-client-qps
 	workloadClusters.clientBurst=clustercache-client-burst`
 
@@ -30,6 +31,9 @@ func fromValues(files []string) ([]string, error) {
 	values, err := merged(files)
 	if err != nil {
 		return nil, err
+	}
+	if _, found := values["namespace"]; found {
+		return nil, errors.New("--values: namespace: the chart refuses it; set watchNamespace to confine the watch")
 	}
 	flags := []string{"--leader-elect=true"} // unless told otherwise
 	for pair := range strings.FieldsSeq(flagsOfValues) {

@@ -32,7 +32,7 @@ func unimportant() sets.Set[string] {
 }
 
 const allValues = `
-namespace: fleet
+watchNamespace: fleet
 watchFilter: blue
 syncPeriod: 1h30m
 noExecuteRate: 0.5
@@ -53,10 +53,11 @@ func TestValuesMeanWhatTheChartMakesOfThem(t *testing.T) {
 		{"the chart's own", []string{"{}"}},
 		{"everything", []string{allValues}},
 		{"further arguments", []string{allValues, `extraArgs: ["--namespace=other", "--no-execute-rate=7"]`}},
+		{"workload clusters are left alone", []string{`workloadClusters: {enabled: false}`}},
 		{"another name", []string{allValues, "nameOverride: inherit"}},
 		{"another whole name", []string{allValues, "fullnameOverride: inherit"}},
 		{"a later file", []string{allValues, `{workloadClusters: {concurrency: 3}, additionalSyncMachineLabels: [c], leaderElection: {enabled: false}, replicaCount: 1}`}},
-		{"empty ones", []string{`{namespace: "", watchFilter: "", managementCluster: "", workloadClusters: {webhookURL: ""}}`}},
+		{"empty ones", []string{`{watchNamespace: "", watchFilter: "", managementCluster: "", workloadClusters: {webhookURL: ""}}`}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			Expect := NewWithT(t).Expect
@@ -93,6 +94,7 @@ func TestFromFiles(t *testing.T) {
 	Expect(s.Origin).To(Equal("--values " + files[0] + ", --server-flags"))
 	for content, want := range map[string]string{
 		"leaderElection: 3": "--values: leaderElection.enabled: ", "noExecuteRate: often": `invalid argument "often" for "--no-execute-rate"`, "[": "--values ",
+		"namespace: fleet": "set watchNamespace",
 	} {
 		files, _ := write(t, []string{content})
 		_, err := (&Flags{Values: files}).Offline()

@@ -51,7 +51,8 @@ func labels() map[string]string {
 	}
 }
 
-// AdmissionPolicy returns the policy in this version of its API. It is the same for every workload cluster. Whatever the parameters say,
+// AdmissionPolicy returns the policy in this version of its API. It is the same for every workload cluster whose Cluster and Machines name no
+// keys of their own (inherit.Policy.Naming). Whatever the parameters say,
 // a Node gets from it what these rules could bring, and no API server refuses the Node for that.
 func AdmissionPolicy(version schema.GroupVersion, rules inherit.Policy) *unstructured.Unstructured {
 	guard := clusterv1.NodeUninitializedTaint
@@ -146,7 +147,7 @@ func Ensure(
 		return false, fmt.Errorf("getting MutatingAdmissionPolicyBinding %s: %w", Name, err)
 	}
 	unbound := err != nil
-	for _, object := range []*unstructured.Unstructured{AdmissionPolicy(version, rules), Binding(version)} {
+	for _, object := range []*unstructured.Unstructured{AdmissionPolicy(version, rules.Naming(machines)), Binding(version)} {
 		if err := apply(ctx, workload, object); err != nil {
 			return false, err
 		}

@@ -55,7 +55,13 @@
 {{- if regexMatch "^[0-9.]+$|:" . }}
 {{- fail (printf "certificates.mode=self makes certificates for host names only, not for the address %s of a URL" .) }}
 {{- end }}
+{{- if not (regexMatch "^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$" .) }}
+{{- fail (printf "certificates.mode=self makes certificates for host names in lower case only, not for the host %s of a URL" .) }}
 {{- end }}
+{{- end }}
+{{- end }}
+{{- if and (ne $certificates.mode "cert-manager") $certificates.certManager.duration }}
+{{- fail (printf "certificates.certManager.duration is for certificates.mode=cert-manager, not for %s" $certificates.mode) }}
 {{- end }}
 {{- if and (ne $certificates.mode "cert-manager") $certificates.certManager.issuerRef }}
 {{- fail (printf "certificates.certManager.issuerRef is for certificates.mode=cert-manager, not for %s" $certificates.mode) }}

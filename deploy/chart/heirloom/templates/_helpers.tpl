@@ -75,6 +75,11 @@ annotations:
 {{- .Values.clusterRoleName | default (include "heirloom.fullname" .) }}
 {{- end }}
 
+{{- /* Whether helm uninstall runs a hook, as true or false. */ -}}
+{{- define "heirloom.hooked" -}}
+{{- ternary (not .Values.createNamespace) .Values.uninstall.hook.enabled (eq (toString .Values.uninstall.hook.enabled) "auto") }}
+{{- end }}
+
 {{- /* Service and Certificate. */ -}}
 {{- define "heirloom.webhookName" -}}
 {{- include "heirloom.fullname" . }}-webhook
@@ -212,18 +217,12 @@ object.metadata.?{{ $map }} != oldObject.metadata.?{{ $map }}
   expression: "!request.kind.kind.endsWith('Template')"
 {{- end }}
 
-{{- /* Appended to a selector's matchExpressions: only objects that a Cluster's topology manages. */ -}}
-{{- define "heirloom.inTopology" -}}
-- key: topology.cluster.x-k8s.io/owned
-  operator: Exists
-{{- end }}
-
-{{- /* Kinds of Cluster API that inherit, owners before what they own. values: the key of .Values.webhooks; only: which of them. */ -}}
+{{- /* Kinds of Cluster API that inherit, owners before what they own. only: which of them. */ -}}
 {{- define "heirloom.children" -}}
-- {resource: machinedeployments, values: machineDeployments, only: heirloom.inTopologyOrAutoscaled}
-- {resource: machinepools, values: machinePools, only: heirloom.inTopologyOrAutoscaled}
-- {resource: machinesets, values: machineSets}
-- {resource: machines, values: machines}
+- {resource: machinedeployments, only: heirloom.inTopologyOrAutoscaled}
+- {resource: machinepools, only: heirloom.inTopologyOrAutoscaled}
+- {resource: machinesets}
+- {resource: machines}
 {{- end }}
 
 {{- /* Their resources, for rules of RBAC. */ -}}
@@ -250,26 +249,39 @@ object.metadata.?{{ $map }} != oldObject.metadata.?{{ $map }}
 {{- end }}
 {{- end }}
 
-{{- define "heirloom.notIgnoredSelector" -}}
-matchExpressions:
-  - key: heirloom.dev/ignore
-    operator: DoesNotExist
+{{- /* A label selector that matches what both do. Takes a list of two. If both set a label, the first wins. */ -}}
+{{- define "heirloom.bothSelectors" -}}
+{{- $own := index . 0 }}{{ $more := index . 1 }}
+{{- $both := dict }}
+{{- with merge (dict) ($own.matchLabels | default dict) ($more.matchLabels | default dict) }}
+{{- $_ := set $both "matchLabels" . }}
+{{- end }}
+{{- with concat ($own.matchExpressions | default list) ($more.matchExpressions | default list) }}
+{{- $_ := set $both "matchExpressions" . }}
+{{- end }}
+{{- toYaml $both }}
+{{- end }}
+
+{{- /* Objects that are not opted out and, if it is given, have a label. Takes a list: the root context and the label's key. */ -}}
+{{- define "heirloom.objectSelector" -}}
+{{- $own := list (dict "key" "heirloom.dev/ignore" "operator" "DoesNotExist") }}
+{{- range slice . 1 }}
+{{- $own = append $own (dict "key" . "operator" "Exists") }}
+{{- end }}
+objectSelector:
+  {{- include "heirloom.bothSelectors" (list (dict "matchExpressions" $own) (index . 0).Values.webhooks.objectSelector) | nindent 2 }}
 {{- end }}
 
 {{- /* What the program does not watch it is not asked about, and neither about what is excluded. Does not concern cluster-scoped objects. */ -}}
 {{- define "heirloom.watchedNamespace" -}}
+{{- $own := dict }}
+{{- if .Values.watchNamespace }}
+{{- $own = dict "matchLabels" (dict "kubernetes.io/metadata.name" .Values.watchNamespace) }}
+{{- else if .Values.webhooks.excludeNamespaces }}
+{{- $own = dict "matchExpressions" (list (dict "key" "kubernetes.io/metadata.name" "operator" "NotIn" "values" .Values.webhooks.excludeNamespaces)) }}
+{{- end }}
 namespaceSelector:
-  {{- if .Values.namespace }}
-  matchLabels:
-    kubernetes.io/metadata.name: {{ .Values.namespace }}
-  {{- else if .Values.webhooks.excludeNamespaces }}
-  matchExpressions:
-    - key: kubernetes.io/metadata.name
-      operator: NotIn
-      values:
-        {{- toYaml .Values.webhooks.excludeNamespaces | nindent 8 }}
-  {{- else }} {}
-  {{- end }}
+  {{- include "heirloom.bothSelectors" (list $own .Values.webhooks.namespaceSelector) | nindent 2 }}
 {{- end }}
 
 {{- /* Typed taints that the validating webhook might refuse. The test is rough, so that API servers can afford it: whatever it lets
@@ -293,4 +305,9 @@ type(t) != map || type(t.?key.orValue('')) != string || type(t.?value.orValue(''
 || !{{ . }}.split(',').all(t,
 t.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?(=([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?)?:(NoSchedule|PreferNoSchedule|NoExecute)$')
 && {{ . }}.split(',').exists_one(u, u.split(':')[0].split('=')[0] == t.split(':')[0].split('=')[0]))
+{{- end }}
+
+{{- /* A list of keys and prefixes without a broken entry, as pkg/inherit reads it. */ -}}
+{{- define "heirloom.namedKeys" -}}
+'^[\\s,]*(([A-Za-z0-9]([-A-Za-z0-9_./]*[A-Za-z0-9])?|([A-Za-z0-9][-A-Za-z0-9_./]*)?[*])[\\s]*(,[\\s,]*|$))*$'
 {{- end }}

@@ -12,14 +12,47 @@ scheme: https
 authorization:
   {{- toYaml . | nindent 2 }}
 {{- end }}
+{{- /* Metrics are served with the certificate of the webhooks. Its Secret has the CA. */}}
+{{- $ca := dict "secret" (dict "name" (include "heirloom.certificateSecretName" $root) "key" "ca.crt") }}
+{{- $verified := dict "ca" $ca "serverName" (printf "%s.%s.svc" (include "heirloom.webhookName" $root) $root.Release.Namespace) }}
 tlsConfig:
-  {{- $values.tlsConfig | default (dict "insecureSkipVerify" true) | toYaml | nindent 2 }}
+  {{- $values.tlsConfig | default (ternary $verified (dict "insecureSkipVerify" true) (eq $root.Values.certificates.mode "cert-manager")) | toYaml | nindent 2 }}
 {{- end }}
 {{- range $field := list "interval" "scrapeTimeout" "relabelings" "metricRelabelings" }}
 {{- with index $values $field }}
 {{ dict $field . | toYaml | trim }}
 {{- end }}
 {{- end }}
+{{- end }}
+
+{{- /* The alerts, as the values change them. A group without an alert is left out. */ -}}
+{{- define "heirloom.alerts" -}}
+{{- $values := .Values.monitoring.prometheusRule }}
+{{- $known := list }}
+{{- $groups := list }}
+{{- range $group := (.Files.Get "files/alerts.yaml" | fromYaml).groups }}
+{{- $rules := list }}
+{{- range $rule := $group.rules }}
+{{- $known = append $known $rule.alert }}
+{{- $change := index $values.alerts $rule.alert | default dict }}
+{{- $_ := set $rule.labels "severity" ($change.severity | default $rule.labels.severity) }}
+{{- with $values.runbookBaseURL }}
+{{- $_ := set $rule.annotations "runbook_url" (printf "%s/%s" (trimSuffix "/" .) (base $rule.annotations.runbook_url)) }}
+{{- end }}
+{{- if dig "enabled" true $change }}
+{{- $rules = append $rules $rule }}
+{{- end }}
+{{- end }}
+{{- if $rules }}
+{{- $groups = append $groups (set $group "rules" $rules) }}
+{{- end }}
+{{- end }}
+{{- range $name, $_ := $values.alerts }}
+{{- if not (has $name $known) }}
+{{- fail (printf "monitoring.prometheusRule.alerts has %s, which is no alert of this chart" $name) }}
+{{- end }}
+{{- end }}
+{{- toYaml (dict "groups" $groups) }}
 {{- end }}
 
 {{- /* Fails on values about monitors that are valid each, but not together. */ -}}

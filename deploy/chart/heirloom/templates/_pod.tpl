@@ -32,11 +32,22 @@ imagePullSecrets:
 {{- end }}
 {{- end }}
 
-{{- /* Fields of the Pod about pulling and priority. */ -}}
+{{- /* Fields of the Pod about pulling, priority, runtime and names of hosts. */ -}}
 {{- define "heirloom.podStart" -}}
 {{- include "heirloom.imagePullSecrets" . | trim }}
 {{- with .Values.priorityClassName | default (.Values.global).priorityClassName }}
 priorityClassName: {{ . }}
+{{- end }}
+{{- with .Values.runtimeClassName }}
+runtimeClassName: {{ . }}
+{{- end }}
+{{- with .Values.dnsConfig }}
+dnsConfig:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.hostAliases }}
+hostAliases:
+  {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end }}
 

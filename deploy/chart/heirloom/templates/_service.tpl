@@ -24,7 +24,7 @@ type: {{ .type }}
 {{- fail (printf "workloadClusters.service.%s needs workloadClusters.service.type=LoadBalancer" $field) }}
 {{- end }}
 {{- end }}
-{{- if and .Values.namespace (has .Values.namespace .Values.webhooks.excludeNamespaces) }}
-{{- fail (printf "webhooks.excludeNamespaces has %s, which is the only namespace that is watched: no webhook would be called" .Values.namespace) }}
+{{- if and .Values.watchNamespace (has .Values.watchNamespace .Values.webhooks.excludeNamespaces) }}
+{{- fail (printf "webhooks.excludeNamespaces has %s, which is the only namespace that is watched: no webhook would be called" .Values.watchNamespace) }}
 {{- end }}
 {{- end }}

@@ -2,6 +2,10 @@
 
 {{- /* Fails on values of how the program runs that are valid each, but not together. What is valid alone, the schema says. */ -}}
 {{- define "heirloom.validateProgram" -}}
+{{- /* cert-manager's chart means the release's namespace by it. Here it would switch off all other namespaces without a word. */ -}}
+{{- if hasKey .Values "namespace" }}
+{{- fail "namespace: set watchNamespace to confine the watch; the release's namespace is helm's --namespace" }}
+{{- end }}
 {{- range $name := list "additionalSyncMachineLabels" "additionalSyncMachineAnnotations" }}
 {{- range index $.Values $name }}
 {{- /* With nothing as an alternative, whatever is valid matches nothing. */ -}}
@@ -10,9 +14,23 @@
 {{- end }}
 {{- end }}
 {{- end }}
+{{- /* Of objects without a namespace, two releases of one name would be the same. Helm refuses that, too, but not in words of this chart. */ -}}
+{{- $there := lookup "rbac.authorization.k8s.io/v1" "ClusterRole" "" (include "heirloom.clusterRoleName" .) }}
+{{- $owner := dig "metadata" "annotations" "meta.helm.sh/release-namespace" .Release.Namespace $there }}
+{{- if ne $owner .Release.Namespace }}
+{{- fail (printf "the ClusterRole %s belongs to the release in namespace %s: choose another release name, or set fullnameOverride" (include "heirloom.clusterRoleName" .) $owner) }}
+{{- end }}
 {{- $own := .Values.managementCluster | splitList "/" | first }}
-{{- if and .Values.namespace .Values.managementCluster (ne $own .Values.namespace) }}
-{{- fail (printf "managementCluster=%s is not in the only namespace that is watched, namespace=%s" .Values.managementCluster .Values.namespace) }}
+{{- if and .Values.watchNamespace .Values.managementCluster (ne $own .Values.watchNamespace) }}
+{{- fail (printf "managementCluster=%s is not in the only namespace that is watched, watchNamespace=%s" .Values.managementCluster .Values.watchNamespace) }}
+{{- end }}
+{{- with .Values.workloadClusters }}
+{{- if and (not .enabled) (or .webhookURL (not (has .admission (list "auto" "none")))) }}
+{{- fail "workloadClusters.enabled=false leaves workload clusters alone: workloadClusters.webhookURL must be empty, and workloadClusters.admission auto or none" }}
+{{- end }}
+{{- if and .secretsIn (or (not .enabled) $.Values.watchNamespace) }}
+{{- fail "workloadClusters.secretsIn needs workloadClusters.enabled, and no watchNamespace, which confines the right by itself" }}
+{{- end }}
 {{- end }}
 {{- with .Values.leaderElection }}
 {{- if and .enabled (not (and (lt (int .retryPeriodSeconds) (int .renewDeadlineSeconds)) (lt (int .renewDeadlineSeconds) (int .leaseDurationSeconds)))) }}
@@ -39,6 +57,9 @@
 {{- end }}
 {{- if and (gt (int .Values.replicaCount) 1) (not .Values.leaderElection.enabled) }}
 {{- fail (printf "replicaCount=%v needs leaderElection.enabled: two resync loops would do everything twice" .Values.replicaCount) }}
+{{- end }}
+{{- if and .Values.uninstall.release (ne (include "heirloom.hooked" .) "true") }}
+{{- fail "uninstall.release needs the hook: set uninstall.hook.enabled=true, and apply the manifests with helm" }}
 {{- end }}
 {{- if and .Values.uninstall.release (not .Values.leaderElection.enabled) }}
 {{- fail "uninstall.release needs leaderElection.enabled: no Lease would tell when the loop has stopped" }}

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inherit_test
+
+import (
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+)
+
+// naming is a Cluster with these annotations.
+func naming(annotated string) *clusterv1.Cluster {
+	return &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Annotations: annotations(annotated)}}
+}
+
+// Keys that a Cluster, or a Machine by its template, names reach the Node as those of an operator's regex do, within the operator's bounds.
+func TestNamedKeys(t *testing.T) {
+	anyKey := []string{inherit.SyncAnyKey}
+	const of = "sync.heirloom.dev/labels="
+	for _, tc := range []struct {
+		name, cluster, machine string
+		allowed                []string
+		labels, want           string
+	}{
+		{name: "a key", cluster: of + "team", allowed: anyKey, labels: "team=a,teams=b", want: "team=a"},
+		{name: "a prefix", cluster: of + "example.com/*", allowed: anyKey, labels: "example.com/a=1,example.com.evil/b=2", want: "example.com/a=1"},
+		{name: "of the Machine", machine: of + "team", allowed: anyKey, labels: "team=a", want: "team=a"},
+		{name: "of both", cluster: of + "a", machine: of + "b", allowed: anyKey, labels: "a=1,b=2,c=3", want: "a=1,b=2"},
+		{name: "any key", cluster: of + "*", allowed: anyKey, labels: "a=1,kubernetes.io/b=2,x.k8s.io/c=3", want: "a=1"},
+		{name: "a broken entry concerns no other", cluster: of + "-a, team ,,b c,ex*ample", allowed: anyKey, labels: "team=a,b=1", want: "team=a"},
+		{name: "a key that no Node inherits", cluster: of + "argocd.argoproj.io/*,cluster.x-k8s.io/*,heirloom.dev/*", allowed: anyKey, labels: "argocd.argoproj.io/a=1,cluster.x-k8s.io/cluster-name=c,heirloom.dev/ignore="},
+		{name: "by default nothing", cluster: of + "team", labels: "team=a"},
+		{name: "not of Kubernetes", cluster: of + "kubernetes.io/a,x.kubernetes.io/*,k8s.io/*", allowed: anyKey, labels: "kubernetes.io/a=1,x.kubernetes.io/b=2,k8s.io/c=3"},
+		{name: "of Kubernetes, if the operator says so", cluster: of + "kubernetes.io/a", allowed: []string{"kubernetes.io/*"}, labels: "kubernetes.io/a=1", want: "kubernetes.io/a=1"},
+		{name: "a wider prefix than allowed", cluster: of + "*", allowed: []string{"example.com/*", "team"}, labels: "example.com/a=1,team=2,b=3", want: "example.com/a=1,team=2"},
+		{name: "annotations are another list", cluster: "sync.heirloom.dev/annotations=team", allowed: anyKey, labels: "team=a"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			Expect := NewWithT(t).Expect
+			policy := inherit.Policy{SyncAllowed: tc.allowed}
+			m := content{labels: tc.labels, annotations: tc.machine}.machine()
+			node, _ := policy.Of(naming(tc.cluster)).Node(inherit.SourceOfMachine(m), content{}.initialized(), inherit.Privileged)
+			for key, value := range labels(tc.want) {
+				Expect(node.Labels).To(HaveKeyWithValue(key, value))
+			}
+			for key := range m.Labels {
+				if _, wanted := labels(tc.want)[key]; !wanted {
+					Expect(node.Labels).NotTo(HaveKey(key))
+				}
+			}
+			left, _ := policy.Node(inherit.SourceOfMachine(content{labels: tc.labels}.machine()), node, inherit.Privileged)
+			for key := range labels(tc.want) {
+				Expect(left.Labels).NotTo(HaveKey(key), "nobody names it any more")
+			}
+		})
+	}
+}
+
+// What is wrong is said, each entry for itself.
+func TestNamingProblems(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	policy := inherit.Policy{SyncAllowed: []string{inherit.SyncAnyKey, "node.kubernetes.io/pool*"}}
+	Expect(policy.NamingProblems(annotations("sync.heirloom.dev/labels=a,example.com/*,*,node.kubernetes.io/*"))).To(BeEmpty())
+	Expect(policy.NamingProblems(annotations("sync.heirloom.dev/labels=a b,k8s.io/*; sync.heirloom.dev/annotations=/x"))).To(Equal([]string{
+		`annotation sync.heirloom.dev/labels: "a b" is no key, and no prefix that ends with *`,
+		`annotation sync.heirloom.dev/labels: "k8s.io/*" is not allowed (--per-cluster-sync-allowed)`,
+		`annotation sync.heirloom.dev/annotations: "/x" is no key, and no prefix that ends with *`,
+	}))
+	keys, problems := inherit.ParseNamedKeys(strings.Repeat("a,", 200))
+	Expect(keys).To(HaveLen(100))
+	Expect(problems).To(Equal([]string{"only the first 100 keys count"}))
+}
+
+// A policy in a workload cluster lets pass what its Cluster and its Machines name.
+func TestNamingForAPolicy(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	m := content{annotations: "sync.heirloom.dev/labels=team"}.machine()
+	rules := inherit.Policy{SyncAllowed: []string{inherit.SyncAnyKey}}.Of(naming("sync.heirloom.dev/labels=example.com/*,k8s.io/a; sync.heirloom.dev/annotations=note"))
+	rules = rules.Naming([]inherit.Machine{{Actual: m, Effective: m}, {Actual: m, Effective: m}})
+	Expect(rules.AdditionalLabels).To(HaveLen(2))
+	Expect(rules.AdditionalLabels[0].String()).To(Equal(`^example\.com/`))
+	Expect(rules.AdditionalLabels[1].String()).To(Equal("^team$"))
+	Expect(rules.AdditionalAnnotations).To(HaveLen(1))
+}
