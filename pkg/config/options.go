@@ -61,8 +61,10 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	flags.AddManagerOptions(fs, &o.Diagnostics)
 	// Cluster API's own text lacks a space between two words.
 	fs.Lookup("diagnostics-address").Usage = "The address the diagnostics endpoint binds to. " +
-		"By default it serves metrics over HTTPS, with authentication and authorization, and also pprof and an endpoint to change the log level. " +
-		"With --insecure-diagnostics it serves only metrics, over HTTP and without authentication and authorization."
+		"It serves metrics, pprof and the log level over HTTPS, with authentication and authorization; with --insecure-diagnostics, only metrics, over HTTP."
+	// Cluster API's own text explains more than it says.
+	fs.Lookup("tls-curve-preferences").Usage = "Comma-separated list of numeric Go crypto/tls CurveID values for the webhook server and metrics server. " +
+		"If omitted, the default Go curves will be used."
 	logsv1.AddFlags(o.Logs, fs)
 }
 
@@ -84,12 +86,11 @@ func (o *Options) addWatchFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.Kubeconfig, "kubeconfig", "",
 		"Path to a kubeconfig of the management cluster. If unspecified, the service account of the Pod is used, or $KUBECONFIG or ~/.kube/config outside of a cluster.")
 	fs.StringVar(&o.Namespace, "namespace", "",
-		"Namespace that Heirloom watches for Cluster API objects. If unspecified, Heirloom watches all namespaces.")
+		"Namespace that Heirloom watches. If unspecified, it watches all namespaces.")
 	fs.StringVar(&o.WatchFilter, "watch-filter", "",
 		"Label value that an object must carry to inherit. The label key is always "+clusterv1.WatchLabel+". If unspecified, all objects inherit.")
 	fs.StringVar(&o.ManagementCluster, "management-cluster", "",
-		"<namespace>/<name> of the Cluster whose Nodes live in the management cluster's own API server, if it manages itself. "+
-			"Nodes of the management cluster inherit only from Machines of this Cluster. If unspecified, they inherit nothing.")
+		"<namespace>/<name> of the management cluster, if it is itself a Cluster. If unspecified, its Nodes inherit nothing.")
 	fs.DurationVar(&o.SyncPeriod, "sync-period", 10*time.Minute,
 		"The maximum interval at which watched objects are reconciled (e.g. 15m).")
 	fs.StringVar(&o.HealthAddr, "health-addr", ":9440", "The address the health endpoint binds to.")
@@ -104,17 +105,17 @@ func (o *Options) addWorkloadFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.WorkloadClusters, "workload-clusters", true,
 		"Connect to workload clusters. With false, Heirloom reads no kubeconfig, and leaves the Nodes of workload clusters alone.")
 	fs.StringVar(&o.WorkloadAdmission, "workload-admission", workload.AdmitAutomatically,
-		"How new Nodes of workload clusters get inherited entries, unless their Cluster has the label "+workload.AdmissionLabel+": auto (policy if the workload cluster serves policies, otherwise webhook if a URL is set), none (only the loop adds entries), webhook (see --workload-webhook-url) or policy (a generated MutatingAdmissionPolicy).")
+		"How new Nodes of workload clusters get inherited entries, unless their Cluster has the label "+workload.AdmissionLabel+": auto (policy if served, otherwise webhook if a URL is set), none (only the loop adds entries), webhook (see --workload-webhook-url) or policy (a MutatingAdmissionPolicy).")
 	fs.StringVar(&o.WorkloadWebhookURL, "workload-webhook-url", "",
 		"URL at which API servers of workload clusters reach --workload-webhook-port: https://<host>[:<port>][/<path>]. If unspecified, no webhook is registered in workload clusters.")
 	fs.IntVar(&o.WorkloadWebhookPort, "workload-webhook-port", 9444,
-		"The port on which the webhook for workload clusters listens. It serves nothing else: its clients cannot query the management cluster.")
+		"The port the webhook server for workload clusters binds to. It serves nothing else.")
 	fs.StringVar(&o.WorkloadWebhookKeySecret, "workload-webhook-key-secret", "",
-		"<namespace>/<name> of the Secret in which replicas share the key of the paths that workload clusters call. Required with --workload-webhook-url; Heirloom creates the Secret. To replace the key, delete the Secret.")
+		"<namespace>/<name> of the Secret with the key for webhook paths of workload clusters, which Heirloom creates. Required with --workload-webhook-url.")
 	fs.StringVar(&o.WebhookConfiguration, "webhook-configuration", "heirloom",
 		"Name of the installed MutatingWebhookConfiguration, which Heirloom copies to workload clusters. With --webhook-cert-secret, Heirloom publishes the CA there and in the ValidatingWebhookConfiguration of the same name.")
 	fs.IntVar(&o.ClusterCacheConcurrency, "clustercache-concurrency", 100,
-		"Number of workload clusters to connect to, or probe, at the same time. A workload cluster whose API server answers but does not list its Nodes takes up to five minutes.")
+		"Number of workload clusters to connect to, or probe, at the same time.")
 	fs.Float32Var(&o.ClusterCacheClientQPS, "clustercache-client-qps", 500,
 		"Maximum queries per second from the client to the API server of each workload cluster.")
 	fs.IntVar(&o.ClusterCacheClientBurst, "clustercache-client-burst", 1000,
@@ -122,18 +123,18 @@ func (o *Options) addWorkloadFlags(fs *pflag.FlagSet) {
 }
 
 func (o *Options) addWebhookFlags(fs *pflag.FlagSet) {
-	fs.StringVar(&o.WebhookHost, "webhook-host", "", "The address the webhook server binds to. If unspecified, it binds to all addresses.")
+	fs.StringVar(&o.WebhookHost, "webhook-host", "", "The address the webhook server binds to (default: all).")
 	fs.IntVar(&o.WebhookPort, "webhook-port", 9443, "The port the webhook server binds to.")
 	fs.StringVar(&o.WebhookCertDir, "webhook-cert-dir", "/tmp/k8s-webhook-server/serving-certs/",
 		"Directory with the webhook server's certificate and key, tls.crt and tls.key. They are reloaded when they change. With --webhook-cert-secret, Heirloom only writes tls.crt there.")
 	fs.StringVar(&o.WebhookCertSecret, "webhook-cert-secret", "",
-		"<namespace>/<name> of the Secret in which replicas share a CA and a serving certificate that Heirloom creates, renews and publishes in both webhook configurations of --webhook-configuration. If unspecified, the certificate comes from --webhook-cert-dir.")
+		"<namespace>/<name> of the Secret for the CA and serving certificate that Heirloom creates, renews and publishes in both webhook configurations of --webhook-configuration. If unspecified, the certificate comes from --webhook-cert-dir.")
 	fs.StringSliceVar(&o.WebhookCertDNSNames, "webhook-cert-dns-names", nil,
 		"List of DNS names for the certificate in --webhook-cert-secret.")
 	fs.StringVar(&o.WebhookClientCAFile, "webhook-client-ca-file", "",
-		"Path to CA certificates. If specified, --webhook-port accepts only clients with a certificate that one of these CAs signed: API servers with such a certificate in the kubeconfig of their admission configuration. The file is reloaded when it changes.")
+		"Path to CA certificates, reloaded when the file changes. If specified, --webhook-port accepts only clients with a certificate of these CAs.")
 	fs.StringSliceVar(&o.WebhookClientNames, "webhook-client-names", nil,
-		"List of accepted common names of client certificates. If unspecified, every certificate signed by a CA in --webhook-client-ca-file is accepted.")
+		"List of accepted common names of client certificates. If unspecified, all names are accepted.")
 }
 
 func (o *Options) addLeaderElectionFlags(fs *pflag.FlagSet) {
@@ -151,9 +152,9 @@ func (o *Options) addLeaderElectionFlags(fs *pflag.FlagSet) {
 
 func (o *Options) addRuleFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&o.AdditionalSyncMachineLabels, "additional-sync-machine-labels", nil,
-		"List of regexes to select an additional set of labels to sync from a Machine to its Node. A label is synced as long as it matches at least one of the regexes.")
+		"List of regexes (not anchored) to select an additional set of labels to sync from a Machine to its Node.")
 	fs.StringSliceVar(&o.AdditionalSyncMachineAnnotations, "additional-sync-machine-annotations", nil,
-		"List of regexes to select an additional set of annotations to sync from a Machine to its Node. An annotation is synced as long as it matches at least one of the regexes.")
+		"List of regexes (not anchored) to select an additional set of annotations to sync from a Machine to its Node.")
 	fs.StringSliceVar(&o.PerClusterSyncAllowed, "per-cluster-sync-allowed", []string{inherit.SyncAnyKey},
 		"List of label and annotation keys, and of prefixes that end with *, that the annotations "+inherit.SyncLabelsAnnotation+" and "+inherit.SyncAnnotationsAnnotation+
 			" of a Cluster, a topology or a template may name for Nodes. * alone stands for all keys outside kubernetes.io, k8s.io and their subdomains. If empty, these annotations have no effect.")
@@ -162,7 +163,7 @@ func (o *Options) addRuleFlags(fs *pflag.FlagSet) {
 			inherit.InfrastructureGroup+" and "+inherit.BootstrapGroup+".")
 	fs.Float64Var(&o.NoExecuteRate, "no-execute-rate", 1,
 		"Rate limit: existing Nodes per Cluster per minute that get a NoExecute taint. "+
-			"Such a taint evicts Pods, so a MachineDeployment, control plane or MachinePool taints at most a tenth of its Nodes a minute, rounded up. 0 means no limit. New Nodes never wait.")
+			"A MachineDeployment, control plane or MachinePool taints at most a tenth of its Nodes per minute, rounded up. 0 means no limit. New Nodes never wait.")
 	fs.StringVar(&o.Mode, "mode", string(inherit.Enforce),
 		"Mode for decisions: enforce writes them, observe only reports them, as metrics and Events. The label "+inherit.ModeLabel+" of a Cluster, or of a ClusterClass for all its Clusters, takes precedence.")
 	fs.StringVar(&o.Enrollment, "enrollment", enrollAll,
