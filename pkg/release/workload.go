@@ -141,7 +141,7 @@ func (s *session) remove(ctx context.Context, identity webhook.Identity) (cluste
 func (s *session) left(ctx context.Context, c webhook.Identity, cause error) {
 	say := func(why error) string {
 		return short(fmt.Sprintf(
-			"objects that admit Nodes could not be deleted: %v. To delete them by hand, with the kubeconfig of the workload cluster: %s", why, byHand))
+			"objects that admit Nodes could not be deleted. To delete them by hand, with the kubeconfig of the workload cluster: %s. The reason: %v", byHand, why))
 	}
 	s.note("workload cluster %s: %s", c, say(cause))
 	if s.DryRun {
