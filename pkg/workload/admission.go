@@ -277,7 +277,7 @@ func (v visit) failed(way string, err error) error {
 	if err == nil || errors.Is(err, clustercache.ErrClusterNotConnected) {
 		return err
 	}
-	v.tell(ReasonFailed, fmt.Sprintf("Failed to set up admission of Nodes by %s, so only the loop adds inherited entries: %v", way, Told(err)))
+	v.tell(ReasonFailed, fmt.Sprintf("Failed to set up admission of Nodes by %s; the loop still adds inherited entries: %v", way, Told(err)))
 	return fmt.Errorf("admitting Nodes by %s: %w", way, err)
 }
 

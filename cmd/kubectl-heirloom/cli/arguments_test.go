@@ -33,13 +33,13 @@ func TestParseArguments(t *testing.T) {
 		{choosing, "machines team", "all machines key=team", ""},
 		{Takes{}, "node/x team", "", `"team" is not an object: use KIND/NAME or KIND NAME, and -n for its namespace`},
 		{Takes{}, "machines a b", "machines a, machines b", ""},
-		{key, "", "", "name an object"},
+		{key, "", "", "specify an object"},
 		{key, "machine/", "", `"machine/" is not an object`},
 		{key, "machine/a/b", "", `"machine/a/b" is not an object`},
 		{key, "machine/a team machine/b", "", `"team" is not an object`},
 		{key, "machine a/b c", "", `"a/b" is not an object`},
-		{choosing, "machine/a", "", `"machine/a" names an object`},
-		{choosing, "machine a b", "", `"a" names an object`},
+		{choosing, "machine/a", "", `name "machine/a" cannot be combined`},
+		{choosing, "machine a b", "", `name "a" cannot be combined`},
 		{clusters, "", "all cluster", ""},
 		{clusters, "clusters", "all clusters", ""},
 		{clusters, "prod", "cluster prod", ""},
@@ -51,7 +51,7 @@ func TestParseArguments(t *testing.T) {
 		{clusters, "cluster/", "", `"cluster/" is not a Cluster`},
 		{clusters, "cluster/a/b", "", `"cluster/a/b" is not an object`},
 		{clusters, "cluster.example.com/x", "", `"cluster.example.com/x" is not a Cluster`},
-		{Takes{Clusters: true, Choosing: true}, "prod", "", `"prod" names an object, but flags choose among all objects of a kind`},
+		{Takes{Clusters: true, Choosing: true}, "prod", "", `name "prod" cannot be combined with --selector or --all-namespaces`},
 	} {
 		t.Run(tc.args, func(t *testing.T) {
 			g := NewWithT(t)

@@ -284,7 +284,7 @@ func (e *Explanation) table(w *strings.Builder, flags *cli.PrintFlags, paint cli
 		}
 	}
 	if hidden := len(e.Entries) - len(shows.Entries); hidden > 0 {
-		fmt.Fprintf(w, "Not shown: %d entries that are set here, or bookkeeping (use --all)\n", hidden)
+		fmt.Fprintf(w, "Hidden: %d (set on this object, or bookkeeping; use --all)\n", hidden)
 	}
 }
 
