@@ -51,7 +51,7 @@ type Config struct {
 // Complete checks the options and returns what they mean. Its error names every flag that is wrong.
 func (o *Options) Complete() (*Config, error) {
 	c := &Config{Options: *o}
-	err := errors.Join(c.completeRules(), c.completeObjects(), c.completeWorkloads(), c.completeServers(), c.completeCertificates())
+	err := errors.Join(c.completeObjects(), c.completeRules(), c.completeWorkloads(), c.completeServers(), c.completeCertificates())
 	if err != nil {
 		return nil, err
 	}
@@ -70,8 +70,15 @@ func (c *Config) completeRules() error {
 		PaceEviction: c.NoExecuteRate > 0, ClusterAPITaints: state,
 		Mode: inherit.Mode(c.Mode), OnlyLabelled: c.Enrollment == enrollLabelled, SyncAllowed: c.PerClusterSyncAllowed,
 	}
+	var errs []error
+	for _, text := range c.NodeFacts {
+		fact, err := inherit.ParseFact(text)
+		errs = append(errs, check(err == nil, "--node-fact=%w", err), check(err != nil || fact.OfMachines() || slices.Contains(c.ProviderGroups, fact.Kind.Group),
+			"--node-fact=%q: API group %s belongs to no known provider (see --additional-provider-groups)", text, fact.Kind.Group))
+		c.Rules.Facts = append(c.Rules.Facts, fact)
+	}
 	_, broken := inherit.ParseNamedKeys(strings.Join(c.PerClusterSyncAllowed, ","))
-	return errors.Join(labelsErr, annotationsErr,
+	return errors.Join(labelsErr, annotationsErr, errors.Join(errs...),
 		check(c.NoExecuteRate >= 0 && !math.IsInf(c.NoExecuteRate, 0),
 			"--no-execute-rate=%v: must be a number of Nodes per minute, 0 or more", c.NoExecuteRate),
 		check(c.Rules.Mode == inherit.Enforce || c.Rules.Mode == inherit.Observe, "--mode=%q: must be enforce or observe", c.Mode),

@@ -107,7 +107,7 @@ func options[R comparable](workers int, retry time.Duration) controller.TypedOpt
 }
 
 func (d *Dependencies) addControlPlanes(mgr ctrl.Manager, b *builder.Builder) error {
-	all := controlPlanes{Dependencies: d, watches: &kindWatches{cache: mgr.GetCache()}}
+	all := controlPlanes{Dependencies: d, watches: &kindWatches[ctrl.Request]{cache: mgr.GetCache()}}
 	built, err := b.For(&clusterv1.Cluster{}, builder.WithPredicates(predicate.Or(declaredAnew(), resynced()))).
 		Watches(&clusterv1.ClusterClass{}, enqueue(d.Chain.ClustersOf), builder.WithPredicates(classChanged())).
 		WatchesRawSource(d.all(d.SchemaChanges(), &clusterv1.ClusterList{})).
@@ -138,7 +138,7 @@ func (d *Dependencies) addMachineSets(_ ctrl.Manager, b *builder.Builder) error 
 }
 
 func (d *Dependencies) addMachines(mgr ctrl.Manager, b *builder.Builder) error {
-	all := machines{Dependencies: d, watches: &kindWatches{cache: mgr.GetCache()}}
+	all := machines{Dependencies: d, watches: &kindWatches[ctrl.Request]{cache: mgr.GetCache()}}
 	built, err := b.For(&clusterv1.Machine{}).
 		Watches(&clusterv1.MachineSet{}, d.children(&clusterv1.MachineList{})).
 		Watches(&clusterv1.MachinePool{}, d.children(&clusterv1.MachineList{})).
@@ -154,6 +154,7 @@ func (d *Dependencies) addMachines(mgr ctrl.Manager, b *builder.Builder) error {
 // above them but control planes, so that they need not wait for each level to inherit from the level above.
 func (d *Dependencies) addNodes(mgr ctrl.Manager, b *builder.Builder) error {
 	all := newNodes(d)
+	all.facts = &kindWatches[NodeRequest]{cache: mgr.GetCache()}
 	o := options[NodeRequest](remoteWorkers, fastRetry)
 	o.LogConstructor = func(req *NodeRequest) logr.Logger { // named the way Cluster API's controllers do
 		logger := mgr.GetLogger().WithValues("controller", "node")
@@ -174,6 +175,7 @@ func (d *Dependencies) addNodes(mgr ctrl.Manager, b *builder.Builder) error {
 		watches = watches.Watches(&corev1.Node{}, itself(d.ManagementCluster))
 	}
 	built, err := watches.Build(all)
+	all.facts.controller = built
 	if err != nil || d.Workloads == nil {
 		return err
 	}

@@ -12,7 +12,9 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -47,6 +49,8 @@ type NodeRequest struct {
 type nodes struct {
 	*Dependencies
 	pacer *pace.Pacer
+	// facts are the watches of kinds that say facts about Nodes.
+	facts *kindWatches[NodeRequest]
 	// records are the valid records of Nodes (inherit.Record) when the loop last saw them, so that a kubelet cannot make one invalid to
 	// keep what its Machine loses.
 	records *byNode[string]
@@ -183,11 +187,32 @@ func (r *nodes) plan(ctx context.Context, chain *owners.Chain, v visit) (p nodeP
 		p.result.Annotations = p.current.Annotations
 	}
 	p.from = p.Source.Holding(p.held, believed)
+	p.again = sooner(p.again, r.watchFacts(ctx, v, p.Source))
 	if v.policy.LeftToClusterAPI(p.Source, v.node, p.result) {
 		p.wait = leave(p.Source, v.node, v.now)
 		p.again = sooner(p.again, p.wait)
 	}
 	return p, nil
+}
+
+// watchFacts makes changes of the objects that say facts about the Node wake it. If a kind cannot be watched yet, it returns when to look again.
+func (r *nodes) watchFacts(ctx context.Context, v visit, from inherit.NodeSource) (again time.Duration) {
+	m, ok := from.Object.(*clusterv1.Machine)
+	if !ok {
+		return 0
+	}
+	for _, ref := range owners.ExternalRefs(m) {
+		if len(v.policy.FactsOf(ref.GroupKind())) == 0 {
+			continue
+		}
+		later, err := r.facts.watch(r.Chain, ref.GroupKind(), &unstructured.Unstructured{}, r.nodesOfExternal())
+		if err != nil {
+			ctrl.LoggerFrom(ctx).Error(err, "Failed to watch a kind with facts about Nodes; retrying", "kind", ref.GroupKind())
+			later = unserved
+		}
+		again = sooner(again, later)
+	}
+	return again
 }
 
 // hold makes the plan wait with taints that evict Pods as long as there is no room for the Node.

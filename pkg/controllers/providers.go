@@ -70,18 +70,18 @@ func (d *Dependencies) ofKind(
 
 // kindWatches make a controller watch kinds of providers, which are known only once an object names them: each kind once in each
 // version, because a provider may serve another version in place of the first.
-type kindWatches struct {
+type kindWatches[R comparable] struct {
 	cache cache.Cache
 	// controller must be set before the first watch.
-	controller controller.Controller
+	controller controller.TypedController[R]
 	// watched has every schema.GroupVersionKind that is watched.
 	watched sync.Map
 }
 
 // watch gives the object the version of its kind that the API server prefers, and watches that. If the kind is not served, it returns
 // when to look again.
-func (w *kindWatches) watch(
-	chain *owners.Chain, kind schema.GroupKind, object client.Object, wake handler.EventHandler,
+func (w *kindWatches[R]) watch(
+	chain *owners.Chain, kind schema.GroupKind, object client.Object, wake handler.TypedEventHandler[client.Object, R],
 ) (again time.Duration, err error) {
 	gvk, served, err := chain.Served(kind.WithVersion(""))
 	if err != nil {
@@ -95,7 +95,7 @@ func (w *kindWatches) watch(
 		return 0, nil
 	}
 	own, _ := object.DeepCopyObject().(client.Object)
-	if err := w.controller.Watch(source.Kind(w.cache, own, wake, changed())); err != nil {
+	if err := w.controller.Watch(source.TypedKind(w.cache, own, wake, changed())); err != nil {
 		w.watched.Delete(gvk)
 		return 0, fmt.Errorf("watching %s: %w", gvk.Kind, err)
 	}
@@ -106,7 +106,7 @@ func (w *kindWatches) watch(
 // tells the kind of its control plane.
 type controlPlanes struct {
 	*Dependencies
-	watches *kindWatches
+	watches *kindWatches[ctrl.Request]
 }
 
 // Reconcile implements reconcile.Reconciler.
@@ -149,7 +149,7 @@ func (r controlPlanes) sync(ctx context.Context, cluster *clusterv1.Cluster, kin
 // machines applies to Machines, and to their InfraMachines and BootstrapConfigs, what they inherit.
 type machines struct {
 	*Dependencies
-	watches *kindWatches
+	watches *kindWatches[ctrl.Request]
 }
 
 // Reconcile implements reconcile.Reconciler. A write of one of the three objects that fails does not keep the others waiting.

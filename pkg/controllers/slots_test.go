@@ -19,6 +19,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/heirloom-dev/heirloom/pkg/owners"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
 // hangs is a request that is not answered, and answers one that is, at once.
@@ -237,7 +238,7 @@ func TestMadeUpKindsAreNotRemembered(t *testing.T) {
 	m := &clusterv1.Machine{}
 	m.OwnerReferences = []metav1.OwnerReference{{APIVersion: "controlplane.cluster.x-k8s.io/v1", Kind: "MadeUp", Name: "x", Controller: new(true)}}
 	d := &Dependencies{Chain: &owners.Chain{Mapper: meta.NewDefaultRESTMapper(nil)}}
-	kind, again, err := machines{d, &kindWatches{}}.watchOwner(m)
+	kind, again, err := machines{d, &kindWatches[reconcile.Request]{}}.watchOwner(m)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(again).To(BeNumerically(">", 0))
 	Expect(kind).To(BeZero(), "so there are no slots for it")

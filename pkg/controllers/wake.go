@@ -10,6 +10,7 @@ import (
 	"reflect"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -188,18 +189,34 @@ func itself(cluster types.NamespacedName) nodeHandler {
 // nodesOf wakes the Nodes that a Machine or a MachinePool may have, or the Machines of a MachineSet or a MachineDeployment. A Cluster
 // that is not connected has none: its Nodes are all reconciled once it is.
 func (d *Dependencies) nodesOf() nodeHandler {
-	return wake(func(ctx context.Context, object client.Object) ([]NodeRequest, error) {
-		cluster := clusterOf(object)
-		nodes, err := d.nodeReader(ctx, cluster)
-		if nodes == nil || err != nil {
-			return nil, err
+	return wake(d.nodesOfObject)
+}
+
+func (d *Dependencies) nodesOfObject(ctx context.Context, object client.Object) ([]NodeRequest, error) {
+	cluster := clusterOf(object)
+	nodes, err := d.nodeReader(ctx, cluster)
+	if nodes == nil || err != nil {
+		return nil, err
+	}
+	keys, err := d.Chain.NodesOf(ctx, nodes, object)
+	requests := make([]NodeRequest, 0, len(keys))
+	for _, key := range keys {
+		requests = append(requests, NodeRequest{Cluster: cluster, Name: key.Name})
+	}
+	return requests, err
+}
+
+// nodesOfExternal wakes the Node of the Machine to which an InfraMachine or a BootstrapConfig belongs.
+func (d *Dependencies) nodesOfExternal() nodeHandler {
+	return wake(func(ctx context.Context, external client.Object) ([]NodeRequest, error) {
+		owner, m := metav1.GetControllerOfNoCopy(external), &clusterv1.Machine{}
+		if owner == nil || owner.Kind != "Machine" {
+			return nil, nil
 		}
-		keys, err := d.Chain.NodesOf(ctx, nodes, object)
-		requests := make([]NodeRequest, 0, len(keys))
-		for _, key := range keys {
-			requests = append(requests, NodeRequest{Cluster: cluster, Name: key.Name})
+		if err := d.Client.Get(ctx, types.NamespacedName{Namespace: external.GetNamespace(), Name: owner.Name}, m); err != nil {
+			return nil, client.IgnoreNotFound(err)
 		}
-		return requests, err
+		return d.nodesOfObject(ctx, m)
 	})
 }
 

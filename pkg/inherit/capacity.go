@@ -32,8 +32,8 @@ func TellsCapacity(object Object) bool {
 }
 
 // Capacity is rule 14: what an object that cluster-autoscaler scales tells it about Nodes to come. These are the labels and taints
-// that rules 11 and 13 would give to a Node that registers now, once the object itself has inherited.
-func (p Policy) Capacity(current, inherits Object) (map[string]string, Drops) {
+// that rules 11 and 13 would give to a Node that registers now, once the object itself has inherited, and the facts of its template.
+func (p Policy) Capacity(current, inherits Object, facts ...FactValue) (map[string]string, Drops) {
 	annotations := mergeMaps(current.Top.Annotations, inherits.Top.Annotations)
 	if !autoscaled(annotations) {
 		return nil, nil
@@ -42,7 +42,8 @@ func (p Policy) Capacity(current, inherits Object) (map[string]string, Drops) {
 	if p.ClusterAPITaints == PropagationDisabled {
 		template.Taints = nil
 	}
-	node, out := p.Node(sourceOf(template.Labels, template.Annotations, template.Taints), NodeState{}, Privileged)
+	from := sourceOf(template.Labels, template.Annotations, template.Taints).WithFacts(facts, NodeState{})
+	node, out := p.Node(from, NodeState{}, Privileged)
 	out = slices.DeleteFunc(out, func(d Dropped) bool { return d.Detail == "" }) // only users are told
 	delete(node.Labels, RecordLabel)
 	told := map[string]string{CapacityLabelsAnnotation: labels.Set(node.Labels).String(), CapacityTaintsAnnotation: taint.FormatList(node.Taints)}

@@ -32,6 +32,7 @@ const (
 	DropInvalid     Why = "Invalid"                        // an API server would refuse it, or there is no room for it
 	DropRestricted  Why = "RestrictedUntilPrivilegedWrite" // a kubelet may not write the label on its own Node
 	DropUnproven    Why = "MatchedByAddressOnly"           // only a name or an address says that the Node is the Machine
+	DropSetThere    Why = "SetThere"                       // somebody else has given the Node the label that a fact would give it
 	DropTaints      Why = "TaintsNotSupported"             // the object cannot have typed taints, or Cluster API would refuse them there
 	DropPaced       Why = "StaysAnnotation"                // Cluster API would add the typed taint to a Node in use without a limit
 	DropOnce        Why = "OnlyAtRegistration"             // a Node gets the taint when it registers, and this one has been initialized

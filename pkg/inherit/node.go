@@ -187,7 +187,7 @@ var NeverOnNodes = []string{corev1.TaintsAnnotationKey, corev1.PreferAvoidPodsAn
 
 // notOnNode says why neither a rule nor an operator's regex brings a label or an annotation of a Machine to its Node.
 func (p Policy) notOnNode(what, key string) Why {
-	if byRule(what, key) {
+	if byRule(what, key) || what == labelKey && has(p.facts, key) {
 		return ""
 	}
 	regexes := p.AdditionalLabels
@@ -362,14 +362,14 @@ func (n *nodeSync) guard(result NodeState) NodeState {
 // LabelsRead returns those labels of a Node that the rules read: what they may bring or have brought. A kubelet and a cloud provider write a
 // dozen others. It takes no longer than the Node is long: a kubelet and its API server write whatever they like.
 func (p Policy) LabelsRead(node *corev1.Node) map[string]string {
-	recorded := sets.New[string]()
+	recorded, facts := sets.New[string](), p.factLabels()
 	for _, name := range TrackingAnnotations {
 		if list := node.Annotations[name]; len(list) <= mostBytes {
 			recorded.Insert(strings.FieldsFunc(list, func(r rune) bool { return strings.ContainsRune(",; ", r) })...)
 		}
 	}
 	return filter(node.Labels, func(key string) bool {
-		return marks(key) || recorded.Has(key) || p.notOnNode(labelKey, key) == "" || p.mayBeNamed(key)
+		return marks(key) || recorded.Has(key) || p.notOnNode(labelKey, key) == "" || p.mayBeNamed(key) || facts.Has(key)
 	})
 }
 

@@ -29,6 +29,8 @@ type NodeSource struct {
 	// Labels and Annotations are all that the object has, not only what rules 11 and 12 propagate.
 	Labels, Annotations map[string]string
 	ControlPlane        bool
+	// Facts are those of the labels that are no labels of the object, and where they come from.
+	Facts map[string]Fact
 
 	// typed and annotated are the taints that a Node can have; dropped is what is left out already.
 	typed, annotated []clusterv1.MachineTaint

@@ -25,9 +25,12 @@ type Policy struct {
 	OnlyLabelled     bool             // Clusters without ModeLabel inherit nothing
 	// SyncAllowed bounds what SyncLabelsAnnotation and SyncAnnotationsAnnotation may name: keys, prefixes that end with *, or SyncAnyKey.
 	SyncAllowed []string
+	// Facts become labels of Nodes.
+	Facts []Fact
 
 	ofCluster map[string]string   // the annotations of the Cluster (Of)
 	named     map[string][]string // keys and prefixes of labels and annotations (naming)
+	facts     map[string]Fact     // labels of the Node that are facts (naming)
 }
 
 // TaintPropagation is what is known about Cluster API's feature gate MachineTaintPropagation.

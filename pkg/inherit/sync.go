@@ -41,13 +41,13 @@ func (p Policy) Of(cluster *clusterv1.Cluster) Policy {
 	return p
 }
 
-// naming returns the policy for a Node, with the keys that the annotations of its Cluster and of its Machine name.
+// naming returns the policy for a Node, with its facts, and with the keys that the annotations of its Cluster and of its Machine name.
 func (p Policy) naming(from NodeSource) Policy {
 	ofCluster := from.ofCluster
 	if ofCluster == nil {
 		ofCluster = p.ofCluster
 	}
-	p.named = nil
+	p.named, p.facts = nil, from.Facts
 	for what, name := range syncedBy {
 		keys, _ := ParseNamedKeys(ofCluster[name])
 		ofMachine, _ := ParseNamedKeys(from.Annotations[name])

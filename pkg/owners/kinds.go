@@ -150,7 +150,7 @@ func (k Kind) Evaluate(ctx context.Context, c *Chain, object metav1.Object, poli
 			decided.Decision, err = skipped, nil
 		}
 	}
-	decided = decided.withCapacity(policy.Of(cluster))
+	decided = decided.withCapacity(policy.Of(cluster), templateFacts(object, policy))
 	decided.Observed = observed
 	return decided, err
 }
@@ -262,17 +262,35 @@ func standsAlone(current func() inherit.Object, sources func(context.Context) in
 
 // withCapacity adds what the object tells cluster-autoscaler, once it has inherited the rest (rule 14). It is apart from the other
 // rules because Nodes, which ask what their Machines' owners will be, have no use for it.
-func (d Decision) withCapacity(policy inherit.Policy) Decision {
+func (d Decision) withCapacity(policy inherit.Policy, facts []inherit.FactValue) Decision {
 	if d.current == nil {
 		return d
 	}
 	current := d.current()
-	capacity, dropped := policy.Capacity(current, d.Desired)
+	capacity, dropped := policy.Capacity(current, d.Desired, facts...)
 	if d.Outcome == inherit.NoOwner && len(capacity) == 0 && !inherit.TellsCapacity(current) {
 		return skip(inherit.NothingDeclares)
 	}
 	d.Desired.Top, d.Dropped = d.Desired.Top.WithYielding(capacity), append(d.Dropped, dropped...)
 	return d
+}
+
+// templateFacts are the facts that a Machine template says of Machines to come, such as their failure domain.
+func templateFacts(object metav1.Object, policy inherit.Policy) (facts []inherit.FactValue) {
+	var template clusterv1.MachineTemplateSpec
+	switch o := object.(type) {
+	case *clusterv1.MachineDeployment:
+		template = o.Spec.Template
+	case *clusterv1.MachineSet:
+		template = o.Spec.Template
+	}
+	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Labels: template.Labels, Annotations: template.Annotations}, Spec: template.Spec}
+	for _, f := range policy.Facts {
+		if f.OfMachines() {
+			facts = append(facts, f.InMachine(m))
+		}
+	}
+	return facts
 }
 
 // section returns what the topology of the Cluster and its class declare for the object, and the class; nil if they declare

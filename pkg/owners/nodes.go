@@ -4,6 +4,7 @@ package owners
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -41,6 +43,8 @@ func skipNode(why inherit.Reason) NodeDecision {
 func nodeInherits(from inherit.NodeSource) NodeDecision {
 	return NodeDecision{Outcome: inherit.Inherits, Source: from}
 }
+
+var errNotServed = errors.New("the API server does not serve the kind")
 
 // noMachine is the decision about a Node that is nobody's.
 var noMachine = NodeDecision{Outcome: inherit.NoOwner, Reason: inherit.IsNoMachine}
@@ -87,11 +91,53 @@ func (c *Chain) evaluateNodeOfMachine(ctx context.Context, node *corev1.Node, m 
 	case skipped:
 		return skipNode(why), nil
 	case !inherit.NoLongerMatches(node, m):
-		return nodeInherits(policy.Of(cluster).SourceFor(node, c.effective(ctx, m, cluster, policy)).AheadOf(m)), nil
+		source := policy.Of(cluster).SourceFor(node, c.effective(ctx, m, cluster, policy)).AheadOf(m)
+		if len(policy.Facts) > 0 {
+			source = source.WithFacts(c.facts(ctx, m, policy), inherit.NodeState{Labels: node.Labels, Annotations: node.Annotations, Taints: node.Spec.Taints})
+		}
+		return nodeInherits(source), nil
 	case m.DeletionTimestamp != nil || cluster.DeletionTimestamp != nil:
 		return noMachine, nil
 	}
 	return nodeInherits(inherit.SourceForStranger(m)), nil
+}
+
+// facts reads the facts of a Machine: in itself, in its InfraMachine and in its BootstrapConfig. The facts of an object that cannot be read
+// now are unknown.
+func (c *Chain) facts(ctx context.Context, m *clusterv1.Machine, policy inherit.Policy) (values []inherit.FactValue) {
+	c = c.cachedOnly()
+	for _, f := range policy.Facts {
+		if f.OfMachines() {
+			values = append(values, f.InMachine(m))
+		}
+	}
+	for _, ref := range ExternalRefs(m) {
+		said := policy.FactsOf(ref.GroupKind())
+		if len(said) == 0 {
+			continue
+		}
+		object, err := c.provided(ctx, types.NamespacedName{Namespace: m.Namespace, Name: ref.Name}, ref.GroupKind())
+		for _, f := range said {
+			value := f.In(object)
+			value.Unknown = err != nil
+			values = append(values, value)
+		}
+	}
+	return values
+}
+
+// provided reads an object of a provider's kind; nil if it does not exist.
+func (c *Chain) provided(ctx context.Context, key types.NamespacedName, kind schema.GroupKind) (map[string]any, error) {
+	gvk, served, err := c.served(ctx, kind.WithVersion(""))
+	if err != nil || !served {
+		return nil, errors.Join(err, errNotServed)
+	}
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(gvk)
+	if found, err := c.get(ctx, key, "", object); err != nil || !found {
+		return nil, err
+	}
+	return object.Object, nil
 }
 
 // evaluateNodeOfPool decides about a Node that no Machine matches now.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -27,9 +28,26 @@ func (c *Chain) quiet() *Chain {
 func (c *Chain) NodeSources(ctx context.Context, from inherit.NodeSource) inherit.Sources {
 	if m, ok := from.Object.(*clusterv1.Machine); ok {
 		owner, err := c.MachineOwner(ctx, m)
-		return c.quiet().machineSources(ctx, m, owner, err)
+		found := c.quiet().machineSources(ctx, m, owner, err)
+		last := len(found.All) - 1
+		found.All = slices.Insert(found.All, last, factsOf(from, m)...)
+		return found
 	}
 	return c.quiet().declared(ctx, from.Object, MachineOwner{Object: from.Object})
+}
+
+// factsOf are the facts of a source, as declarations of the objects that say them.
+func factsOf(from inherit.NodeSource, m *clusterv1.Machine) (facts []inherit.Declaration) {
+	for label, f := range from.Facts {
+		said := inherit.Declaration{Ref: from.Ref, Content: inherit.Content{Labels: map[string]string{label: from.Labels[label]}}, Whole: f.Field}
+		for _, ref := range ExternalRefs(m) {
+			if ref.GroupKind() == f.Kind {
+				said.Ref = refTo(ref.Kind, m.Namespace, ref.Name)
+			}
+		}
+		facts = append(facts, said)
+	}
+	return facts
 }
 
 // NodeGroup returns the object whose Nodes do the same work as a Node of this source, and how many Nodes there are, as far as that

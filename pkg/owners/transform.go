@@ -47,16 +47,25 @@ func Transform(object any) (any, error) {
 	case *clusterv1.Machine:
 		o.Status = clusterv1.MachineStatus{
 			NodeRef: o.Status.NodeRef, Addresses: inherit.MachineAddresses(o), ObservedGeneration: o.Status.ObservedGeneration,
+			FailureDomain: o.Status.FailureDomain,
 		}
-	case *unstructured.Unstructured: // a provider's control plane
-		template, found, err := unstructured.NestedFieldNoCopy(o.Object, "spec", "machineTemplate")
-		delete(o.Object, "status")
-		delete(o.Object, "spec")
-		if found && err == nil {
-			o.Object["spec"] = map[string]any{"machineTemplate": template}
-		}
+	case *unstructured.Unstructured:
+		trim(o)
 	}
 	return object, nil
+}
+
+// trim keeps of a control plane its Machine template. Other objects of providers are read for facts, which may be anywhere.
+func trim(o *unstructured.Unstructured) {
+	if o.GroupVersionKind().Group != inherit.ControlPlaneGroup {
+		return
+	}
+	template, found, err := unstructured.NestedFieldNoCopy(o.Object, "spec", "machineTemplate")
+	delete(o.Object, "status")
+	delete(o.Object, "spec")
+	if found && err == nil {
+		o.Object["spec"] = map[string]any{"machineTemplate": template}
+	}
 }
 
 // TransformNode is the cache transform of Nodes. A patch names only what differs, so it leaves alone what is not kept. All annotations

@@ -45,9 +45,10 @@ spec: {clusterName: c, providerID: p, infrastructureRef: {kind: K, name: x, apiG
 status: {nodeRef: {name: node}, observedGeneration: 7, phase: Running, addresses: [{type: ExternalIP, address: 192.0.2.1}, {type: Hostname, address: h}]}`, `
 spec: {clusterName: c, providerID: p, infrastructureRef: {kind: K, name: x, apiGroup: g}}
 status: {nodeRef: {name: node}, observedGeneration: 7, addresses: [{type: Hostname, address: h}]}`},
-		{&unstructured.Unstructured{}, "{apiVersion: v1, kind: Acme, metadata: {name: cp}, status: {ready: true}, spec: {replicas: 3, machineTemplate: {metadata: {labels: {a: b}}}}}", "{apiVersion: v1, kind: Acme, metadata: {name: cp}, spec: {machineTemplate: {metadata: {labels: {a: b}}}}}"},
-		{&unstructured.Unstructured{}, "{apiVersion: v1, kind: WithoutMachines, spec: {replicas: 3}}", "{apiVersion: v1, kind: WithoutMachines}"},
-		{&unstructured.Unstructured{}, "{apiVersion: v1, kind: BreaksTheContract, spec: text}", "{apiVersion: v1, kind: BreaksTheContract}"},
+		{&unstructured.Unstructured{}, "{apiVersion: controlplane.cluster.x-k8s.io/v1, kind: Acme, metadata: {name: cp}, status: {ready: true}, spec: {replicas: 3, machineTemplate: {metadata: {labels: {a: b}}}}}", "{apiVersion: controlplane.cluster.x-k8s.io/v1, kind: Acme, metadata: {name: cp}, spec: {machineTemplate: {metadata: {labels: {a: b}}}}}"},
+		{&unstructured.Unstructured{}, "{apiVersion: controlplane.cluster.x-k8s.io/v1, kind: WithoutMachines, spec: {replicas: 3}}", "{apiVersion: controlplane.cluster.x-k8s.io/v1, kind: WithoutMachines}"},
+		{&unstructured.Unstructured{}, "{apiVersion: controlplane.cluster.x-k8s.io/v1, kind: BreaksTheContract, spec: text}", "{apiVersion: controlplane.cluster.x-k8s.io/v1, kind: BreaksTheContract}"},
+		{&unstructured.Unstructured{}, "{apiVersion: infrastructure.cluster.x-k8s.io/v1, kind: AcmeMachine, spec: {size: xl}}", "{apiVersion: infrastructure.cluster.x-k8s.io/v1, kind: AcmeMachine, spec: {size: xl}}"},
 		{&corev1.Node{}, `
 metadata: {name: n, labels: {l: '1', node.cluster.x-k8s.io/a: '1'}, annotations: {a: '1'}, managedFields: [{manager: m}]}
 spec: {providerID: p, podCIDR: 192.0.2.0/24, taints: [{key: t, effect: NoSchedule}]}

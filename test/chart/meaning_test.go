@@ -141,7 +141,7 @@ func podMeanings() []meaning {
 			{"extra", extra, of, ".spec.template.metadata.labels.a", `"b"`},
 		}...)
 	}
-	const env, ofTheLimit = pods + ".containers[0].env", `[{"name": "GOMEMLIMIT", "valueFrom": {"resourceFieldRef": {"resource": "limits.memory"}}}]`
+	const env, ofTheLimit = pods + ".containers[0].env", `[{"name": "GOMEMLIMIT", "valueFrom": {"resourceFieldRef": {"divisor": "0", "resource": "limits.memory"}}}]`
 	self := values{"certificates": values{"mode": "self"}}
 	return append(all, []meaning{
 		{"a limit of memory", nil, theDeployment, env, ofTheLimit},

@@ -60,7 +60,7 @@ func TestExamples(t *testing.T) {
 	s.ensureNamespace("fleet")
 	s.apply("clusterclass") // it has the Cluster that the others are for
 
-	tested := map[string]bool{"README.md": true, "required-keys": true} // TestRequiredKeys
+	tested := map[string]bool{"README.md": true, "required-keys": true, "facts": true} // TestRequiredKeys, TestFacts
 	for _, e := range allExamples() {
 		tested[e.dir] = true
 		t.Run(e.dir+"/"+e.node, func(t *testing.T) {

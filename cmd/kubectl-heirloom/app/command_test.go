@@ -45,7 +45,7 @@ func TestWrongCommandLines(t *testing.T) {
 		"version --color=red":                   `--color="red": must be auto, always or never`,
 		"options -o json":                       `unknown shorthand flag: 'o' in -o: see "kubectl heirloom options --help"`,
 		"explain":                               "specify an object, such as machine/md-0-x7k2p, or a kind, such as machines",
-		"explain machine/":                      `"machine/" is not an object: write KIND/NAME`,
+		"explain machine/":                      `"machine/" is not an object: use KIND/NAME`,
 		"explain machine/a team --key team":     `"team" is not an object: `,
 		"explain node/n --output=wild":          `--output="wild": must be one of `,
 		"explain node/n --selector=,":           `--selector=",": `,
@@ -63,7 +63,7 @@ func TestWrongCommandLines(t *testing.T) {
 		"check --output=name":                   `--output="name": must be one of table, wide, json`, // checks have no objects
 		"check":                                 "The connection to the server 127.0.0.1:1 was refused",
 		"tree -o svg":                           `--output="svg": must be one of table, wide, `,
-		"tree prod -A":                          `"prod" names an object, but flags choose`,
+		"tree prod -A":                          `name "prod" cannot be combined`,
 		"report --require cost-center":          `--require="cost-center": must be label=KEY, annotation=KEY or taint=KEY`,
 		"report -o name":                        `--output="name": must be one of table, wide, `,
 		"diff":                                  "specify exactly one of: files (-f, -k or -), names of Clusters, --all",

@@ -54,7 +54,8 @@ func (l *linter) judge(ctx context.Context, object client.Object) error {
 			l.misplaced(s, own.Content, strings.Join(own.Paths.Metadata, "."))
 		}
 	}
-	node, toNode := l.Policy.Node(inherit.SourceOfMachine(m), inherit.NodeState{}, inherit.Privileged)
+	cluster, _ := l.chain.Cluster(ctx, object.GetNamespace(), owners.ClusterName(object)) // a world is there or not, and never fails
+	node, toNode := l.Policy.Of(cluster).Node(inherit.SourceOfMachine(m), inherit.NodeState{}, inherit.Privileged)
 	declared := append(l.topology(ctx, object), own)
 	_, noRoom := inherit.Fit(has, decided.Desired, func() inherit.Object { return has }, nil)
 	l.leftOut(declared, errors.Join(decided.Problems(), noRoom, toMachine.Problems(), toNode.Problems()))

@@ -204,6 +204,11 @@ func (l *linter) itself(s *subject) {
 			l.found(refusedTaint, s, err.Field, "Correct or remove the taint: Heirloom's webhook refuses the object.", "%s", err.ErrorBody())
 		}
 	}
+	s.carrier.Annotations(func(annotations map[string]string) {
+		for _, problem := range l.Policy.NamingProblems(annotations) {
+			l.found(namesNothing, s, "", "Correct or remove the entry: it has no effect.", "%s", problem)
+		}
+	})
 	switch s.chained.(type) {
 	case *clusterv1.MachinePool:
 		if len(s.carrier.Spec.Template.Spec.Taints) > 0 {

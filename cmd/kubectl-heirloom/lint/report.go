@@ -53,13 +53,14 @@ var (
 	unfilledTemplate = Rule{"HL017", "unfilled-template", Note, "Variables without a value, so that a part could not be checked."}
 	duplicateKey     = Rule{"HL018", "duplicate-key", Error, "A key that an object has twice, often because a line `---` is missing."}
 	unknownKind      = Rule{"HL019", "unknown-kind", Error, "An object of `cluster.x-k8s.io` whose kind or version is unknown, so that it was not checked."}
+	namesNothing     = Rule{"HL020", "names-nothing", Warning, "An entry of `sync.heirloom.dev/labels` or `sync.heirloom.dev/annotations` that has no effect."}
 )
 
 // Rules returns all rules, by ID.
 func Rules() []Rule {
 	return []Rule{
 		refusedTaint, typedInPool, typedWithoutGate, declaredTwice, neverInherited, notForNodes, wrongPlace, listReplaced, leftOut, usedBySelector,
-		unreadableObject, unfilledTemplate, duplicateKey, unknownKind,
+		unreadableObject, unfilledTemplate, duplicateKey, unknownKind, namesNothing,
 	}
 }
 

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inherit
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+)
+
+// Fact is a field or a label of a Machine, its InfraMachine or its BootstrapConfig that becomes a label of the Machine's Node.
+type Fact struct {
+	Kind schema.GroupKind
+	// Field is a path such as spec.instanceType or metadata.labels['rack'].
+	Field string
+	Label string
+}
+
+// uninitializedByCloud is the taint of a Node until a cloud provider has written its labels.
+const uninitializedByCloud = "node.cloudprovider.kubernetes.io/uninitialized"
+
+//nolint:gochecknoglobals // tables that nothing changes
+var (
+	factField = regexp.MustCompile(`^(?:metadata\.(labels|annotations)\['([^']+)'\]|[A-Za-z0-9_]+(?:\.[A-Za-z0-9_]+)*)$`)
+	// machineKind is the kind of Machines, and failureDomain the only fields of it that facts read.
+	machineKind   = clusterv1.GroupVersion.WithKind("Machine").GroupKind()
+	failureDomain = []string{"spec.failureDomain", "status.failureDomain"}
+)
+
+// ParseFact reads "<Kind>.<group>:<field>=<label>".
+func ParseFact(text string) (Fact, error) {
+	kind, rest, _ := strings.Cut(text, ":")
+	at := max(0, strings.LastIndexByte(rest, '='))
+	f := Fact{Kind: schema.ParseGroupKind(kind), Field: rest[:at], Label: strings.TrimPrefix(rest[at:], "=")}
+	wrong := validation.IsQualifiedName(f.Label)
+	switch path := factField.FindStringSubmatch(f.Field); {
+	case f.Kind.Kind == "" || f.Kind.Group == "" || path == nil:
+		return f, fmt.Errorf("%q: must be <Kind>.<group>:<field>=<label>, such as Machine.cluster.x-k8s.io:spec.failureDomain=topology.kubernetes.io/zone", text)
+	case f.Kind == machineKind && path[1] == "" && !slices.Contains(failureDomain, f.Field):
+		return f, fmt.Errorf("%q: only %s, labels and annotations of a Machine can be read", text, strings.Join(failureDomain, ", "))
+	case len(wrong) > 0:
+		return f, fmt.Errorf("%q: the label %q: %s", text, f.Label, strings.Join(wrong, "; "))
+	case OfItself(f.Label) != "" || marks(f.Label):
+		return f, fmt.Errorf("%q: Nodes never inherit label %q", text, f.Label)
+	}
+	return f, nil
+}
+
+// FactValue is what an object says of a fact.
+type FactValue struct {
+	Fact
+	// Unknown says that the object could not be read. Value is empty if the object has no such field, or if Problem says why it is no label.
+	Unknown        bool
+	Value, Problem string
+}
+
+// In reads the fact in an object.
+func (f Fact) In(object map[string]any) FactValue {
+	path := strings.Split(f.Field, ".")
+	if keyed := factField.FindStringSubmatch(f.Field); keyed[1] != "" {
+		path = []string{"metadata", keyed[1], keyed[2]}
+	}
+	value, found, err := unstructured.NestedFieldNoCopy(object, path...)
+	text := fmt.Sprint(value)
+	switch value.(type) {
+	case string, bool, int64, float64:
+	default:
+		if err == nil && (!found || value == nil) {
+			return FactValue{Fact: f}
+		}
+		return FactValue{Fact: f, Problem: "it is not a string, number or boolean"}
+	}
+	if wrong := validation.IsValidLabelValue(text); len(wrong) > 0 {
+		return FactValue{Fact: f, Problem: fmt.Sprintf("%q is not a valid label value: %s", shorten(text), strings.Join(wrong, "; "))}
+	}
+	return FactValue{Fact: f, Value: text}
+}
+
+// InMachine reads the fact in a Machine.
+func (f Fact) InMachine(m *clusterv1.Machine) FactValue {
+	anyOf := func(values map[string]string) map[string]any {
+		all := make(map[string]any, len(values))
+		for key, value := range values {
+			all[key] = value
+		}
+		return all
+	}
+	return f.In(map[string]any{
+		"metadata": map[string]any{"labels": anyOf(m.Labels), "annotations": anyOf(m.Annotations)},
+		"spec":     anyOf(map[string]string{"failureDomain": m.Spec.FailureDomain}),
+		"status":   anyOf(map[string]string{"failureDomain": m.Status.FailureDomain}),
+	})
+}
+
+// OfMachines reports whether Machines say the fact, and not an object of a provider.
+func (f Fact) OfMachines() bool { return f.Kind == machineKind }
+
+// WithFacts returns the source with what is known of these facts, for a Node with this state. A label of the Machine wins, and so does
+// somebody else's value on the Node: facts come after the cloud provider has initialized the Node.
+func (s NodeSource) WithFacts(values []FactValue, node NodeState) NodeSource {
+	initializing := slices.ContainsFunc(node.Taints, func(t corev1.Taint) bool { return t.Key == uninitializedByCloud })
+	ours := keySet(node.Annotations[LabelsFromMachineAnnotation]).Insert(RecordOf(node).Labels...)
+	labels, facts := mergeMaps(s.Labels, nil), map[string]Fact{}
+	s.dropped = slices.Clip(s.dropped)
+	for _, v := range values {
+		entry, now := Entry{labelKey, v.Label, true}, node.Labels[v.Label]
+		switch _, there := node.Labels[v.Label]; {
+		case has(labels, v.Label) || initializing && !ours.Has(v.Label):
+		case v.Problem != "":
+			s.dropped.drop(entry, DropInvalid, "", fmt.Sprintf("%s of the %s: %s", v.Field, v.Kind.Kind, v.Problem))
+		case v.Unknown && there && ours.Has(v.Label):
+			labels[v.Label], facts[v.Label] = now, v.Fact
+		case v.Value == "":
+		case there && !ours.Has(v.Label):
+			s.dropped.drop(entry, DropSetThere, "", "")
+		case s.matched != "" && restricted(v.Label):
+			s.dropped.drop(entry, DropUnproven, "", "")
+		default:
+			labels[v.Label], facts[v.Label] = v.Value, v.Fact
+		}
+	}
+	if len(facts) > 0 {
+		s.Labels, s.Facts = labels, facts
+	}
+	return s
+}
+
+// FactsOf returns the facts that objects of a kind say.
+func (p Policy) FactsOf(kind schema.GroupKind) (facts []Fact) {
+	for _, f := range p.Facts {
+		if f.Kind == kind {
+			facts = append(facts, f)
+		}
+	}
+	return facts
+}
+
+// factLabels are the labels of all facts.
+func (p Policy) factLabels() sets.Set[string] {
+	all := sets.New[string]()
+	for _, f := range p.Facts {
+		all.Insert(f.Label)
+	}
+	return all
+}

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inherit_test
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+	"sigs.k8s.io/yaml"
+
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+)
+
+func TestParseFact(t *testing.T) {
+	for text, wrong := range map[string]string{
+		"AcmeMachine.infrastructure.cluster.x-k8s.io:spec.size=example.com/size":                               "",
+		"AcmeMachine.infrastructure.cluster.x-k8s.io:metadata.labels['example.com/a=b']=rack":                  "",
+		"Machine.cluster.x-k8s.io:spec.failureDomain=topology.kubernetes.io/zone":                              "",
+		"Machine.cluster.x-k8s.io:metadata.annotations['a']=a":                                                 "",
+		"Machine.cluster.x-k8s.io:spec.version=version":                                                        "only spec.failureDomain",
+		"AcmeMachine:spec.size=size":                                                                           "must be <Kind>.<group>",
+		"AcmeMachine.infrastructure.cluster.x-k8s.io":                                                          "must be <Kind>.<group>",
+		"AcmeMachine.infrastructure.cluster.x-k8s.io:spec..size=size":                                          "must be <Kind>.<group>",
+		"AcmeMachine.infrastructure.cluster.x-k8s.io:spec.size=a b":                                            `the label "a b"`,
+		"AcmeMachine.infrastructure.cluster.x-k8s.io:spec.size=heirloom.dev/size":                              "Nodes never inherit",
+		"AcmeMachine.infrastructure.cluster.x-k8s.io:spec.size=heirloom.node-restriction.kubernetes.io/record": "Nodes never inherit",
+	} {
+		t.Run(text, func(t *testing.T) {
+			_, err := inherit.ParseFact(text)
+			if wrong == "" {
+				NewWithT(t).Expect(err).NotTo(HaveOccurred())
+				return
+			}
+			NewWithT(t).Expect(err).To(MatchError(ContainSubstring(wrong)))
+		})
+	}
+}
+
+// A fact reaches the Node if nobody else has the label, follows the object, and goes with it. Of an object that cannot be read everything stays.
+func TestFacts(t *testing.T) {
+	const (
+		zone = "Machine.cluster.x-k8s.io:spec.failureDomain=topology.kubernetes.io/zone"
+		size = "AcmeMachine.infrastructure.cluster.x-k8s.io:spec.size=example.com/size"
+		mine = "own/labels=example.com/size"
+	)
+	for _, tc := range []struct {
+		name, fact, object string
+		unknown            bool
+		machine, node      content
+		want, dropped      string
+	}{
+		{name: "a text", fact: size, object: "{spec: {size: xl}}", want: "example.com/size=xl"},
+		{name: "a number", fact: size, object: "{spec: {size: 8}}", want: "example.com/size=8"},
+		{name: "a label of Kubernetes", fact: zone, object: "{spec: {failureDomain: z1}}", want: "topology.kubernetes.io/zone=z1"},
+		{name: "nothing", fact: size, object: "{spec: {}}"},
+		{name: "a list", fact: size, object: "{spec: {size: [a]}}", dropped: "is not a string"},
+		{name: "no value of a label", fact: size, object: "{spec: {size: a b}}", dropped: `"a b" is not a valid label value`},
+		{name: "a label of the Machine wins", fact: size, object: "{spec: {size: xl}}", machine: content{labels: "example.com/size=own"}},
+		{name: "another value", fact: size, object: "{spec: {size: xl}}", node: content{labels: "example.com/size=s", annotations: mine}, want: "example.com/size=xl"},
+		{name: "somebody else's value", fact: size, object: "{spec: {size: xl}}", node: content{labels: "example.com/size=s"}, want: "example.com/size=s"},
+		{name: "before the cloud provider", fact: size, object: "{spec: {size: xl}}", node: content{taints: "node.cloudprovider.kubernetes.io/uninitialized:NoSchedule"}},
+		{name: "gone", fact: size, object: "{}", node: content{labels: "example.com/size=s", annotations: mine}},
+		{name: "unknown", fact: size, unknown: true, node: content{labels: "example.com/size=s", annotations: mine}, want: "example.com/size=s"},
+		{name: "unknown, and never there", fact: size, unknown: true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			Expect := NewWithT(t).Expect
+			fact, err := inherit.ParseFact(tc.fact)
+			Expect(err).NotTo(HaveOccurred())
+			object := map[string]any{}
+			Expect(yaml.Unmarshal([]byte(tc.object), &object)).To(Succeed())
+			value := fact.In(object)
+			value.Unknown = tc.unknown
+			m, node, policy := tc.machine.machine(), tc.node.initialized(), inherit.Policy{Facts: []inherit.Fact{fact}}
+			from := inherit.SourceOfMachine(m).AheadOf(m).WithFacts([]inherit.FactValue{value}, node)
+			got, problems := withProblems(policy.Node(from, node, inherit.Privileged))
+			expectProblem(t, problems, tc.dropped)
+			delete(got.Labels, inherit.RecordLabel)
+			Expect(got.Labels).To(Equal(labels(tc.want)))
+			again, _ := policy.Node(from, got, inherit.Privileged)
+			delete(again.Labels, inherit.RecordLabel)
+			Expect(again).To(Equal(got))
+			created, _ := policy.Node(from, node, inherit.Kubelet)
+			Expect(created.Labels).NotTo(HaveKey("topology.kubernetes.io/zone"), "NodeRestriction might refuse it")
+		})
+	}
+}
+
+// cluster-autoscaler learns the zone of Nodes to come, if the template says their failure domain.
+func TestFactsForTheAutoscaler(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	fact, err := inherit.ParseFact("Machine.cluster.x-k8s.io:spec.failureDomain=topology.kubernetes.io/zone")
+	Expect(err).NotTo(HaveOccurred())
+	policy := inherit.Policy{Facts: []inherit.Fact{fact}}
+	object := inherit.Object{Top: inherit.Content{Annotations: bounds("0 to 1")}, Template: &inherit.Content{}}
+	told, _ := policy.Capacity(object, inherit.Object{}, fact.In(map[string]any{"spec": map[string]any{"failureDomain": "z1"}}))
+	Expect(told).To(HaveKeyWithValue(inherit.CapacityLabelsAnnotation, "topology.kubernetes.io/zone=z1"))
+	told, _ = policy.Capacity(object, inherit.Object{}, fact.In(map[string]any{}))
+	Expect(told).To(BeEmpty())
+}
