@@ -112,7 +112,7 @@ func TestNodesInUseAreNotEvictedByAWrite(t *testing.T) {
 	for _, tc := range []childCase{
 		{name: "a taint that is new to it", cache: always, request: write{kind: "Node", object: inUse(nothing, tracked, ""), old: inUse(nothing, tracked, "")}, outcome: "unchanged"},
 		{name: "another value of one that it has", cache: always, request: write{kind: "Node", object: inUse(nothing, tracked, older), old: inUse(nothing, tracked, older)}, outcome: "unchanged"},
-		{name: "an Initialize taint", cache: once, request: write{kind: "Node", object: inUse(nothing, "", ""), old: inUse("", "", "")}, want: []string{
+		{name: "an OnInitialization taint", cache: once, request: write{kind: "Node", object: inUse(nothing, "", ""), old: inUse("", "", "")}, want: []string{
 			`{"op":"add","path":"/metadata/labels","value":{"heirloom.node-restriction.kubernetes.io/initialization":"waiting","heirloom.node-restriction.kubernetes.io/record":"e3b0c44298fc1c149afbf4c8996fb924"}}`,
 			`{"op":"add","path":"/metadata/annotations","value":{"cluster.x-k8s.io/taints-from-machine":""}}`,
 		}, outcome: "injected"},

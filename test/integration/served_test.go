@@ -48,7 +48,7 @@ func (s *scene) admittedByLoop(a abroad) {
 func (s *scene) refusedPolicy(a abroad) bool {
 	s.t.Helper()
 	if !a.ServesAdmissionPolicies() {
-		s.expectEvent("NoAdmissionPolicies", "Cluster", a.cluster.Name, ContainSubstring("the loop alone applies what Nodes inherit"))
+		s.expectEvent("NoAdmissionPolicies", "Cluster", a.cluster.Name, ContainSubstring("only the loop adds inherited entries to Nodes"))
 	}
 	return !a.ServesAdmissionPolicies()
 }
