@@ -74,7 +74,7 @@ func (c *Config) completeRules() error {
 	for _, text := range c.NodeFacts {
 		fact, err := inherit.ParseFact(text)
 		errs = append(errs, check(err == nil, "--node-fact=%w", err), check(err != nil || fact.OfMachines() || slices.Contains(c.ProviderGroups, fact.Kind.Group),
-			"--node-fact=%q: the group %s is not of a provider (see --additional-provider-groups)", text, fact.Kind.Group))
+			"--node-fact=%q: API group %s belongs to no known provider (see --additional-provider-groups)", text, fact.Kind.Group))
 		c.Rules.Facts = append(c.Rules.Facts, fact)
 	}
 	if c.WorkerRole != "" {
@@ -135,8 +135,8 @@ func (c *Config) completeServers() error {
 		check(addrErr == nil, "--health-addr=%q: must be <host>:<port> or :<port>: %w", c.HealthAddr, addrErr),
 		check(logsErr == nil, "logging flags (such as --logging-format): %w", logsErr),
 		check(!c.LeaderElect || retry > 0 && retry < renew && renew < lease,
-			"leader election: --leader-elect-retry-period must be positive and shorter than "+
-				"--leader-elect-renew-deadline, and that shorter than --leader-elect-lease-duration"))
+			"--leader-elect-retry-period must be positive and shorter than --leader-elect-renew-deadline, "+
+				"which must be shorter than --leader-elect-lease-duration"))
 }
 
 func (c *Config) completeWorkloads() error {

@@ -282,9 +282,9 @@ func (r *nodes) patch(ctx context.Context, v visit, state inherit.NodeState) err
 	err := v.server.Patch(ctrl.LoggerInto(ctx, logr.Discard()), changed, patch)
 	r.Metrics.Write("Node", result(err))
 	if err != nil {
-		return fmt.Errorf("patching what the Node inherits: %w", err)
+		return fmt.Errorf("patching inherited entries of the Node: %w", err)
 	}
-	ctrl.LoggerFrom(ctx).Info("Patched what the Node inherits")
+	ctrl.LoggerFrom(ctx).Info("Patched inherited entries of Node")
 	return nil
 }
 
@@ -303,11 +303,11 @@ func (r *nodes) tell(p nodePlan, node *corev1.Node) {
 			names = append(names, fmt.Sprint(key))
 		}
 		r.Recorder.Eventf(p.from.Object, nil, corev1.EventTypeNormal, reasonDriftRepaired, "Inherit",
-			"Node %s had lost what it inherits: %s put back", node.Name, strings.Join(names, ", "))
+			"Restored inherited entries of Node %s: %s", node.Name, strings.Join(names, ", "))
 	}
 	if broken := inherit.BrokenTracking(p.current); broken != nil {
 		r.Recorder.Eventf(p.from.Object, nil, corev1.EventTypeWarning, reasonTrackingAnnotationBroken, "Inherit",
-			"Node %s had a wrong record of which taints come from its Machine; the record is repaired, broken parts are dropped: %v", node.Name, broken)
+			"Repaired the record of taints from the Machine on Node %s, without its broken parts: %v", node.Name, broken)
 	}
 }
 
@@ -331,7 +331,7 @@ func (r *nodes) note(v visit, p nodePlan) {
 // report reports what the Node cannot inherit, and what waits.
 func (r *nodes) report(ctx context.Context, v visit, p nodePlan) {
 	if !p.Inherits() {
-		ctrl.LoggerFrom(ctx).V(2).Info("The Node inherits nothing for now", "reason", p.Reason)
+		ctrl.LoggerFrom(ctx).V(2).Info("Node inherits nothing for now", "reason", p.Reason)
 		return
 	}
 	if problems := p.dropped.Problems(); problems != nil {
@@ -350,10 +350,10 @@ func (r *nodes) reportEvicting(ctx context.Context, v visit, p nodePlan) {
 	var reason, note string
 	switch {
 	case waits && !waited:
-		reason, note = reasonNoExecuteTaintsRollingOut, "Taints with effect NoExecute evict Pods, so Nodes wait for their turn "+
-			"(--no-execute-rate): no more for now in "+p.heldBy
+		reason, note = reasonNoExecuteTaintsRollingOut, "NoExecute taints evict Pods, so Nodes wait for their turn "+
+			"(--no-execute-rate); limit reached in "+p.heldBy
 	case waited && p.evicts() && left == 0:
-		reason, note = reasonNoExecuteTaintsRolledOut, "Taints with effect NoExecute are on all Nodes of the Cluster that had to wait for them"
+		reason, note = reasonNoExecuteTaintsRolledOut, "All Nodes of the Cluster that waited for NoExecute taints have them"
 	default:
 		return
 	}
@@ -384,7 +384,7 @@ func (r *nodes) release(ctx context.Context, v visit) (again time.Duration, err 
 		if changed {
 			r.records.set(v.NodeRequest, "")
 			r.Metrics.Write("Node", result(nil))
-			ctrl.LoggerFrom(ctx).Info("Released the Node", "removed", removed)
+			ctrl.LoggerFrom(ctx).Info("Released Node", "removed", removed)
 		}
 		return true, nil
 	})

@@ -87,7 +87,7 @@ func (d *Drops) drop(e Entry, why Why, value, detail string) {
 		value = ""
 	}
 	if len(*d) >= mostDetails && detail != "" {
-		detail = "it is left out like many others"
+		detail = "it is left out, like many other entries"
 	}
 	*d = append(*d, Dropped{e, why, value, detail})
 }

@@ -45,11 +45,11 @@ func ParseFact(text string) (Fact, error) {
 	case f.Kind.Kind == "" || f.Kind.Group == "" || path == nil:
 		return f, fmt.Errorf("%q: must be <Kind>.<group>:<field>=<label>, such as Machine.cluster.x-k8s.io:spec.failureDomain=topology.kubernetes.io/zone", text)
 	case f.Kind == machineKind && path[1] == "" && !slices.Contains(failureDomain, f.Field):
-		return f, fmt.Errorf("%q: of a Machine only %s, labels and annotations can be read", text, strings.Join(failureDomain, ", "))
+		return f, fmt.Errorf("%q: only %s, labels and annotations of a Machine can be read", text, strings.Join(failureDomain, ", "))
 	case len(wrong) > 0:
 		return f, fmt.Errorf("%q: the label %q: %s", text, f.Label, strings.Join(wrong, "; "))
 	case OfItself(f.Label) != "" || marks(f.Label):
-		return f, fmt.Errorf("%q: no Node inherits the label %q", text, f.Label)
+		return f, fmt.Errorf("%q: Nodes never inherit label %q", text, f.Label)
 	}
 	return f, nil
 }
@@ -76,10 +76,10 @@ func (f Fact) In(object map[string]any) FactValue {
 		if err == nil && (!found || value == nil) {
 			return FactValue{Fact: f}
 		}
-		return FactValue{Fact: f, Problem: "it is not a text, a number or a truth value"}
+		return FactValue{Fact: f, Problem: "it is not a string, number or boolean"}
 	}
 	if wrong := validation.IsValidLabelValue(text); len(wrong) > 0 {
-		return FactValue{Fact: f, Problem: fmt.Sprintf("%q is no value of a label: %s", shorten(text), strings.Join(wrong, "; "))}
+		return FactValue{Fact: f, Problem: fmt.Sprintf("%q is not a valid label value: %s", shorten(text), strings.Join(wrong, "; "))}
 	}
 	return FactValue{Fact: f, Value: text}
 }

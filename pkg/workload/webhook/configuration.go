@@ -38,7 +38,7 @@ func Configuration(
 		return nil, fmt.Errorf("the installed MutatingWebhookConfiguration %s has no webhook %s", installed.Name, WebhookName)
 	}
 	if err := harmless(found); err != nil {
-		return nil, fmt.Errorf("the webhook %s of the installed MutatingWebhookConfiguration %s cannot be handed on: %w",
+		return nil, fmt.Errorf("the webhook %s of the installed MutatingWebhookConfiguration %s cannot be copied to workload clusters: %w",
 			WebhookName, installed.Name, err)
 	}
 	webhook := found.DeepCopy()
