@@ -128,11 +128,18 @@ func recreate(_ *rand.Rand, cluster, _ int) Action {
 			}
 		}
 		w.actions.Go(func() {
-			for ctx.Err() == nil && apierrors.IsAlreadyExists(w.management.admin.Create(ctx, deployment(name, machines))) { // which is still being deleted
+			for ctx.Err() == nil && apierrors.IsAlreadyExists(w.management.admin.Create(ctx, deployment(name, machines))) && !w.deploys(name) {
 				sleep(ctx, time.Second)
 			}
 		})
 	}}
+}
+
+// deploys reports whether there is a MachineDeployment of that name that is not being deleted: another action may have created it.
+func (w *World) deploys(name string) bool {
+	return slices.ContainsFunc(w.management.objects("MachineDeployment"), func(md *unstructured.Unstructured) bool {
+		return md.GetName() == name && md.GetDeletionTimestamp() == nil
+	})
 }
 
 func scale(dice *rand.Rand, cluster, _ int) Action {
