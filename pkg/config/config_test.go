@@ -164,7 +164,7 @@ func TestBadFlags(t *testing.T) {
 		{args: []string{"--worker-role=control-plane"}, want: []string{"--worker-role=control-plane: this role is for control planes"}},
 		{args: []string{"--worker-role=A"}, want: []string{`--worker-role="A"`}},
 		{args: []string{"--node-fact=x"}, want: []string{`--node-fact="x": must be <Kind>.<group>:<field>=<label>`}},
-		{args: []string{"--node-fact=Secret.example.com:spec.a=a"}, want: []string{"the group example.com is not of a provider"}},
+		{args: []string{"--node-fact=Secret.example.com:spec.a=a"}, want: []string{"API group example.com belongs to no known provider"}},
 		{args: []string{"--mode=Observe"}, want: []string{`--mode="Observe": must be enforce or observe`}},
 		{args: []string{"--enrollment=some"}, want: []string{`--enrollment="some": must be all or labelled`}},
 		{args: []string{"--additional-provider-groups=apps,batch"}, want: []string{`groups="apps": is a group of Kubernetes, and of no provider`, `groups="batch": is`}},
