@@ -309,6 +309,7 @@ var texts = map[inherit.Why][2]string{ //nolint:gochecknoglobals // a table that
 	inherit.DropSetThere:    {"Another writer has set this label on {at}, and a fact does not replace it.", "Remove the label from the Node if the fact should set it."},
 	inherit.DropPaced:       {"{at} has a Node already, and Cluster API would add a typed NoExecute taint there at once, without a limit. So the taint stays an annotation, from which Heirloom brings it to the Node at its pace.", ""},
 	inherit.DropOnce:        {"The taint is one of initialization: Nodes get it once, when they register, and {at} has registered.", "Declare it as Always if the Node should have it now."},
+	inherit.DropGateOpened:  {"Something that this taint waited for is ready on {at}, so Heirloom removed the taint, once.", ""},
 	inherit.DropWaiting:     {"A taint with effect NoExecute evicts Pods, so Nodes in use get it one after the other: at most {rate} a minute in a Cluster (--no-execute-rate). {at} waits for its turn.", ""},
 	inherit.DropTaints:      {"Cluster API's feature gate MachineTaintPropagation is off, and it would refuse typed taints in {at}.", "Declare the taint by the annotation taints.heirloom.dev/always, or switch the gate on."},
 	"Annotated":             {"{accepts}, so the taint stays an annotation of {at}, from which Nodes get it.", ""},
