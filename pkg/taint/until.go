@@ -29,6 +29,14 @@ type Gate struct {
 	DaemonSet types.NamespacedName // empty if the gate waits for a condition
 }
 
+// String returns the gate as it is declared.
+func (g Gate) String() string {
+	if g.DaemonSet.Name != "" {
+		return Format(g.Taint) + " until daemonset " + g.DaemonSet.String()
+	}
+	return Format(g.Taint) + " until condition " + string(g.Condition) + "=" + string(g.Status)
+}
+
 // ParseGate reads a gate. Validate judges its taint.
 func ParseGate(s string) (g Gate, err error) {
 	words := strings.Fields(s)

@@ -3,6 +3,7 @@
 package taint_test
 
 import (
+	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -42,6 +43,7 @@ func TestParseGate(t *testing.T) {
 				NewWithT(t).Expect(err).To(MatchError(ContainSubstring(tc.problem)))
 			} else {
 				NewWithT(t).Expect(err).NotTo(HaveOccurred())
+				NewWithT(t).Expect(got.String()).To(Equal(strings.Join(strings.Fields(tc.text), " ")))
 			}
 		})
 	}
