@@ -68,7 +68,7 @@ func (c *Config) completeRules() error {
 	c.Rules = inherit.Policy{
 		AdditionalLabels: labels, AdditionalAnnotations: annotations, WatchFilter: c.WatchFilter,
 		PaceEviction: c.NoExecuteRate > 0, ClusterAPITaints: state,
-		Mode: inherit.Mode(c.Mode), OnlyLabelled: c.Enrollment == enrollLabelled, SyncAllowed: c.PerClusterSyncAllowed,
+		Mode: inherit.Mode(c.Mode), OnlyLabelled: c.Enrollment == enrollLabelled, SyncAllowed: c.PerClusterSyncAllowed, WorkerRole: c.WorkerRole,
 	}
 	var errs []error
 	for _, text := range c.NodeFacts {
@@ -76,6 +76,10 @@ func (c *Config) completeRules() error {
 		errs = append(errs, check(err == nil, "--node-fact=%w", err), check(err != nil || fact.OfMachines() || slices.Contains(c.ProviderGroups, fact.Kind.Group),
 			"--node-fact=%q: API group %s belongs to no known provider (see --additional-provider-groups)", text, fact.Kind.Group))
 		c.Rules.Facts = append(c.Rules.Facts, fact)
+	}
+	if c.WorkerRole != "" {
+		errs = append(errs, invalid("--worker-role", c.WorkerRole, validation.IsDNS1123Label(c.WorkerRole)),
+			check(c.WorkerRole != "control-plane" && c.WorkerRole != "master", "--worker-role=%s: this role is for control planes", c.WorkerRole))
 	}
 	_, broken := inherit.ParseNamedKeys(strings.Join(c.PerClusterSyncAllowed, ","))
 	return errors.Join(labelsErr, annotationsErr, errors.Join(errs...),

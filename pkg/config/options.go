@@ -38,8 +38,8 @@ type Options struct {
 
 	AdditionalSyncMachineLabels, AdditionalSyncMachineAnnotations, AdditionalProviderGroups, PerClusterSyncAllowed, NodeFacts []string
 
-	TaintPropagation, Mode, Enrollment string
-	NoExecuteRate                      float64
+	TaintPropagation, Mode, Enrollment, WorkerRole string
+	NoExecuteRate                                  float64
 
 	Diagnostics flags.ManagerOptions
 	Logs        *logs.Options
@@ -166,6 +166,8 @@ func (o *Options) addRuleFlags(fs *pflag.FlagSet) {
 	fs.Float64Var(&o.NoExecuteRate, "no-execute-rate", 1,
 		"Rate limit: existing Nodes per Cluster per minute that get a NoExecute taint. "+
 			"A MachineDeployment, control plane or MachinePool taints at most a tenth of its Nodes per minute, rounded up. 0 means no limit. New Nodes never wait.")
+	fs.StringVar(&o.WorkerRole, "worker-role", "",
+		"Role of all Nodes outside of control planes, as the label node-role.kubernetes.io/<role>. If unspecified, these Nodes get no role.")
 	fs.StringVar(&o.Mode, "mode", string(inherit.Enforce),
 		"Mode for decisions: enforce writes them, observe only reports them, as metrics and Events. The label "+inherit.ModeLabel+" of a Cluster, or of a ClusterClass for all its Clusters, takes precedence.")
 	fs.StringVar(&o.Enrollment, "enrollment", enrollAll,

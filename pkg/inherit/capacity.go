@@ -42,7 +42,7 @@ func (p Policy) Capacity(current, inherits Object, facts ...FactValue) (map[stri
 	if p.ClusterAPITaints == PropagationDisabled {
 		template.Taints = nil
 	}
-	from := sourceOf(template.Labels, template.Annotations, template.Taints).WithFacts(facts, NodeState{})
+	from := sourceOf(template.Labels, template.Annotations, template.Taints).withRole(p.WorkerRole).WithFacts(facts, NodeState{})
 	node, out := p.Node(from, NodeState{}, Privileged)
 	out = slices.DeleteFunc(out, func(d Dropped) bool { return d.Detail == "" }) // only users are told
 	delete(node.Labels, RecordLabel)

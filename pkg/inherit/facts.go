@@ -108,7 +108,7 @@ func (f Fact) OfMachines() bool { return f.Kind == machineKind }
 func (s NodeSource) WithFacts(values []FactValue, node NodeState) NodeSource {
 	initializing := slices.ContainsFunc(node.Taints, func(t corev1.Taint) bool { return t.Key == uninitializedByCloud })
 	ours := keySet(node.Annotations[LabelsFromMachineAnnotation]).Insert(RecordOf(node).Labels...)
-	labels, facts := mergeMaps(s.Labels, nil), map[string]Fact{}
+	labels, facts := mergeMaps(s.Labels, nil), mergeMaps(s.Facts, nil)
 	s.dropped = slices.Clip(s.dropped)
 	for _, v := range values {
 		entry, now := Entry{labelKey, v.Label, true}, node.Labels[v.Label]
@@ -130,6 +130,17 @@ func (s NodeSource) WithFacts(values []FactValue, node NodeState) NodeSource {
 	if len(facts) > 0 {
 		s.Labels, s.Facts = labels, facts
 	}
+	return s
+}
+
+// withRole returns the source with a role for the Node, unless it is of a control plane.
+func (s NodeSource) withRole(role string) NodeSource {
+	key := clusterv1.NodeRoleLabelPrefix + "/" + role
+	if role == "" || s.ControlPlane || has(s.Labels, key) {
+		return s
+	}
+	s.Labels = mergeMaps(s.Labels, map[string]string{key: ""})
+	s.Facts = map[string]Fact{key: {Kind: machineKind, Field: "--worker-role", Label: key}}
 	return s
 }
 

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
@@ -97,4 +98,20 @@ func TestFactsForTheAutoscaler(t *testing.T) {
 	Expect(told).To(HaveKeyWithValue(inherit.CapacityLabelsAnnotation, "topology.kubernetes.io/zone=z1"))
 	told, _ = policy.Capacity(object, inherit.Object{}, fact.In(map[string]any{}))
 	Expect(told).To(BeEmpty())
+}
+
+// Workers get the role, and control planes do not. It goes when the operator no longer wants it.
+func TestWorkerRole(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	const key = "node-role.kubernetes.io/worker"
+	policy, m, node := inherit.Policy{WorkerRole: "worker"}, content{}.machine(), &corev1.Node{}
+	m.Spec.ProviderID, node.Spec.ProviderID = "p", "p"
+	got, _ := policy.Node(policy.SourceFor(node, m).AheadOf(m), content{}.initialized(), inherit.Privileged)
+	Expect(got.Labels).To(HaveKeyWithValue(key, ""))
+	without, _ := inherit.Policy{}.Node(inherit.Policy{}.SourceFor(node, m).AheadOf(m), got, inherit.Privileged)
+	Expect(without.Labels).NotTo(HaveKey(key))
+	controller := content{}.controller()
+	controller.Spec.ProviderID = "p"
+	got, _ = policy.Node(policy.SourceFor(node, controller), content{}.initialized(), inherit.Privileged)
+	Expect(got.Labels).NotTo(HaveKey(key))
 }
