@@ -107,7 +107,7 @@ func (c *Config) completeObjects() (err error) {
 	}
 	for _, group := range c.AdditionalProviderGroups {
 		errs = append(errs, invalid("--additional-provider-groups", group, validation.IsDNS1123Subdomain(group)),
-			check(!wellKnown(group), "--additional-provider-groups=%q: is a group of Kubernetes, and of no provider", group))
+			check(!wellKnown(group), "--additional-provider-groups=%q: this API group belongs to Kubernetes, not to a provider", group))
 	}
 	return errors.Join(errs...)
 }

@@ -167,7 +167,7 @@ func (o *Options) addRuleFlags(fs *pflag.FlagSet) {
 		"Rate limit: existing Nodes per Cluster per minute that get a NoExecute taint. "+
 			"A MachineDeployment, control plane or MachinePool taints at most a tenth of its Nodes per minute, rounded up. 0 means no limit. New Nodes never wait.")
 	fs.StringVar(&o.WorkerRole, "worker-role", "",
-		"Role for Nodes that are not of a control plane: the label node-role.kubernetes.io/<role>. If unspecified, none.")
+		"Role of all Nodes outside of control planes, as the label node-role.kubernetes.io/<role>. If unspecified, these Nodes get no role.")
 	fs.StringVar(&o.Mode, "mode", string(inherit.Enforce),
 		"Mode for decisions: enforce writes them, observe only reports them, as metrics and Events. The label "+inherit.ModeLabel+" of a Cluster, or of a ClusterClass for all its Clusters, takes precedence.")
 	fs.StringVar(&o.Enrollment, "enrollment", enrollAll,

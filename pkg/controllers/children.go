@@ -242,7 +242,7 @@ func (d *Dependencies) patch(ctx context.Context, object client.Object, gvk sche
 	if err != nil {
 		return fmt.Errorf("patching inherited entries of the %s: %w", gvk.Kind, err)
 	}
-	ctrl.LoggerFrom(ctx).Info("Patched inherited entries: removed or adopted", "changes", len(plan.Changes()))
+	ctrl.LoggerFrom(ctx).Info("Removed or adopted inherited entries", "changes", len(plan.Changes()))
 	return nil
 }
 

@@ -40,10 +40,10 @@ func New(registerer prometheus.Registerer) (*Metrics, error) {
 			"Admission requests answered, by kind, operation and outcome (injected, unchanged, unmatched, refused, failed, observed).",
 			"kind", "operation", "outcome"),
 		rejections: counter("heirloom_admission_requests_rejected_total",
-			"Admission requests turned away before they were decoded, by server (management, workload) and reason "+
+			"Admission requests rejected before decoding, by server (management, workload) and reason "+
 				"(too_large, too_many, too_slow, unauthenticated). The webhook's failurePolicy applies to them.", "server", "reason"),
 		lookups: counter("heirloom_admission_owner_lookups_total",
-			"Owners looked up to answer an admission request, by result (cached, live, missing, error).", "result"),
+			"Owner lookups for admission requests, by result (cached, live, missing, error).", "result"),
 		denials: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "heirloom_workload_admission_denied_total",
 			Help: "Requests denied by the webhook for workload clusters, because their path matches no known Cluster.",
@@ -187,7 +187,7 @@ func (m *Metrics) WorkloadClusters(connected, disconnected int) {
 func (m *Metrics) Certificate(expires func() (time.Time, bool)) error {
 	return m.register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "heirloom_webhook_certificate_expiration_timestamp_seconds",
-		Help: "When the certificate of the webhook server expires, in seconds since 1970; NaN where it cannot be read.",
+		Help: "Expiration time of the webhook server's certificate in seconds since the Unix epoch; NaN if the certificate cannot be read.",
 	}, func() float64 {
 		at, known := expires()
 		if !known {

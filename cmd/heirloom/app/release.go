@@ -63,7 +63,7 @@ answer, the command does the rest and ends with an error.`,
 	fs := command.Flags()
 	fs.SetNormalizeFunc(cliflag.WordSepNormalizeFunc)
 	options.AddReleaseFlags(fs)
-	fs.BoolVar(&what.DryRun, "dry-run", false, "Write nothing; print what would be written.")
+	fs.BoolVar(&what.DryRun, "dry-run", false, "Only print the writes, without making them.")
 	fs.BoolVar(&what.KeepValues, "keep-values", false,
 		"Keep labels, annotations, taints and fields, and give up only their ownership and tracking. "+
 			"Nothing removes them automatically after that, even when they are no longer declared.")

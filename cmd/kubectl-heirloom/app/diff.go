@@ -33,8 +33,8 @@ func newDiffCommand(f *cli.Factory) *cobra.Command {
 	o := &diffOptions{Factory: f, print: cli.NewPrintFlags().WithoutNames()}
 	command := &cobra.Command{
 		Use:   "diff (-f FILE | -k DIRECTORY | - | CLUSTER... | --all)",
-		Short: "Show what a change would write, down to the Nodes, without writing it",
-		Long: `Show what a change would write, object by object, down to the Nodes, and which Pods its taints would evict. Nothing is written.
+		Short: "Preview a change, down to the Nodes, without writing it",
+		Long: `Preview a change, object by object, down to the Nodes, with the Pods that its taints would evict. Nothing is written.
 
 The plugin sends your files to the API server as a dry run. Then it computes every object of their Clusters from the top down, by the
 server's rules. With Clusters instead of files, you see pending writes of the server. Writes of others are not shown: Cluster API

@@ -15,7 +15,7 @@ import (
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/manifest"
 )
 
-const lintLong = `Find mistakes in manifests of Cluster API, without an API server: taints that will be refused, labels that will never
+const lintLong = `Find mistakes in manifests of Cluster API, without an API server: taints that the API server would reject, labels that never
 reach a Node and the flag that would propagate them, topologies that replace declarations of their ClusterClass, and more.
 
 All files are checked together, with the settings of your server (--values, --server-flags): pass a Cluster with its ClusterClass.

@@ -51,7 +51,7 @@ A second run changes nothing. If something cannot be released, the command does 
 		RunE:              func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), args) },
 	}
 	fs := command.Flags()
-	fs.BoolVar(&o.what.DryRun, "dry-run", false, "Write nothing; print what would be written.")
+	fs.BoolVar(&o.what.DryRun, "dry-run", false, "Only print the writes, without making them.")
 	fs.BoolVar(&o.what.KeepValues, "keep-values", false,
 		"Keep labels, annotations, taints and fields, and give up only their ownership and tracking. "+
 			"Nothing removes them automatically after that, even when they are no longer declared.")

@@ -52,7 +52,7 @@ func (c *Checker) checks() []check {
 	const uncalled = "See docs/runbooks/HeirloomWebhooksNotCalled.md."
 	return []check{
 		{"installed", "Install it: docs/getting-started.md#install", c.deploymentsErr, c.installed},
-		{"versions", "Use releases that go together: docs/support.md", nil, c.versions},
+		{"versions", "Use compatible releases: docs/support.md", nil, c.versions},
 		{"registered", `Run "helm upgrade" with the same values. If the problem returns, find out who changes the configurations.`, c.hooksErr, c.registered},
 		{"certificates", "See docs/runbooks/HeirloomCertificateExpiring.md.", c.hooksErr, c.certificates},
 		{"mutation", uncalled, c.treesErr, c.mutation},

@@ -253,7 +253,7 @@ func TestFleet(t *testing.T) {
 		return func(s *scenery) { relabelled(s); s.node.ManagedFields = owned(manager) }
 	}
 	expect(t, []finding{
-		{"workload-clusters", "unreachable", cutOff, Warning, []string{"0 of 1 could be reached", "fleet/c: no route to host", "HeirloomWorkloadClusterDisconnected"}},
+		{"workload-clusters", "unreachable", cutOff, Warning, []string{"0 of 1 workload clusters could be reached", "fleet/c: no route to host", "HeirloomWorkloadClusterDisconnected"}},
 		{"workload-clusters", "not there yet", both(cutOff, unprovisioned), OK, []string{"no API server yet: fleet/c"}},
 		{"workload-clusters", "none", withoutClusters, Skipped, nil},
 		{"nodes", "no rights", denied("MachineList"), Unknown, []string{"no right"}},

@@ -66,7 +66,7 @@ func (c *Checker) workloadClusters(context.Context) answer {
 			r.add(Warning, "", "%s: %v", of.Cluster, of.NodesErr)
 		}
 	})
-	r.Message = fmt.Sprintf("%d of %d could be reached from here.", reached, len(c.trees))
+	r.Message = fmt.Sprintf("%d of %d workload clusters could be reached from here.", reached, len(c.trees))
 	return r
 }
 
@@ -176,7 +176,7 @@ func (c *Checker) mutation(ctx context.Context) answer {
 		}
 		return result(OK, "%s would inherit %s %q (dry run).", what, e.Kind, e.Key)
 	}
-	return result(Unknown, "No MachineSet for whose Machines the webhook is called declares anything that a new Machine would inherit: "+
+	return result(Unknown, "Found no MachineSet that declares an entry for new Machines and for which the webhook is called: "+
 		"declare a label in a MachineDeployment's template, and check again.")
 }
 
@@ -213,13 +213,13 @@ func (c *Checker) validation(ctx context.Context) answer {
 		}
 	}
 	if !c.called(ctx, refuser, machine) {
-		return result(Unknown, "The webhook %s is called for no namespace of a Cluster: check its namespaceSelector.", refuser)
+		return result(Unknown, "The webhook %s is not called for any namespace with a Cluster: check its namespaceSelector.", refuser)
 	}
 	switch err := c.Client.Create(ctx, machine, client.DryRunAll, prober); {
 	case err == nil:
 		return result(Failed, "%s was accepted (dry run): the webhook %s is not called, or does not answer.", what, refuser)
 	case (apierrors.IsInvalid(err) || apierrors.IsForbidden(err)) && strings.Contains(err.Error(), `admission webhook "`+refuser+`" denied the request`):
-		return result(OK, "%s is refused (dry run).", what)
+		return result(OK, "%s was rejected (dry run).", what)
 	default:
 		return uncreated(what, err)
 	}

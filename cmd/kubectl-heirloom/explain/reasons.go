@@ -304,7 +304,7 @@ var texts = map[inherit.Why][2]string{ //nolint:gochecknoglobals // a table that
 	inherit.DropInvalid:     {"{at} does not get it, because an API server would refuse it or has no room for it{of}.", "Correct it in {from}."},
 	inherit.DropElsewhere:   {"No rule propagates it from {from} to this object.", ""},
 	"OfItself":              {"{by} has it in its own metadata, which no rule propagates to this object.", "Declare it in spec.template.metadata (of a control plane: spec.machineTemplate.metadata), or in the Cluster's spec.topology if there is one."},
-	inherit.DropRestricted:  {"Kubelets may not write this label. Cluster API or the loop adds it with the first write to {at}.", "If it remains missing, check whether Heirloom reaches the workload cluster."},
+	inherit.DropRestricted:  {"Kubelets must not write this label. Cluster API or the loop adds it with the first write to {at}.", "If it remains missing, check whether Heirloom reaches the workload cluster."},
 	inherit.DropUnproven:    {"Only a name or an address links {at} to its Machine. The kubelet chooses both, and the label may be a privilege.", "Set status.nodeRef of the Machine, or the same spec.providerID on Machine and Node."},
 	inherit.DropSetThere:    {"Another writer has set this label on {at}, and a fact does not replace it.", "Remove the label from the Node if the fact should set it."},
 	inherit.DropPaced:       {"{at} already has a Node, and Cluster API would add a typed NoExecute taint there without a rate limit. So the taint stays an annotation, from which Heirloom taints the Node when its turn comes.", ""},

@@ -48,7 +48,7 @@ var (
 	wrongPlace       = Rule{"HL007", "wrong-place", Warning, "An entry for Nodes in a place from which it reaches no Node, such as the object's own metadata."}
 	listReplaced     = Rule{"HL009", "list-replaced", Warning, "A list of a topology that replaces the list of the ClusterClass, so that items are lost."}
 	leftOut          = Rule{"HL012", "left-out", Warning, "An entry that an API server would refuse in the child, so that Heirloom leaves it out."}
-	usedBySelector   = Rule{"HL015", "used-by-selector", Warning, "A label for Nodes that a selector uses, so that changes reach nothing that exists."}
+	usedBySelector   = Rule{"HL015", "used-by-selector", Warning, "A label for Nodes that a selector uses, so that changes do not reach existing objects."}
 	unreadableObject = Rule{"HL016", "unreadable-object", Error, "An object with a field of the wrong type, such as a label that is a number."}
 	unfilledTemplate = Rule{"HL017", "unfilled-template", Note, "Variables without a value, so that a part could not be checked."}
 	duplicateKey     = Rule{"HL018", "duplicate-key", Error, "A key that an object has twice, often because a line `---` is missing."}
