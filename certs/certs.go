@@ -68,7 +68,7 @@ func (s Source) Check(*http.Request) error {
 		return err
 	}
 	if now, leaf := time.Now(), certificate.Leaf; now.Before(leaf.NotBefore) || now.After(leaf.NotAfter) {
-		return fmt.Errorf("the serving certificate is valid from %s to %s only", leaf.NotBefore.UTC(), leaf.NotAfter.UTC())
+		return fmt.Errorf("the serving certificate is valid only from %s to %s", leaf.NotBefore.UTC(), leaf.NotAfter.UTC())
 	}
 	return nil
 }
@@ -200,7 +200,7 @@ type lasting struct {
 // Start implements manager.Runnable. A Secret that was deleted before the caches were filled is noticed by nobody else.
 func (l lasting) Start(ctx context.Context) error {
 	if err := l.CertRotator.Start(ctx); err != nil && ctx.Err() == nil {
-		ctrl.Log.WithName("certificate").Error(errors.Join(err, l.own.create(ctx)), "There is no certificate, or its CA is not published; trying again")
+		ctrl.Log.WithName("certificate").Error(errors.Join(err, l.own.create(ctx)), "Certificate is missing or its CA is not published; retrying")
 	}
 	<-ctx.Done()
 	return nil
@@ -248,10 +248,10 @@ type considerate struct {
 func (c considerate) Update(ctx context.Context, object client.Object, options ...client.UpdateOption) error {
 	_, made := object.(*corev1.Secret)
 	if ahead := time.Duration(c.own.ahead.Load()); made && (ahead > time.Hour || ahead < -lookahead) {
-		return fmt.Errorf("no certificate is made by a clock that is %s ahead of the API server's", ahead)
+		return fmt.Errorf("refusing to make a certificate: the clock is %s ahead of the API server's clock", ahead)
 	}
 	if from, found := object.GetAnnotations()[injected]; found {
-		return fmt.Errorf("the webhook configuration %s belongs to cert-manager's injector, by its annotation %s=%s: "+
+		return fmt.Errorf("cert-manager injects the CA into webhook configuration %s (annotation %s=%s): "+
 			"remove the annotation, or do not use --webhook-cert-secret", object.GetName(), injected, from)
 	}
 	return c.Client.Update(ctx, object, options...)

@@ -82,7 +82,7 @@ func TestACertificateFromFiles(t *testing.T) {
 	} {
 		write(t, dir, invalid)
 		Expect(watcher.ReadCertificate()).To(Succeed())
-		Expect(source.Check(nil)).To(MatchError(ContainSubstring("the serving certificate is valid from ")))
+		Expect(source.Check(nil)).To(MatchError(ContainSubstring("the serving certificate is valid only from ")))
 	}
 }
 
@@ -253,7 +253,7 @@ func TestCertManagersConfigurationIsNotFoughtOver(t *testing.T) {
 	server := fake.NewClientBuilder().WithObjects(theirs, ours).Build()
 	writer := confined{managed{client: server}, &Own{}}.GetClient()
 	Expect(writer.Update(t.Context(), theirs)).To(MatchError(And(
-		ContainSubstring("the webhook configuration heirloom belongs to cert-manager's injector, by its annotation cert-manager.io/inject-ca-from=heirloom-system/heirloom-webhook"),
+		ContainSubstring("cert-manager injects the CA into webhook configuration heirloom (annotation cert-manager.io/inject-ca-from=heirloom-system/heirloom-webhook"),
 		ContainSubstring("remove the annotation"))))
 	Expect(writer.Update(t.Context(), ours)).To(Succeed())
 }
@@ -299,7 +299,7 @@ func TestAClockThatIsWrongMakesNoCertificate(t *testing.T) {
 			if tc.makes {
 				Expect(err).NotTo(HaveOccurred())
 			} else {
-				Expect(err).To(MatchError(ContainSubstring("no certificate is made by a clock that is ")))
+				Expect(err).To(MatchError(ContainSubstring("refusing to make a certificate: the clock is ")))
 			}
 			Expect(given.GetClient().Update(t.Context(), configuration)).To(Succeed(), "it publishes the CA that there is")
 		})

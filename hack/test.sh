@@ -162,7 +162,7 @@ prepare() {
 		integration) programs controlplane tools helm helm3 monitoring ;;
 		bench | gitops) programs controlplane tools ;;
 		walk | e2e) programs controlplane tools helm cluster-api ;;
-		cluster) programs controlplane tools helm ;;
+		cluster) programs controlplane tools helm cluster-api capd ;;
 		site)
 			programs site
 			hack/tools/docs/chromium.sh || true

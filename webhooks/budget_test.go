@@ -68,7 +68,7 @@ func TestAnAnswerComesInTheCallersTime(t *testing.T) {
 					response := ask(t, mux(t, s), "/mutate/machines"+query, write{kind: "Machine", object: machine(bySet)}.review(t)).Response
 					Expect(response.Allowed).To(BeTrue())
 					Expect(response.Patch).To(BeEmpty())
-					Expect(response.Warnings).To(HaveExactElements(HavePrefix("heirloom: nothing was inherited by this write")))
+					Expect(response.Warnings).To(HaveExactElements(HavePrefix("heirloom: the object inherited nothing with this write")))
 				})).To(Equal(tc.management), "an owner that is not cached")
 				Expect(takes(func() {
 					s := newServer(t, ordinary, hanging{}, inherit.Policy{})

@@ -44,7 +44,7 @@ type injected struct {
 
 func (h children) decide(ctx context.Context, req admission.Request) (answer, error) {
 	if want := clusterv1.GroupVersion; req.Kind.Group == want.Group && req.Kind.Version != want.Version {
-		return answer{}, fmt.Errorf("the request is in %s, not in %s: upgrade Heirloom's webhook configuration", req.Kind.Version, want)
+		return answer{}, fmt.Errorf("the request has API version %s instead of %s: upgrade Heirloom's webhook configuration", req.Kind.Version, want)
 	}
 	object := h.kind.New()
 	if err := decode(req.Object, object); err != nil {

@@ -85,7 +85,7 @@ func TestMachines(t *testing.T) {
 
 		{name: "an owner that is not cached is asked for", cache: fleet{}, live: &ordinary, request: write{kind: "Machine", object: machine(bySet)}, want: []string{addsTeam}, outcome: "injected"},
 		{name: "an owner that nobody finds takes nothing away", cache: fleet{}, live: &nothing, request: write{kind: "Machine", object: machine(bySet + ", labels: {team: a}, " + ownsTeam), old: inherits}, outcome: "unmatched"},
-		{name: "an owner that cannot be asked for lets the Machine pass", cache: fleet{}, live: &broken, request: write{kind: "Machine", object: machine(bySet)}, warnings: []string{"nothing was inherited by this write"}, outcome: "failed"},
+		{name: "an owner that cannot be asked for lets the Machine pass", cache: fleet{}, live: &broken, request: write{kind: "Machine", object: machine(bySet)}, warnings: []string{"the object inherited nothing with this write"}, outcome: "failed"},
 		{name: "managed fields of ours that cannot be read let the Machine pass", cache: ordinary, request: write{kind: "Machine", object: machine(bySet + ", managedFields: [{manager: heirloom, operation: Apply, fieldsV1: {'k:rubbish': {}}}]")}, warnings: []string{`metadata.managedFields of manager "heirloom"`}, outcome: "failed"},
 	} {
 		t.Run(tc.name, tc.run)

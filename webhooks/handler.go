@@ -88,7 +88,7 @@ func unmatched() answer {
 
 // untouched allows an object that inherits nothing for now. If it is skipped, there is a reason.
 func untouched(ctx context.Context, why inherit.Reason) answer {
-	ctrl.LoggerFrom(ctx).V(2).Info("Nothing is inherited by this write", "reason", why)
+	ctrl.LoggerFrom(ctx).V(2).Info("Object inherits nothing with this write", "reason", why)
 	return unmatched()
 }
 
@@ -112,8 +112,8 @@ func (h failOpen) Handle(ctx context.Context, req admission.Request) admission.R
 	}
 	decided, err := h.guarded(ctx, req)
 	if err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "Admission request allowed untouched", "operation", req.Operation)
-		missed := "nothing was inherited by this write"
+		ctrl.LoggerFrom(ctx).Error(err, "Admission request allowed unchanged", "operation", req.Operation)
+		missed := "the object inherited nothing with this write"
 		if _, checks := h.decider.(taints); checks {
 			missed = "the taints of this write were not checked"
 		}
@@ -188,7 +188,7 @@ func warnings[T any](kept []T, text func(T) string) []string {
 	var all []string
 	for i, one := range kept {
 		if i == mostWarnings {
-			return append(all, fmt.Sprintf("heirloom: %d more were kept in the same way", len(kept)-i))
+			return append(all, fmt.Sprintf("heirloom: %d more entries were kept", len(kept)-i))
 		}
 		all = append(all, text(one))
 	}

@@ -40,30 +40,30 @@ func TestFailOpen(t *testing.T) {
 		{
 			name:    "an error is allowed with a warning",
 			decide:  func() (answer, error) { return answer{}, errors.New("the cache is on fire") },
-			outcome: metrics.Failed, warnings: []string{"heirloom: nothing was inherited by this write: the cache is on fire"},
+			outcome: metrics.Failed, warnings: []string{"heirloom: the object inherited nothing with this write: the cache is on fire"},
 		},
 		{
 			name: "an error beside a patch is allowed untouched",
 			decide: func() (answer, error) {
 				return answer{outcome: metrics.Injected, patch: []jsonpatch.Operation{operation}}, errors.New("half done")
 			},
-			outcome: metrics.Failed, warnings: []string{"heirloom: nothing was inherited by this write: half done"},
+			outcome: metrics.Failed, warnings: []string{"heirloom: the object inherited nothing with this write: half done"},
 		},
 		{
 			name:    "a panic is allowed with a warning",
 			decide:  func() (answer, error) { panic("index out of range") },
-			outcome: metrics.Failed, warnings: []string{"heirloom: nothing was inherited by this write: internal error: index out of range"},
+			outcome: metrics.Failed, warnings: []string{"heirloom: the object inherited nothing with this write: internal error: index out of range"},
 		},
 		{
 			name:    "a panic with an error is, too",
 			decide:  func() (answer, error) { var m map[string]string; m["a"] = "b"; return answer{}, nil }, //nolint:staticcheck // the panic is the point
-			outcome: metrics.Failed, warnings: []string{"heirloom: nothing was inherited by this write: internal error: assignment to entry in nil map"},
+			outcome: metrics.Failed, warnings: []string{"heirloom: the object inherited nothing with this write: internal error: assignment to entry in nil map"},
 		},
 		{
 			// An API server drops a warning that has control characters in it.
 			name:    "a warning is one line, whatever the error",
 			decide:  func() (answer, error) { return answer{}, errors.Join(errors.New("one"), errors.New("two")) },
-			outcome: metrics.Failed, warnings: []string{"heirloom: nothing was inherited by this write: one; two"},
+			outcome: metrics.Failed, warnings: []string{"heirloom: the object inherited nothing with this write: one; two"},
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -174,7 +174,7 @@ func TestOtherNamespacesAreUnmatched(t *testing.T) {
 
 // API servers drop what is too much, without a word.
 func TestManyWarningsAreSummedUp(t *testing.T) {
-	for count, want := range map[int]string{0: "", 1: "1", 10: "1 2 3 4 5 6 7 8 9 10", 12: "1 2 3 4 5 6 7 8 9 10 heirloom: 2 more were kept in the same way"} {
+	for count, want := range map[int]string{0: "", 1: "1", 10: "1 2 3 4 5 6 7 8 9 10", 12: "1 2 3 4 5 6 7 8 9 10 heirloom: 2 more entries were kept"} {
 		kept := make([]int, count)
 		for i := range kept {
 			kept[i] = i + 1

@@ -57,7 +57,7 @@ func ask(t testing.TB, handler http.Handler, path string, body []byte) admission
 // policy is to let the write pass.
 func TestWhatIsNoReview(t *testing.T) {
 	handler := mux(t, newServer(t, ordinary, nil, inherit.Policy{}))
-	const notTheRequest = "the body must be the request of an AdmissionReview of admission.k8s.io/v1"
+	const notTheRequest = "the body must be an AdmissionReview of admission.k8s.io/v1 with a request"
 	for _, tc := range []struct{ name, body, message string }{
 		{name: "nothing", message: "decoding the review: jsontext: unexpected EOF"},
 		{name: "half a review", body: `{"apiVersion":"admission.k8s.io/v1","kind":`, message: `unexpected EOF within "/kind"`},

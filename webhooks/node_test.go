@@ -78,7 +78,7 @@ func TestNodes(t *testing.T) {
 				"annotations: {cluster.x-k8s.io/labels-from-machine: 'node-role.kubernetes.io/gpu,node.cluster.x-k8s.io/a', cluster.x-k8s.io/taints-from-machine: '', heirloom.dev/record-from-machine: 'node-role.kubernetes.io/gpu;'}}}",
 			old: "{metadata: {name: node-1, labels: {node-role.kubernetes.io/gpu: '', node.cluster.x-k8s.io/a: '1'}}}",
 		}, want: []string{`{"op":"add","path":"/metadata/labels","value":{"heirloom.node-restriction.kubernetes.io/record":"` + recorded("node-role.kubernetes.io/gpu;") + `","node-role.kubernetes.io/gpu":"","node.cluster.x-k8s.io/a":"1"}}`}, warnings: []string{`heirloom: label "node.cluster.x-k8s.io/a" was kept`}, outcome: "injected"},
-		{name: "a cache that fails lets the Node pass", cache: broken, request: write{kind: "Node", user: kubelet, object: node("")}, warnings: []string{"nothing was inherited by this write"}, outcome: "failed"},
+		{name: "a cache that fails lets the Node pass", cache: broken, request: write{kind: "Node", user: kubelet, object: node("")}, warnings: []string{"the object inherited nothing with this write"}, outcome: "failed"},
 	} {
 		t.Run(tc.name, tc.run)
 	}
@@ -115,7 +115,7 @@ func TestNodesInUseAreNotEvictedByAWrite(t *testing.T) {
 	for _, tc := range []childCase{
 		{name: "a taint that is new to it", cache: always, request: write{kind: "Node", object: inUse(nothing, tracked, ""), old: inUse(nothing, tracked, "")}, outcome: "unchanged"},
 		{name: "another value of one that it has", cache: always, request: write{kind: "Node", object: inUse(nothing, tracked, older), old: inUse(nothing, tracked, older)}, outcome: "unchanged"},
-		{name: "an Initialize taint", cache: once, request: write{kind: "Node", object: inUse(nothing, "", ""), old: inUse("", "", "")}, want: []string{
+		{name: "an OnInitialization taint", cache: once, request: write{kind: "Node", object: inUse(nothing, "", ""), old: inUse("", "", "")}, want: []string{
 			`{"op":"add","path":"/metadata/labels","value":{"heirloom.node-restriction.kubernetes.io/initialization":"waiting","heirloom.node-restriction.kubernetes.io/record":"e3b0c44298fc1c149afbf4c8996fb924"}}`,
 			`{"op":"add","path":"/metadata/annotations","value":{"cluster.x-k8s.io/taints-from-machine":""}}`,
 		}, outcome: "injected"},

@@ -169,7 +169,7 @@ func decodeReview(body []byte) (*admissionv1.AdmissionReview, error) {
 		return nil, fmt.Errorf("decoding the review: %w", err)
 	}
 	if review.Kind != "AdmissionReview" || review.APIVersion != "admission.k8s.io/v1" || review.Request == nil {
-		return nil, errors.New("the body must be the request of an AdmissionReview of admission.k8s.io/v1")
+		return nil, errors.New("the body must be an AdmissionReview of admission.k8s.io/v1 with a request")
 	}
 	return review, nil
 }

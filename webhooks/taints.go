@@ -48,7 +48,7 @@ func (h taints) decide(_ context.Context, req admission.Request) (answer, error)
 	refusal.Result = &status
 	refused := answer{outcome: metrics.Refused, refusal: &refusal}
 	if len(errs) == taint.MostProblems {
-		refused.warnings = []string{"heirloom: there may be more errors than are listed"}
+		refused.warnings = []string{"heirloom: this list of errors may be incomplete"}
 	}
 	return refused, nil
 }

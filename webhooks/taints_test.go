@@ -94,6 +94,6 @@ func TestNamedKeysWithoutEffectAreWarnedAbout(t *testing.T) {
 		s := newServer(t, fleet{}, nil, inherit.Policy{SyncAllowed: []string{inherit.SyncAnyKey}})
 		response := failOpen{decider: taints{s.Policy}, metrics: s.Metrics}.Handle(t.Context(), request.request(t))
 		Expect(response.Allowed).To(BeTrue())
-		Expect(response.Warnings).To(HaveExactElements(`heirloom: annotation sync.heirloom.dev/labels: "a b" is no key, and no prefix that ends with *`))
+		Expect(response.Warnings).To(HaveExactElements(`heirloom: annotation sync.heirloom.dev/labels: "a b" is neither a key nor a prefix that ends with *`))
 	}
 }

@@ -76,7 +76,7 @@ func TestMachineDeployments(t *testing.T) {
 		{
 			name: "one that the API server does not convert passes, and is told why", cache: topological, outcome: "failed",
 			request:  write{kind: "MachineDeployment", object: described("cluster.x-k8s.io/v1beta1", "MachineDeployment", "labels: {"+ofTopology+"}", "template: {}")},
-			warnings: []string{"heirloom: nothing was inherited by this write: the request is in v1beta1, not in cluster.x-k8s.io/v1beta2: upgrade Heirloom's webhook configuration"},
+			warnings: []string{"heirloom: the object inherited nothing with this write: the request has API version v1beta1 instead of cluster.x-k8s.io/v1beta2: upgrade Heirloom's webhook configuration"},
 		},
 		{
 			name: "what is declared no more goes, and the template keeps no empty metadata", cache: topological.with(func(f *fleet) {

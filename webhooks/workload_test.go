@@ -80,7 +80,7 @@ func TestAWorkloadClusterIsAnsweredUntouched(t *testing.T) {
 			Expect(response.Patch).To(BeEmpty())
 			outcome, warnings := "unmatched", BeEmpty()
 			if tc.failed {
-				outcome, warnings = "failed", HaveExactElements("heirloom: nothing was inherited by this write")
+				outcome, warnings = "failed", HaveExactElements("heirloom: the object inherited nothing with this write")
 			}
 			Expect(response.Warnings).To(warnings)
 			Expect(o.counted(t)).To(HaveExactElements(HaveSuffix(" " + outcome)))

@@ -58,6 +58,7 @@ programs() {
 		echo "kubeadm-bootstrap cluster-api sigs.k8s.io/cluster-api/bootstrap/kubeadm"
 		echo "kubeadm-control-plane cluster-api sigs.k8s.io/cluster-api/controlplane/kubeadm"
 		;;
+	capd) echo "capd cluster-api sigs.k8s.io/cluster-api/test/infrastructure/docker" ;;
 	lint) echo "golangci-lint golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint" ;;
 	dev)
 		echo "helm-docs dev github.com/norwoodj/helm-docs/cmd/helm-docs"
@@ -69,7 +70,7 @@ programs() {
 	report) echo "gotestsum dev gotest.tools/gotestsum" ;;
 	site) echo "hugo docs github.com/gohugoio/hugo" ;;
 	freeze) echo "freeze docs github.com/charmbracelet/freeze" ;;
-	*) die "there is no set $1; usage: build.sh [--env] controlplane[-oldest|-newest]|tools|node|helm|helm3|language|cluster-api|lint|dev|envtest|monitoring|report|site|freeze ..." ;;
+	*) die "there is no set $1; usage: build.sh [--env] controlplane[-oldest|-newest]|tools|node|helm|helm3|language|cluster-api|capd|lint|dev|envtest|monitoring|report|site|freeze ..." ;;
 	esac
 }
 
@@ -81,7 +82,7 @@ versions() {
 	helm) version dev helm.sh/helm/v4 ;;
 	helm3) version dev helm.sh/helm/v3 ;;
 	language) version dev github.com/vale-cli/vale/v3 ;;
-	cluster-api) version cluster-api sigs.k8s.io/cluster-api ;;
+	cluster-api | capd) version cluster-api sigs.k8s.io/cluster-api ;;
 	lint) version golangci-lint github.com/golangci/golangci-lint/v2 ;;
 	monitoring) version prometheus github.com/prometheus/prometheus ;;
 	report) version dev gotest.tools/gotestsum ;;

@@ -54,7 +54,7 @@ func ClusterAPI(mapper meta.RESTMapper) error {
 		case meta.IsNoMatchError(err):
 			missing = append(missing, name)
 		case err != nil:
-			return fmt.Errorf("finding out whether %s is served: %w", kind, err)
+			return fmt.Errorf("checking whether %s is served: %w", kind, err)
 		}
 	}
 	if len(missing) > 0 {
@@ -93,7 +93,7 @@ func (*Gate) NeedLeaderElection() bool { return false }
 func (g *Gate) Start(ctx context.Context) error {
 	_ = wait.DelayFunc(g.again).Until(ctx, true, true, func(ctx context.Context) (bool, error) {
 		if err := g.detect(ctx); err != nil && ctx.Err() == nil {
-			ctrl.LoggerFrom(ctx).Error(err, "Failed to find out whether Cluster API propagates taints; what was known stays in force")
+			ctrl.LoggerFrom(ctx).Error(err, "Failed to detect whether Cluster API propagates taints; keeping the last result")
 		}
 		return false, nil
 	})
@@ -144,7 +144,7 @@ func (g *Gate) learn(ctx context.Context, state inherit.TaintPropagation) {
 	}
 	g.state.Store(int32(state)) //nolint:gosec // one of three constants
 	g.Publish()
-	ctrl.LoggerFrom(ctx).Info("Found out whether Cluster API propagates taints", "clusterAPITaintPropagation", state.String())
+	ctrl.LoggerFrom(ctx).Info("Detected whether Cluster API propagates taints", "clusterAPITaintPropagation", state.String())
 }
 
 // example is an object to ask with, its kind and the path of its taints.
@@ -207,7 +207,7 @@ func (g *Gate) probe(ctx context.Context, of example) (inherit.TaintPropagation,
 	case err == nil, refused(err, of.path):
 		return inherit.PropagationDisabled, nil
 	}
-	return inherit.PropagationUnknown, fmt.Errorf("asking with a dry run on %s %s: %w", of.kind, client.ObjectKeyFromObject(of), err)
+	return inherit.PropagationUnknown, fmt.Errorf("probing with a dry run on %s %s: %w", of.kind, client.ObjectKeyFromObject(of), err)
 }
 
 // refused reports whether an answer says that Cluster API refuses all taints, or that its CRD has no field for them.

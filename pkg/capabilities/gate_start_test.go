@@ -175,10 +175,10 @@ func TestItIsAskedAgainAndAgain(t *testing.T) {
 				}
 				if tc.answer != nil {
 					Expect(logged).To(HaveLen(len(c.times)), "each failure is told")
-					Expect(logged).To(HaveEach(ContainSubstring("asking with a dry run on Machine default/m: away")))
+					Expect(logged).To(HaveEach(ContainSubstring("probing with a dry run on Machine default/m: away")))
 					return
 				}
-				Expect(logged).To(ConsistOf(ContainSubstring("Found out whether Cluster API propagates taints")), "a change is told once")
+				Expect(logged).To(ConsistOf(ContainSubstring("Detected whether Cluster API propagates taints")), "a change is told once")
 			})
 		})
 	}

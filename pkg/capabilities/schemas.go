@@ -65,7 +65,7 @@ func (*Schemas) NeedLeaderElection() bool { return false }
 func (s *Schemas) Start(ctx context.Context) error {
 	wait.JitterUntilWithContext(ctx, func(ctx context.Context) {
 		if err := s.refresh(ctx); err != nil && ctx.Err() == nil {
-			ctrl.LoggerFrom(ctx).Error(err, "Failed to find out whether the schema of control planes changed; what was known stays in force")
+			ctrl.LoggerFrom(ctx).Error(err, "Failed to check the schema of control planes; keeping the last result")
 		}
 	}, s.Interval, 0.1, true)
 	return nil
@@ -75,7 +75,7 @@ func (s *Schemas) Start(ctx context.Context) error {
 // the kind is not known yet, and again later if that failed or the API server does not know the kind either.
 func (s *Schemas) ControlPlane(ctx context.Context, gvk schema.GroupVersionKind) (inherit.Layout, error) {
 	if gvk.Group != inherit.ControlPlaneGroup {
-		return inherit.Layout{}, fmt.Errorf("%s is no kind of control plane", gvk.GroupKind())
+		return inherit.Layout{}, fmt.Errorf("%s is not a kind of control plane", gvk.GroupKind())
 	}
 	gv := gvk.GroupVersion()
 	known := s.lookup(gv)
@@ -155,7 +155,7 @@ func (s *Schemas) fetch(ctx context.Context, gv schema.GroupVersion, seen *docum
 		before := s.lookup(gv)
 		s.known.Store(gv, doc)
 		if before != nil && before.url != doc.url {
-			ctrl.LoggerFrom(ctx).Info("The schema of control planes changed", "groupVersion", gv.String())
+			ctrl.LoggerFrom(ctx).Info("Schema of control planes changed", "groupVersion", gv.String())
 			s.Publish()
 		}
 		return doc, nil

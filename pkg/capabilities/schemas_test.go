@@ -182,7 +182,7 @@ func TestRefresh(t *testing.T) {
 			Expect(len(changes) == 1).To(Equal(tc.told))
 			if tc.told {
 				Expect(logged).To(ConsistOf(And(
-					ContainSubstring("The schema of control planes changed"), ContainSubstring(group+"/v1"))))
+					ContainSubstring("Schema of control planes changed"), ContainSubstring(group+"/v1"))))
 			} else {
 				Expect(logged).To(BeEmpty())
 			}

@@ -28,7 +28,7 @@ func TestWhatIsUnknownIsRemembered(t *testing.T) {
 		_, err = s.ControlPlane(t.Context(), kindOf("v1", fmt.Sprintf("Forged%d", i)))
 		Expect(err).To(MatchError(ContainSubstring("publishes no schema of kind")))
 		_, err = s.ControlPlane(t.Context(), schema.GroupVersionKind{Group: fmt.Sprintf("g%d", i), Version: "v1", Kind: "Deployment"})
-		Expect(err).To(MatchError(ContainSubstring("is no kind of control plane")))
+		Expect(err).To(MatchError(ContainSubstring("is not a kind of control plane")))
 	}
 	Expect(server.indexes.Load()).To(BeEquivalentTo(1))
 	Expect(server.documents.Load()).To(BeEquivalentTo(1))

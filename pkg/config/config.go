@@ -74,14 +74,18 @@ func (c *Config) completeRules() error {
 	c.Rules = inherit.Policy{
 		AdditionalLabels: labels, AdditionalAnnotations: annotations, WatchFilter: c.WatchFilter,
 		PaceEviction: c.NoExecuteRate > 0 || c.NoExecuteBudgets, ClusterAPITaints: state,
-		Mode: inherit.Mode(c.Mode), OnlyLabelled: c.Enrollment == enrollLabelled, SyncAllowed: c.PerClusterSyncAllowed,
+		Mode: inherit.Mode(c.Mode), OnlyLabelled: c.Enrollment == enrollLabelled, SyncAllowed: c.PerClusterSyncAllowed, WorkerRole: c.WorkerRole,
 	}
 	var errs []error
 	for _, text := range c.NodeFacts {
 		fact, err := inherit.ParseFact(text)
 		errs = append(errs, check(err == nil, "--node-fact=%w", err), check(err != nil || fact.OfMachines() || slices.Contains(c.ProviderGroups, fact.Kind.Group),
-			"--node-fact=%q: the group %s is not of a provider (see --additional-provider-groups)", text, fact.Kind.Group))
+			"--node-fact=%q: API group %s belongs to no known provider (see --additional-provider-groups)", text, fact.Kind.Group))
 		c.Rules.Facts = append(c.Rules.Facts, fact)
+	}
+	if c.WorkerRole != "" {
+		errs = append(errs, invalid("--worker-role", c.WorkerRole, validation.IsDNS1123Label(c.WorkerRole)),
+			check(c.WorkerRole != "control-plane" && c.WorkerRole != "master", "--worker-role=%s: this role is for control planes", c.WorkerRole))
 	}
 	_, broken := inherit.ParseNamedKeys(strings.Join(c.PerClusterSyncAllowed, ","))
 	return errors.Join(labelsErr, annotationsErr, errors.Join(errs...),
@@ -111,7 +115,7 @@ func (c *Config) completeObjects() (err error) {
 	}
 	for _, group := range c.AdditionalProviderGroups {
 		errs = append(errs, invalid("--additional-provider-groups", group, validation.IsDNS1123Subdomain(group)),
-			check(!wellKnown(group), "--additional-provider-groups=%q: is a group of Kubernetes, and of no provider", group))
+			check(!wellKnown(group), "--additional-provider-groups=%q: this API group belongs to Kubernetes, not to a provider", group))
 	}
 	return errors.Join(errs...)
 }
@@ -139,8 +143,8 @@ func (c *Config) completeServers() error {
 		check(addrErr == nil, "--health-addr=%q: must be <host>:<port> or :<port>: %w", c.HealthAddr, addrErr),
 		check(logsErr == nil, "logging flags (such as --logging-format): %w", logsErr),
 		check(!c.LeaderElect || retry > 0 && retry < renew && renew < lease,
-			"leader election: --leader-elect-retry-period must be positive and shorter than "+
-				"--leader-elect-renew-deadline, and that shorter than --leader-elect-lease-duration"))
+			"--leader-elect-retry-period must be positive and shorter than --leader-elect-renew-deadline, "+
+				"which must be shorter than --leader-elect-lease-duration"))
 }
 
 func (c *Config) completeWorkloads() error {

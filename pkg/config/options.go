@@ -38,10 +38,10 @@ type Options struct {
 
 	AdditionalSyncMachineLabels, AdditionalSyncMachineAnnotations, AdditionalProviderGroups, PerClusterSyncAllowed, NodeFacts []string
 
-	TaintPropagation, Mode, Enrollment string
-	NoExecute                          string
-	NoExecuteRate                      float64
-	NoExecuteDeadline                  time.Duration
+	TaintPropagation, Mode, Enrollment, WorkerRole string
+	NoExecute                                      string
+	NoExecuteRate                                  float64
+	NoExecuteDeadline                              time.Duration
 
 	Diagnostics flags.ManagerOptions
 	Logs        *logs.Options
@@ -63,8 +63,10 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	flags.AddManagerOptions(fs, &o.Diagnostics)
 	// Cluster API's own text lacks a space between two words.
 	fs.Lookup("diagnostics-address").Usage = "The address the diagnostics endpoint binds to. " +
-		"By default it serves metrics over HTTPS, with authentication and authorization, and also pprof and an endpoint to change the log level. " +
-		"With --insecure-diagnostics it serves only metrics, over HTTP and without authentication and authorization."
+		"It serves metrics, pprof and the log level over HTTPS, with authentication and authorization; with --insecure-diagnostics, only metrics, over HTTP."
+	// Cluster API's own text explains more than it says.
+	fs.Lookup("tls-curve-preferences").Usage = "Comma-separated list of numeric Go crypto/tls CurveID values for the webhook server and metrics server. " +
+		"If omitted, the default Go curves will be used."
 	logsv1.AddFlags(o.Logs, fs)
 }
 
@@ -86,17 +88,16 @@ func (o *Options) addWatchFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.Kubeconfig, "kubeconfig", "",
 		"Path to a kubeconfig of the management cluster. If unspecified, the service account of the Pod is used, or $KUBECONFIG or ~/.kube/config outside of a cluster.")
 	fs.StringVar(&o.Namespace, "namespace", "",
-		"Namespace whose Cluster API objects are watched. If unspecified, those of all namespaces are.")
+		"Namespace that Heirloom watches. If unspecified, it watches all namespaces.")
 	fs.StringVar(&o.WatchFilter, "watch-filter", "",
 		"Label value that an object must carry to inherit. The label key is always "+clusterv1.WatchLabel+". If unspecified, all objects inherit.")
 	fs.StringVar(&o.ManagementCluster, "management-cluster", "",
-		"<namespace>/<name> of the Cluster whose Nodes live in the management cluster's own API server, if it manages itself. "+
-			"Nodes of the management cluster inherit from Machines of this Cluster only. If unspecified, they inherit nothing.")
+		"<namespace>/<name> of the management cluster, if it is itself a Cluster. If unspecified, its Nodes inherit nothing.")
 	fs.DurationVar(&o.SyncPeriod, "sync-period", 10*time.Minute,
-		"The longest time until a watched object is reconciled again (e.g. 15m).")
+		"The maximum interval at which watched objects are reconciled (e.g. 15m).")
 	fs.StringVar(&o.HealthAddr, "health-addr", ":9440", "The address the health endpoint binds to.")
 	fs.DurationVar(&o.ShutdownDelay, "shutdown-delay", 0,
-		"How long to go on after SIGTERM. Requests are answered meanwhile, and connections closed with the answer, so that clients go to other replicas.")
+		"Duration for which webhooks answer requests after SIGTERM. Each answer closes its connection, so that clients move to other replicas.")
 	fs.Float32Var(&o.KubeAPIQPS, "kube-api-qps", 100,
 		"Maximum queries per second from the client to the management cluster's API server for each kind of object.")
 	fs.IntVar(&o.KubeAPIBurst, "kube-api-burst", 200, "Maximum number of queries in one burst to the management cluster's API server.")
@@ -106,17 +107,17 @@ func (o *Options) addWorkloadFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.WorkloadClusters, "workload-clusters", true,
 		"Connect to workload clusters. With false, Heirloom reads no kubeconfig, and leaves the Nodes of workload clusters alone.")
 	fs.StringVar(&o.WorkloadAdmission, "workload-admission", workload.AdmitAutomatically,
-		"How Nodes of workload clusters are admitted whose Cluster does not have the label "+workload.AdmissionLabel+": auto (by policy where the workload cluster can have one, else by webhook where there is a URL), none (the loop alone applies what they inherit), webhook (by --workload-webhook-url) or policy (a generated MutatingAdmissionPolicy).")
+		"How new Nodes of workload clusters get inherited entries, unless their Cluster has the label "+workload.AdmissionLabel+": auto (policy if served, otherwise webhook if a URL is set), none (only the loop adds entries), webhook (see --workload-webhook-url) or policy (a MutatingAdmissionPolicy).")
 	fs.StringVar(&o.WorkloadWebhookURL, "workload-webhook-url", "",
-		"URL under which the API servers of workload clusters reach --workload-webhook-port, https://<host>[:<port>][/<path>]. If unspecified, no webhook is registered in workload clusters.")
+		"URL at which API servers of workload clusters reach --workload-webhook-port: https://<host>[:<port>][/<path>]. If unspecified, no webhook is registered in workload clusters.")
 	fs.IntVar(&o.WorkloadWebhookPort, "workload-webhook-port", 9444,
-		"The port that answers workload clusters. Nothing else is served there: its clients cannot ask about the management cluster.")
+		"The port the webhook server for workload clusters binds to. It serves nothing else.")
 	fs.StringVar(&o.WorkloadWebhookKeySecret, "workload-webhook-key-secret", "",
-		"<namespace>/<name> of the Secret in which replicas share the key of the paths that workload clusters call. Needed with --workload-webhook-url; Heirloom creates it. To replace the key, delete the Secret.")
+		"<namespace>/<name> of the Secret with the key for webhook paths of workload clusters, which Heirloom creates. Required with --workload-webhook-url.")
 	fs.StringVar(&o.WebhookConfiguration, "webhook-configuration", "heirloom",
-		"Name of the installed MutatingWebhookConfiguration, from which those of workload clusters are made. With --webhook-cert-secret, the CA is published in it and in the ValidatingWebhookConfiguration of the same name.")
+		"Name of the installed MutatingWebhookConfiguration, which Heirloom copies to workload clusters. With --webhook-cert-secret, Heirloom publishes the CA there and in the ValidatingWebhookConfiguration of the same name.")
 	fs.IntVar(&o.ClusterCacheConcurrency, "clustercache-concurrency", 100,
-		"Number of workload clusters that are connected, or probed, at a time. One whose API server answers but does not list its Nodes takes up to five minutes.")
+		"Number of workload clusters to connect to, or probe, at the same time.")
 	fs.Float32Var(&o.ClusterCacheClientQPS, "clustercache-client-qps", 500,
 		"Maximum queries per second from the client to the API server of each workload cluster.")
 	fs.IntVar(&o.ClusterCacheClientBurst, "clustercache-client-burst", 1000,
@@ -124,25 +125,25 @@ func (o *Options) addWorkloadFlags(fs *pflag.FlagSet) {
 }
 
 func (o *Options) addWebhookFlags(fs *pflag.FlagSet) {
-	fs.StringVar(&o.WebhookHost, "webhook-host", "", "The address the webhook server binds to. If unspecified, it binds to all.")
+	fs.StringVar(&o.WebhookHost, "webhook-host", "", "The address the webhook server binds to (default: all).")
 	fs.IntVar(&o.WebhookPort, "webhook-port", 9443, "The port the webhook server binds to.")
 	fs.StringVar(&o.WebhookCertDir, "webhook-cert-dir", "/tmp/k8s-webhook-server/serving-certs/",
-		"Directory with the webhook server's certificate and key, tls.crt and tls.key. They are loaded again when they change. With --webhook-cert-secret, Heirloom only writes tls.crt there.")
+		"Directory with the webhook server's certificate and key, tls.crt and tls.key. They are reloaded when they change. With --webhook-cert-secret, Heirloom only writes tls.crt there.")
 	fs.StringVar(&o.WebhookCertSecret, "webhook-cert-secret", "",
-		"<namespace>/<name> of the Secret in which replicas share a CA and a serving certificate of Heirloom's own, which it makes, replaces and publishes in both webhook configurations named by --webhook-configuration. If unspecified, the certificate comes from --webhook-cert-dir.")
+		"<namespace>/<name> of the Secret for the CA and serving certificate that Heirloom creates, renews and publishes in both webhook configurations of --webhook-configuration. If unspecified, the certificate comes from --webhook-cert-dir.")
 	fs.StringSliceVar(&o.WebhookCertDNSNames, "webhook-cert-dns-names", nil,
-		"List of DNS names that the certificate in --webhook-cert-secret is for.")
+		"List of DNS names for the certificate in --webhook-cert-secret.")
 	fs.StringVar(&o.WebhookClientCAFile, "webhook-client-ca-file", "",
-		"Path to CA certificates. If specified, only clients whose certificate one of these CAs signed are answered on --webhook-port: API servers that have one in the kubeconfig of their admission configuration. It is loaded again when it changes.")
+		"Path to CA certificates, reloaded when the file changes. If specified, --webhook-port accepts only clients with a certificate of these CAs.")
 	fs.StringSliceVar(&o.WebhookClientNames, "webhook-client-names", nil,
-		"List of common names, one of which a client's certificate must have. If unspecified, every certificate signed by a CA in --webhook-client-ca-file is accepted.")
+		"List of accepted common names of client certificates. If unspecified, all names are accepted.")
 }
 
 func (o *Options) addLeaderElectionFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.LeaderElect, "leader-elect", false,
 		"Elect a leader among replicas. Webhooks answer from every replica; the resync loop runs on the leader.")
 	fs.StringVar(&o.LeaderElectNamespace, "leader-elect-namespace", "",
-		"Namespace of the leader election Lease. If unspecified, it is the Pod's own; outside of a cluster, and for a release, it must be given.")
+		"Namespace of the leader election Lease. If unspecified, the namespace of the Pod is used; required outside of a cluster and for a release.")
 	fs.DurationVar(&o.LeaderElectLeaseDuration, "leader-elect-lease-duration", 15*time.Second,
 		"Interval at which non-leader candidates will wait to force acquire leadership.")
 	fs.DurationVar(&o.LeaderElectRenewDeadline, "leader-elect-renew-deadline", 10*time.Second,
@@ -153,29 +154,31 @@ func (o *Options) addLeaderElectionFlags(fs *pflag.FlagSet) {
 
 func (o *Options) addRuleFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&o.AdditionalSyncMachineLabels, "additional-sync-machine-labels", nil,
-		"List of regexes to select an additional set of labels to sync from a Machine to its Node. A label is synced as long as it matches at least one of the regexes.")
+		"List of regexes (not anchored) to select an additional set of labels to sync from a Machine to its Node.")
 	fs.StringSliceVar(&o.AdditionalSyncMachineAnnotations, "additional-sync-machine-annotations", nil,
-		"List of regexes to select an additional set of annotations to sync from a Machine to its Node. An annotation is synced as long as it matches at least one of the regexes.")
+		"List of regexes (not anchored) to select an additional set of annotations to sync from a Machine to its Node.")
 	fs.StringSliceVar(&o.PerClusterSyncAllowed, "per-cluster-sync-allowed", []string{inherit.SyncAnyKey},
 		"List of label and annotation keys, and of prefixes that end with *, that the annotations "+inherit.SyncLabelsAnnotation+" and "+inherit.SyncAnnotationsAnnotation+
 			" of a Cluster, a topology or a template may name for Nodes. * alone stands for all keys outside kubernetes.io, k8s.io and their subdomains. If empty, these annotations have no effect.")
 	fs.StringArrayVar(&o.NodeFacts, "node-fact", nil,
 		"Fact that becomes a label of Nodes, <Kind>.<group>:<field>=<label>: a field, such as spec.instanceType, or a label, metadata.labels['rack'], of Machines or of a provider's kind. Can be repeated.")
 	fs.StringSliceVar(&o.AdditionalProviderGroups, "additional-provider-groups", nil,
-		"List of API groups of infrastructure and bootstrap providers whose objects inherit what their Machines do, in addition to "+
+		"List of API groups of infrastructure and bootstrap providers whose objects inherit like their Machines, in addition to "+
 			inherit.InfrastructureGroup+" and "+inherit.BootstrapGroup+".")
 	fs.Float64Var(&o.NoExecuteRate, "no-execute-rate", 1,
 		"Rate limit: existing Nodes per Cluster per minute that get a NoExecute taint. "+
-			"Such a taint evicts Pods, so a MachineDeployment, control plane or MachinePool taints at most a tenth of its Nodes a minute, rounded up. 0 means all Nodes at once; new Nodes never wait.")
+			"A MachineDeployment, control plane or MachinePool taints at most a tenth of its Nodes per minute, rounded up. 0 means no limit. New Nodes never wait.")
 	fs.StringVar(&o.NoExecute, "no-execute", noExecutePace,
 		"How existing Nodes get a NoExecute taint when it is their turn: pace, at once, or budgets, when all Pods that the taint would evict have left. "+
 			"Until then the taint has the effect NoSchedule, and these Pods are evicted through the Eviction API, which respects PodDisruptionBudgets.")
 	fs.DurationVar(&o.NoExecuteDeadline, "no-execute-deadline", 0,
 		"With --no-execute=budgets, how long a Node waits for its Pods (e.g. 1h). 0 means that it waits until all have left.")
+	fs.StringVar(&o.WorkerRole, "worker-role", "",
+		"Role of all Nodes outside of control planes, as the label node-role.kubernetes.io/<role>. If unspecified, these Nodes get no role.")
 	fs.StringVar(&o.Mode, "mode", string(inherit.Enforce),
-		"What becomes of decisions: enforce writes them, observe only reports them, as metrics and Events. The label "+inherit.ModeLabel+" of a Cluster, or of a ClusterClass for all its Clusters, comes first.")
+		"Mode for decisions: enforce writes them, observe only reports them, as metrics and Events. The label "+inherit.ModeLabel+" of a Cluster, or of a ClusterClass for all its Clusters, takes precedence.")
 	fs.StringVar(&o.Enrollment, "enrollment", enrollAll,
-		"Which Clusters count: all, or labelled: only those that carry the label "+inherit.ModeLabel+", or whose ClusterClass does.")
+		"Clusters that Heirloom handles: all, or labelled (only Clusters with the label "+inherit.ModeLabel+" on the Cluster or its ClusterClass).")
 	fs.StringVar(&o.TaintPropagation, "cluster-api-taint-propagation", auto,
-		"Whether Cluster API propagates taints itself (its feature gate MachineTaintPropagation): auto, enabled or disabled. With auto, Heirloom finds out.")
+		"Whether Cluster API propagates taints itself (its feature gate MachineTaintPropagation): auto, enabled or disabled. With auto, Heirloom detects it.")
 }

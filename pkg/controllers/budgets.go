@@ -14,7 +14,6 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -145,18 +144,6 @@ func (s *strictReader) Get(ctx context.Context, key client.ObjectKey, into clien
 	err := s.Reader.Get(ctx, key, into, options...)
 	s.failed = errors.Join(s.failed, client.IgnoreNotFound(err))
 	return err //nolint:wrapcheck // the caller knows what it asked for
-}
-
-// uncached returns what reads from the API server of a Cluster's Nodes.
-func (r *nodes) uncached(ctx context.Context, cluster types.NamespacedName) (client.Reader, error) {
-	if cluster == r.ManagementCluster {
-		return r.Live, nil
-	}
-	live, err := r.Workloads.GetUncachedClient(ctx, cluster)
-	if err != nil {
-		return nil, fmt.Errorf("reaching the workload cluster %s: %w", cluster, err)
-	}
-	return live, nil
 }
 
 // tellTurn reports on the Machine or MachinePool that a Node has had its turn, and that it has its taints.

@@ -121,7 +121,7 @@ func syncChild(
 		return again, nil
 	}
 	if p.Plan == nil {
-		ctrl.LoggerFrom(ctx).V(2).Info("The object inherits nothing for now", "reason", p.Reason)
+		ctrl.LoggerFrom(ctx).V(2).Info("Object inherits nothing for now", "reason", p.Reason)
 		return 0, err
 	}
 	if problems := errors.Join(p.Problems(), p.LeftOut()); problems != nil {
@@ -170,7 +170,7 @@ func (d *Dependencies) release(ctx context.Context, object client.Object, gvk sc
 		changed, removed, err := release.Object(ctx, d.Client, d.Live, gvk, client.ObjectKeyFromObject(object), release.Mode{})
 		if changed {
 			d.Metrics.Write(metrics.Kind(gvk.Group, gvk.Kind), result(nil))
-			ctrl.LoggerFrom(ctx).Info("Released the object", "removed", removed)
+			ctrl.LoggerFrom(ctx).Info("Released object", "removed", removed)
 		}
 		return true, err
 	})
@@ -199,9 +199,9 @@ func (d *Dependencies) apply(ctx context.Context, object client.Object, gvk sche
 	err = d.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(config), client.FieldOwner(managedfields.Manager), client.ForceOwnership)
 	d.written(object, gvk, p.Plan, err)
 	if err != nil {
-		return fmt.Errorf("applying what the %s inherits: %w", gvk.Kind, err)
+		return fmt.Errorf("applying inherited entries to the %s: %w", gvk.Kind, err)
 	}
-	ctrl.LoggerFrom(ctx).Info("Applied what the object inherits", "changes", len(p.Changes()))
+	ctrl.LoggerFrom(ctx).Info("Applied inherited entries", "changes", len(p.Changes()))
 	return nil
 }
 
@@ -240,9 +240,9 @@ func (d *Dependencies) patch(ctx context.Context, object client.Object, gvk sche
 	err = d.Client.Patch(ctx, stored, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(managedfields.Manager))
 	d.written(object, gvk, plan, err)
 	if err != nil {
-		return fmt.Errorf("patching what the %s inherits: %w", gvk.Kind, err)
+		return fmt.Errorf("patching inherited entries of the %s: %w", gvk.Kind, err)
 	}
-	ctrl.LoggerFrom(ctx).Info("Patched away what the object no longer inherits, or adopted what it does", "changes", len(plan.Changes()))
+	ctrl.LoggerFrom(ctx).Info("Removed or adopted inherited entries", "changes", len(plan.Changes()))
 	return nil
 }
 

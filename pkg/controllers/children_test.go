@@ -242,26 +242,26 @@ func TestAWriteThatIsRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			each(t, func(l *loop, s *scene) {
 				kind, name := l.kindOf(s.child).Kind, s.child.GetName()
-				expect := func(times int, what string) {
+				expect := func(times int, verb string) {
 					l.refuse = tc.err
 					err := l.see(s.about)
 					l.Expect(err).To(MatchError(tc.err))
-					l.Expect(err).To(MatchError(ContainSubstring(what + " what the " + kind + " inherits")))
+					l.Expect(err).To(MatchError(ContainSubstring(verb + " the " + kind + ": ")))
 					l.Expect(l.writes.take()).To(HaveLen(1))
 					l.counted(fmt.Sprintf(`resync_writes_total{kind="%s",result="%s"} %d`, s.kind, tc.result, times))
 					if tc.tells {
-						l.told(fmt.Sprintf("Warning InheritanceFailed %s/%s: Failed to write what is inherited: %v", kind, name, tc.err))
+						l.told(fmt.Sprintf("Warning InheritanceFailed %s/%s: Failed to write inherited entries: %v", kind, name, tc.err))
 					} else {
 						l.told()
 					}
 					l.refuse = nil
 				}
-				expect(1, "applying")
+				expect(1, "applying inherited entries to")
 				l.notCounted("inherited_keys_total")
 				l.Expect(l.see(s.about)).To(Succeed())
 				l.writes.take()
 				l.change(s.owner, func() { declare(s.owner) })
-				expect(2, "patching")
+				expect(2, "patching inherited entries of")
 				l.Expect(l.see(s.about)).To(Succeed())
 				l.Expect(l.stored(s.child).GetLabels()).NotTo(HaveKey("team"))
 			})

@@ -180,7 +180,7 @@ func KubeconfigRefused(reader client.Reader, recorder events.EventRecorder) func
 		cluster := &clusterv1.Cluster{}
 		if reader.Get(ctx, key, cluster) == nil { // otherwise there is no object for the Event; the log has it, too
 			recorder.Eventf(cluster, nil, corev1.EventTypeWarning, reasonKubeconfigRefused, "Connect",
-				"The kubeconfig in the Secret %s-kubeconfig is refused, so no Node of the workload cluster inherits: %v", key.Name, err)
+				"The kubeconfig in the Secret %s-kubeconfig is refused, so Nodes of the workload cluster inherit nothing: %v", key.Name, err)
 		}
 	}
 }

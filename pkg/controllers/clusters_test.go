@@ -73,7 +73,7 @@ func TestOneWayToAdmitNodesIsSetUp(t *testing.T) {
 		"what the Cluster's label says": {setUp: label("policy"), asked: policy},
 		"none where the label says so":  {setUp: label("none"), asked: none},
 		"none where the label says what there is not": {setUp: label("magic"), asked: none,
-			told: []string{`Warning UnknownWorkloadAdmission Cluster/c: Label heirloom.dev/workload-admission: Nodes cannot be admitted by "magic"`}},
+			told: []string{`Warning UnknownWorkloadAdmission Cluster/c: Label heirloom.dev/workload-admission: admission by "magic" is not available`}},
 		"none for a Cluster that is opted out":                     {setUp: func(_ *loop, c *clusterv1.Cluster) { c.Labels = pairs(inherit.IgnoreLabel) }, asked: none},
 		"none for a Cluster that is being deleted":                 {setUp: func(_ *loop, c *clusterv1.Cluster) { c.Finalizers = []string{"cluster.cluster.x-k8s.io"} }, asked: none},
 		"none for the management cluster":                          {setUp: func(l *loop, _ *clusterv1.Cluster) { l.ManagementCluster = key("c") }, asked: none},
@@ -212,5 +212,5 @@ func TestAKubeconfigThatIsRefused(t *testing.T) {
 	refused(t.Context(), key("c"), errors.New("it names a file"))
 	refused(t.Context(), key("gone"), errors.New("it names a file"))
 	l.Expect(l.events.take()).To(ConsistOf("Warning KubeconfigRefused Cluster/c: The kubeconfig in the Secret c-kubeconfig is refused, " +
-		"so no Node of the workload cluster inherits: it names a file"))
+		"so Nodes of the workload cluster inherit nothing: it names a file"))
 }

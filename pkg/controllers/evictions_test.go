@@ -71,8 +71,8 @@ func TestTaintsThatEvictReachNodesOneAfterTheOther(t *testing.T) {
 		taints, again := l.after("n0")
 		l.Expect([]any{taints, again}).To(Equal([]any{all, time.Duration(0)}))
 		l.told()
-		const first = "Normal NoExecuteTaintsRollingOut MachineDeployment/md: Taints with effect NoExecute evict Pods, so Nodes wait for their " +
-			"turn (--no-execute-rate): no more for now in Cluster ns/c"
+		const first = "Normal NoExecuteTaintsRollingOut MachineDeployment/md: NoExecute taints evict Pods, so Nodes wait for their " +
+			"turn (--no-execute-rate); limit reached in Cluster ns/c"
 		for i, waiting := range []string{"n1", "n2"} {
 			for range 2 {
 				taints, again = l.after(waiting)
@@ -87,7 +87,7 @@ func TestTaintsThatEvictReachNodesOneAfterTheOther(t *testing.T) {
 		l.told()
 		<-time.After(time.Minute)
 		l.Expect(l.drained("n2")).To(Equal(1))
-		l.told("Normal NoExecuteTaintsRolledOut MachineDeployment/md: Taints with effect NoExecute are on all Nodes of the Cluster")
+		l.told("Normal NoExecuteTaintsRolledOut MachineDeployment/md: All Nodes of the Cluster that waited for NoExecute taints have them")
 		l.counted(noneWaits)
 	})
 }
@@ -175,7 +175,7 @@ func TestWhoSharesAPace(t *testing.T) {
 			l.NoExecuteRate = 60
 			l.Expect(l.drained("n0", "n1")).To(Equal(1))
 			l.Expect(l.events.take()).To(ConsistOf(And(
-				HavePrefix("Normal NoExecuteTaintsRollingOut Machine/n1: "), HaveSuffix("no more for now in "+tc.heldBy))))
+				HavePrefix("Normal NoExecuteTaintsRollingOut Machine/n1: "), HaveSuffix("limit reached in "+tc.heldBy))))
 		})
 	}
 	t.Run("a MachinePool without Machines", func(t *testing.T) {
@@ -186,7 +186,7 @@ func TestWhoSharesAPace(t *testing.T) {
 		l.NoExecuteRate = 60
 		l.Expect(l.drained("a", "b")).To(Equal(1))
 		l.Expect(l.events.take()).To(ConsistOf(And(
-			HavePrefix("Normal NoExecuteTaintsRollingOut MachinePool/mp: "), HaveSuffix("no more for now in MachinePool ns/mp"))))
+			HavePrefix("Normal NoExecuteTaintsRollingOut MachinePool/mp: "), HaveSuffix("limit reached in MachinePool ns/mp"))))
 	})
 }
 

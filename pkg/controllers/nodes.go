@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -85,6 +86,8 @@ type visit struct {
 	now    time.Time
 	// left are taints that evict Pods, and keep none waiting any more.
 	left []corev1.Taint
+	// ready are those DaemonSets with a ready Pod on the Node that a start-up gate waits for.
+	ready sets.Set[types.NamespacedName]
 }
 
 // sync applies to the Node what it inherits, and returns when to look again if something has to wait.
@@ -94,6 +97,9 @@ func (r *nodes) sync(ctx context.Context, req NodeRequest) (again time.Duration,
 		return 0, err
 	}
 	p, err := r.plan(ctx, r.Chain, v)
+	if err == nil && !p.due() && r.findReady(ctx, &v, p) {
+		p, err = r.plan(ctx, r.Chain, v)
+	}
 	if err != nil {
 		return 0, err // what is known of the Node stays true until it can be looked at
 	}
@@ -166,6 +172,8 @@ type nodePlan struct {
 	heldBy         string
 	// leave are those for which Pods leave first.
 	leave []corev1.Taint
+	// awaited are the DaemonSets that closed start-up gates wait for.
+	awaited []types.NamespacedName
 	// wait is how long the write is left to Cluster API, and again when to look again.
 	wait, again time.Duration
 }
@@ -194,6 +202,7 @@ func (r *nodes) plan(ctx context.Context, chain *owners.Chain, v visit) (p nodeP
 	}
 	believed = r.soften(v, &p, believed)
 	p.result, p.dropped = v.policy.NodeHolding(p.Source, p.held, believed, inherit.Privileged)
+	p.openGates(v)
 	if !p.result.Fits() { // its kubelet has taken the room of the record that is restored
 		p.result.Annotations = p.current.Annotations
 	}
@@ -294,9 +303,9 @@ func (r *nodes) patch(ctx context.Context, v visit, state inherit.NodeState) err
 	err := v.server.Patch(ctrl.LoggerInto(ctx, logr.Discard()), changed, patch)
 	r.Metrics.Write("Node", result(err))
 	if err != nil {
-		return fmt.Errorf("patching what the Node inherits: %w", err)
+		return fmt.Errorf("patching inherited entries of the Node: %w", err)
 	}
-	ctrl.LoggerFrom(ctx).Info("Patched what the Node inherits")
+	ctrl.LoggerFrom(ctx).Info("Patched inherited entries of Node")
 	return nil
 }
 
@@ -315,11 +324,12 @@ func (r *nodes) tell(p nodePlan, node *corev1.Node) {
 			names = append(names, fmt.Sprint(key))
 		}
 		r.Recorder.Eventf(p.from.Object, nil, corev1.EventTypeNormal, reasonDriftRepaired, "Inherit",
-			"Node %s had lost what it inherits: %s put back", node.Name, strings.Join(names, ", "))
+			"Restored inherited entries of Node %s: %s", node.Name, strings.Join(names, ", "))
 	}
+	r.tellOpened(p, node)
 	if broken := inherit.BrokenTracking(p.current); broken != nil {
 		r.Recorder.Eventf(p.from.Object, nil, corev1.EventTypeWarning, reasonTrackingAnnotationBroken, "Inherit",
-			"Node %s had a wrong record of which taints come from its Machine; the record is repaired, broken parts are dropped: %v", node.Name, broken)
+			"Repaired the record of taints from the Machine on Node %s, without its broken parts: %v", node.Name, broken)
 	}
 }
 
@@ -343,7 +353,7 @@ func (r *nodes) note(v visit, p nodePlan) {
 // report reports what the Node cannot inherit, and what waits.
 func (r *nodes) report(ctx context.Context, v visit, p nodePlan) {
 	if !p.Inherits() {
-		ctrl.LoggerFrom(ctx).V(2).Info("The Node inherits nothing for now", "reason", p.Reason)
+		ctrl.LoggerFrom(ctx).V(2).Info("Node inherits nothing for now", "reason", p.Reason)
 		return
 	}
 	if problems := p.dropped.Problems(); problems != nil {
@@ -362,10 +372,10 @@ func (r *nodes) reportEvicting(ctx context.Context, v visit, p nodePlan) {
 	var reason, note string
 	switch {
 	case waits && !waited && p.heldBy != "":
-		reason, note = reasonNoExecuteTaintsRollingOut, "Taints with effect NoExecute evict Pods, so Nodes wait for their turn "+
-			"(--no-execute-rate): no more for now in "+p.heldBy
+		reason, note = reasonNoExecuteTaintsRollingOut, "NoExecute taints evict Pods, so Nodes wait for their turn "+
+			"(--no-execute-rate); limit reached in "+p.heldBy
 	case waited && p.evicts() && left == 0:
-		reason, note = reasonNoExecuteTaintsRolledOut, "Taints with effect NoExecute are on all Nodes of the Cluster that had to wait for them"
+		reason, note = reasonNoExecuteTaintsRolledOut, "All Nodes of the Cluster that waited for NoExecute taints have them"
 	default:
 		return
 	}
@@ -394,7 +404,7 @@ func (r *nodes) release(ctx context.Context, v visit) (again time.Duration, err 
 		if changed {
 			r.records.set(v.NodeRequest, "")
 			r.Metrics.Write("Node", result(nil))
-			ctrl.LoggerFrom(ctx).Info("Released the Node", "removed", removed)
+			ctrl.LoggerFrom(ctx).Info("Released Node", "removed", removed)
 		}
 		return true, nil
 	})

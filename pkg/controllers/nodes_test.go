@@ -196,7 +196,7 @@ func TestANodeWhoseWriteIsRefused(t *testing.T) {
 			l.refusedNode("m", tc.err)
 			l.counted(fmt.Sprintf(`resync_writes_total{kind="Node",result="%s"} 1`, tc.result), lacks)
 			if tc.tells {
-				l.told(fmt.Sprintf("Warning InheritanceFailed Machine/m: Failed to write what is inherited: patching what the Node inherits: %v", tc.err))
+				l.told(fmt.Sprintf("Warning InheritanceFailed Machine/m: Failed to write inherited entries: patching inherited entries of the Node: %v", tc.err))
 			} else {
 				l.told()
 			}
@@ -303,7 +303,7 @@ func TestDriftIsRepairedByLiveOwners(t *testing.T) {
 	})
 	l.Expect(l.seeNode("m")).To(Succeed())
 	l.Expect(l.taintsOf("m")).To(Equal("gpu:NoSchedule"))
-	l.told(`Normal DriftRepaired Machine/m: Node m had lost what it inherits: label "node.cluster.x-k8s.io/pool", taint "gpu:NoSchedule" put back`)
+	l.told(`Normal DriftRepaired Machine/m: Restored inherited entries of Node m: label "node.cluster.x-k8s.io/pool", taint "gpu:NoSchedule"`)
 	l.counted(`drift_repaired_total{by="resync",kind="Node",what="taint"} 1`, `drift_repaired_total{by="resync",kind="Node",what="label"} 1`)
 
 	l.lag(md, ms, m)
@@ -330,7 +330,7 @@ func TestABrokenRecordIsMended(t *testing.T) {
 	n.Annotations = map[string]string{clusterv1.TaintsFromMachineAnnotation: ":::"}
 	l := newLoop(t, theCluster(), machineSet(), nodeMachine("m"), n)
 	l.Expect(l.seeNode("m")).To(Succeed())
-	l.told("Warning TrackingAnnotationBroken Machine/m: Node m had a wrong record of which taints come from its Machine")
+	l.told("Warning TrackingAnnotationBroken Machine/m: Repaired the record of taints from the Machine on Node m")
 	l.Expect(l.stored(n).GetAnnotations()).To(HaveKeyWithValue(clusterv1.TaintsFromMachineAnnotation, "gpu:NoSchedule"))
 	l.Expect(l.seeNode("m")).To(Succeed())
 	l.told()

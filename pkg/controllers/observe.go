@@ -53,7 +53,7 @@ func (r *nodes) observeNode(node *corev1.Node, p nodePlan) {
 func (d *Dependencies) wouldWrite(object runtime.Object, where string, adds, removes []string) {
 	for action, keys := range map[string][]string{"Add": adds, "Remove": removes} {
 		if len(keys) > 0 {
-			d.Recorder.Eventf(object, nil, corev1.EventTypeNormal, reasonWouldWrite, action, "Only observed; would %s %s%s",
+			d.Recorder.Eventf(object, nil, corev1.EventTypeNormal, reasonWouldWrite, action, "Observing only; would %s %s%s",
 				strings.ToLower(action), strings.Join(keys, ", "), where)
 		}
 	}

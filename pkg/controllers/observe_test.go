@@ -19,7 +19,7 @@ func TestANodeIsOnlyObserved(t *testing.T) {
 	l.policy.Mode = inherit.Observe
 	l.Expect(l.seeNode("m")).To(Succeed())
 	l.wrote()
-	l.told("Normal WouldWrite Machine/m: Only observed; would add ")
+	l.told("Normal WouldWrite Machine/m: Observing only; would add ")
 	l.counted(`would_write_total{kind="Node",what="label"} 1`, `would_write_total{kind="Node",what="taint"} 1`)
 	l.notCounted("resync_writes_total")
 
@@ -55,7 +55,7 @@ func TestWhatIsLeftToClusterAPIIsNotAnnounced(t *testing.T) {
 		l.told()
 		<-time.After(again)
 		l.Expect(l.see(m)).To(Succeed())
-		l.told("Normal WouldWrite Machine/m: Only observed; would add ")
+		l.told("Normal WouldWrite Machine/m: Observing only; would add ")
 		l.wrote()
 	})
 }

@@ -63,7 +63,7 @@ func (d *Dependencies) ofKind(
 	}
 	if of, clusterErr := d.Chain.Cluster(ctx, cluster.Namespace, cluster.Name); of != nil && clusterErr == nil {
 		d.Recorder.Eventf(of, nil, corev1.EventTypeWarning, reasonProviderKindUnavailable, "Inherit",
-			"Objects that depend on a %s inherit nothing for now: the API server does not answer in time for this kind. Heirloom's log has the error", kind)
+			"Objects that depend on a %s inherit nothing for now: the API server does not answer in time for this kind (see Heirloom's log)", kind)
 	}
 	return again, err
 }

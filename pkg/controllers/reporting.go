@@ -25,6 +25,7 @@ const (
 	reasonNoExecuteTaintsSoftened   = "NoExecuteTaintsSoftened"
 	reasonNoExecuteTaintsHeldUp     = "NoExecuteTaintsHeldUp"
 	reasonNoExecuteTaintsApplied    = "NoExecuteTaintsApplied"
+	reasonStartupGateOpened         = "StartupGateOpened"
 	reasonKubeconfigRefused         = "KubeconfigRefused"
 	reasonWouldWrite                = "WouldWrite"
 	reasonProviderKindUnavailable   = "ProviderKindUnavailable"
@@ -56,7 +57,7 @@ func (b brief) Eventf(regarding, related runtime.Object, eventType, reason, acti
 // failed reports on the object that it could not be written. A conflict resolves itself, and a deleted object needs nothing.
 func (d *Dependencies) failed(object runtime.Object, err error) {
 	if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
-		d.Recorder.Eventf(object, nil, corev1.EventTypeWarning, reasonInheritanceFailed, "Inherit", "Failed to write what is inherited: %v", err)
+		d.Recorder.Eventf(object, nil, corev1.EventTypeWarning, reasonInheritanceFailed, "Inherit", "Failed to write inherited entries: %v", err)
 	}
 }
 

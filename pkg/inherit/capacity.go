@@ -42,14 +42,14 @@ func (p Policy) Capacity(current, inherits Object, facts ...FactValue) (map[stri
 	if p.ClusterAPITaints == PropagationDisabled {
 		template.Taints = nil
 	}
-	from := sourceOf(template.Labels, template.Annotations, template.Taints).WithFacts(facts, NodeState{})
+	from := sourceOf(template.Labels, template.Annotations, template.Taints).withRole(p.WorkerRole).WithFacts(facts, NodeState{})
 	node, out := p.Node(from, NodeState{}, Privileged)
 	out = slices.DeleteFunc(out, func(d Dropped) bool { return d.Detail == "" }) // only users are told
 	delete(node.Labels, RecordLabel)
 	told := map[string]string{CapacityLabelsAnnotation: labels.Set(node.Labels).String(), CapacityTaintsAnnotation: taint.FormatList(node.Taints)}
 	maps.DeleteFunc(told, func(_, value string) bool { return value == "" })
 	if err := apivalidation.ValidateAnnotationsSize(mergeMaps(annotations, told)); err != nil { // an API server would refuse the object
-		out.drop(Entry{}, DropInvalid, "", fmt.Sprintf("cluster-autoscaler cannot be told of new Nodes: %v", err))
+		out.drop(Entry{}, DropInvalid, "", fmt.Sprintf("the annotations with labels and taints of new Nodes for cluster-autoscaler have no room: %v", err))
 		return nil, out
 	}
 	return told, out

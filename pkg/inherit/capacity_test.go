@@ -116,7 +116,7 @@ func TestWhatDoesNotFitIsNotTold(t *testing.T) {
 	object := inherit.Object{Top: inherit.Content{Annotations: bounds("0 to 1")}, Template: &inherit.Content{Labels: labels}}
 	told, problems := withProblems(inherit.Policy{}.Capacity(object, inherit.Object{}))
 	Expect(told).To(BeEmpty())
-	Expect(problems).To(MatchError(ContainSubstring("cluster-autoscaler cannot be told of new Nodes: annotations size")))
+	Expect(problems).To(MatchError(ContainSubstring("the annotations with labels and taints of new Nodes for cluster-autoscaler have no room: annotations size")))
 }
 
 // What is written is what cluster-autoscaler reads, entry by entry, as soon as it is a label or a taint at all.

@@ -36,6 +36,7 @@ const (
 	DropTaints      Why = "TaintsNotSupported"             // the object cannot have typed taints, or Cluster API would refuse them there
 	DropPaced       Why = "StaysAnnotation"                // Cluster API would add the typed taint to a Node in use without a limit
 	DropOnce        Why = "OnlyAtRegistration"             // a Node gets the taint when it registers, and this one has been initialized
+	DropGateOpened  Why = "GateOpened"                     // what the taint waited for was ready, so that it went for good
 	DropWaiting     Why = "WaitingForItsTurn"              // the taint evicts Pods, and the Node waits for its turn
 	DropPods        Why = "WaitingForPods"                 // the taint evicts Pods, and those that it evicts leave the Node first
 	DropElsewhere   Why = "NotPropagatedFromHere"          // the rule brings nothing from where the key is
@@ -91,7 +92,7 @@ func (d *Drops) drop(e Entry, why Why, value, detail string) {
 		value = ""
 	}
 	if len(*d) >= mostDetails && detail != "" {
-		detail = "it is left out like many others"
+		detail = "it is left out, like many other entries"
 	}
 	*d = append(*d, Dropped{e, why, value, detail})
 }

@@ -45,7 +45,7 @@ func (p Policy) EffectiveMachineSet(md *clusterv1.MachineDeployment, ms *cluster
 }
 
 // EffectiveMachine returns the Machine with what it will have once it has inherited from its owner. Nodes inherit from this, so that a
-// change at the top reaches them at once, and Initialize taints do not depend on whether the Node or the Machine inherits first.
+// change at the top reaches them at once, and OnInitialization taints do not depend on whether the Node or the Machine inherits first.
 func (p Policy) EffectiveMachine(template *Template, m *clusterv1.Machine) *clusterv1.Machine {
 	if template == nil {
 		return m

@@ -45,11 +45,11 @@ func ParseFact(text string) (Fact, error) {
 	case f.Kind.Kind == "" || f.Kind.Group == "" || path == nil:
 		return f, fmt.Errorf("%q: must be <Kind>.<group>:<field>=<label>, such as Machine.cluster.x-k8s.io:spec.failureDomain=topology.kubernetes.io/zone", text)
 	case f.Kind == machineKind && path[1] == "" && !slices.Contains(failureDomain, f.Field):
-		return f, fmt.Errorf("%q: of a Machine only %s, labels and annotations can be read", text, strings.Join(failureDomain, ", "))
+		return f, fmt.Errorf("%q: only %s, labels and annotations of a Machine can be read", text, strings.Join(failureDomain, ", "))
 	case len(wrong) > 0:
 		return f, fmt.Errorf("%q: the label %q: %s", text, f.Label, strings.Join(wrong, "; "))
 	case OfItself(f.Label) != "" || marks(f.Label):
-		return f, fmt.Errorf("%q: no Node inherits the label %q", text, f.Label)
+		return f, fmt.Errorf("%q: Nodes never inherit label %q", text, f.Label)
 	}
 	return f, nil
 }
@@ -76,10 +76,10 @@ func (f Fact) In(object map[string]any) FactValue {
 		if err == nil && (!found || value == nil) {
 			return FactValue{Fact: f}
 		}
-		return FactValue{Fact: f, Problem: "it is not a text, a number or a truth value"}
+		return FactValue{Fact: f, Problem: "it is not a string, number or boolean"}
 	}
 	if wrong := validation.IsValidLabelValue(text); len(wrong) > 0 {
-		return FactValue{Fact: f, Problem: fmt.Sprintf("%q is no value of a label: %s", shorten(text), strings.Join(wrong, "; "))}
+		return FactValue{Fact: f, Problem: fmt.Sprintf("%q is not a valid label value: %s", shorten(text), strings.Join(wrong, "; "))}
 	}
 	return FactValue{Fact: f, Value: text}
 }
@@ -108,7 +108,7 @@ func (f Fact) OfMachines() bool { return f.Kind == machineKind }
 func (s NodeSource) WithFacts(values []FactValue, node NodeState) NodeSource {
 	initializing := slices.ContainsFunc(node.Taints, func(t corev1.Taint) bool { return t.Key == uninitializedByCloud })
 	ours := keySet(node.Annotations[LabelsFromMachineAnnotation]).Insert(RecordOf(node).Labels...)
-	labels, facts := mergeMaps(s.Labels, nil), map[string]Fact{}
+	labels, facts := mergeMaps(s.Labels, nil), mergeMaps(s.Facts, nil)
 	s.dropped = slices.Clip(s.dropped)
 	for _, v := range values {
 		entry, now := Entry{labelKey, v.Label, true}, node.Labels[v.Label]
@@ -130,6 +130,17 @@ func (s NodeSource) WithFacts(values []FactValue, node NodeState) NodeSource {
 	if len(facts) > 0 {
 		s.Labels, s.Facts = labels, facts
 	}
+	return s
+}
+
+// withRole returns the source with a role for the Node, unless it is of a control plane.
+func (s NodeSource) withRole(role string) NodeSource {
+	key := clusterv1.NodeRoleLabelPrefix + "/" + role
+	if role == "" || s.ControlPlane || has(s.Labels, key) {
+		return s
+	}
+	s.Labels = mergeMaps(s.Labels, map[string]string{key: ""})
+	s.Facts = map[string]Fact{key: {Kind: machineKind, Field: "--worker-role", Label: key}}
 	return s
 }
 

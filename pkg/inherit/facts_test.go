@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
@@ -22,8 +23,8 @@ func TestParseFact(t *testing.T) {
 		"AcmeMachine.infrastructure.cluster.x-k8s.io":                                                          "must be <Kind>.<group>",
 		"AcmeMachine.infrastructure.cluster.x-k8s.io:spec..size=size":                                          "must be <Kind>.<group>",
 		"AcmeMachine.infrastructure.cluster.x-k8s.io:spec.size=a b":                                            `the label "a b"`,
-		"AcmeMachine.infrastructure.cluster.x-k8s.io:spec.size=heirloom.dev/size":                              "no Node inherits",
-		"AcmeMachine.infrastructure.cluster.x-k8s.io:spec.size=heirloom.node-restriction.kubernetes.io/record": "no Node inherits",
+		"AcmeMachine.infrastructure.cluster.x-k8s.io:spec.size=heirloom.dev/size":                              "Nodes never inherit",
+		"AcmeMachine.infrastructure.cluster.x-k8s.io:spec.size=heirloom.node-restriction.kubernetes.io/record": "Nodes never inherit",
 	} {
 		t.Run(text, func(t *testing.T) {
 			_, err := inherit.ParseFact(text)
@@ -53,8 +54,8 @@ func TestFacts(t *testing.T) {
 		{name: "a number", fact: size, object: "{spec: {size: 8}}", want: "example.com/size=8"},
 		{name: "a label of Kubernetes", fact: zone, object: "{spec: {failureDomain: z1}}", want: "topology.kubernetes.io/zone=z1"},
 		{name: "nothing", fact: size, object: "{spec: {}}"},
-		{name: "a list", fact: size, object: "{spec: {size: [a]}}", dropped: "is not a text"},
-		{name: "no value of a label", fact: size, object: "{spec: {size: a b}}", dropped: `"a b" is no value of a label`},
+		{name: "a list", fact: size, object: "{spec: {size: [a]}}", dropped: "is not a string"},
+		{name: "no value of a label", fact: size, object: "{spec: {size: a b}}", dropped: `"a b" is not a valid label value`},
 		{name: "a label of the Machine wins", fact: size, object: "{spec: {size: xl}}", machine: content{labels: "example.com/size=own"}},
 		{name: "another value", fact: size, object: "{spec: {size: xl}}", node: content{labels: "example.com/size=s", annotations: mine}, want: "example.com/size=xl"},
 		{name: "somebody else's value", fact: size, object: "{spec: {size: xl}}", node: content{labels: "example.com/size=s"}, want: "example.com/size=s"},
@@ -97,4 +98,20 @@ func TestFactsForTheAutoscaler(t *testing.T) {
 	Expect(told).To(HaveKeyWithValue(inherit.CapacityLabelsAnnotation, "topology.kubernetes.io/zone=z1"))
 	told, _ = policy.Capacity(object, inherit.Object{}, fact.In(map[string]any{}))
 	Expect(told).To(BeEmpty())
+}
+
+// Workers get the role, and control planes do not. It goes when the operator no longer wants it.
+func TestWorkerRole(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	const key = "node-role.kubernetes.io/worker"
+	policy, m, node := inherit.Policy{WorkerRole: "worker"}, content{}.machine(), &corev1.Node{}
+	m.Spec.ProviderID, node.Spec.ProviderID = "p", "p"
+	got, _ := policy.Node(policy.SourceFor(node, m).AheadOf(m), content{}.initialized(), inherit.Privileged)
+	Expect(got.Labels).To(HaveKeyWithValue(key, ""))
+	without, _ := inherit.Policy{}.Node(inherit.Policy{}.SourceFor(node, m).AheadOf(m), got, inherit.Privileged)
+	Expect(without.Labels).NotTo(HaveKey(key))
+	controller := content{}.controller()
+	controller.Spec.ProviderID = "p"
+	got, _ = policy.Node(policy.SourceFor(node, controller), content{}.initialized(), inherit.Privileged)
+	Expect(got.Labels).NotTo(HaveKey(key))
 }

@@ -93,7 +93,7 @@ func (p place) crowd(what string, most int, limit string, wanted, before []claim
 // fit leaves out what has no room beside the entries of before that stay.
 func (p place) fit(desired, before Content, stays func(Entry) bool) Content {
 	if p.at.Metadata != nil {
-		left := p.crowd(labelKey, mostBytes, "of labels no more than 256 KiB are inherited", bytesOf(desired.Labels), nil, stays)
+		left := p.crowd(labelKey, mostBytes, "objects inherit no more than 256 KiB of labels", bytesOf(desired.Labels), nil, stays)
 		desired.Labels = filter(desired.Labels, func(key string) bool { return !left.Has(key) })
 		left = p.crowd(annotationKey, mostBytes, "an API server accepts no more than 256 KiB of annotations",
 			bytesOf(desired.Annotations), bytesOf(before.Annotations), stays)
@@ -131,7 +131,7 @@ func bytesOf(m map[string]string) []claimant {
 }
 
 func declaresTaints(annotation string) bool {
-	return annotation == taint.AlwaysAnnotation || annotation == taint.InitializeAnnotation
+	return slices.Contains(taint.Annotations, annotation)
 }
 
 func oneEach[T any](items []T, name func(T) string) []claimant {

@@ -51,7 +51,7 @@ func SourceOfMachine(m *clusterv1.Machine) NodeSource {
 
 // SourceForPool is SourceOfMachinePool with the keys that the Cluster's annotations name.
 func (p Policy) SourceForPool(mp *clusterv1.MachinePool, template *Template) NodeSource {
-	s := SourceOfMachinePool(mp, template)
+	s := SourceOfMachinePool(mp, template).withRole(p.WorkerRole)
 	s.ofCluster = p.ofCluster
 	return s
 }
@@ -84,14 +84,14 @@ func sourceOf(labels, annotations map[string]string, typed []clusterv1.MachineTa
 // SourceFor returns what a Node inherits from the Machine that it matches. If only a name or an address says so, the source has no labels
 // that a kubelet may not set itself: taints restrict the Node, but these labels may be privileges.
 func (p Policy) SourceFor(node *corev1.Node, m *clusterv1.Machine) NodeSource {
-	s := SourceOfMachine(m)
+	s := SourceOfMachine(m).withRole(p.WorkerRole)
 	s.ofCluster = p.ofCluster
 	if Proven(node, m) {
 		return s
 	}
 	p = p.naming(s)
 	s.matched = matchRecord(node, m)
-	s.Labels = filter(m.Labels, func(key string) bool {
+	s.Labels = filter(s.Labels, func(key string) bool {
 		if !restricted(key) {
 			return true
 		}

@@ -25,6 +25,8 @@ type Policy struct {
 	OnlyLabelled     bool             // Clusters without ModeLabel inherit nothing
 	// SyncAllowed bounds what SyncLabelsAnnotation and SyncAnnotationsAnnotation may name: keys, prefixes that end with *, or SyncAnyKey.
 	SyncAllowed []string
+	// WorkerRole is the role of Nodes of workers, node-role.kubernetes.io/<role>; empty for none.
+	WorkerRole string
 	// Facts become labels of Nodes.
 	Facts []Fact
 

@@ -29,13 +29,13 @@ const (
 	ClusterIsReleased    Reason = "its Cluster carries the label " + IgnoreLabel + "=" + IgnoreAndRelease
 	ClusterIsPaused      Reason = "its Cluster is paused"
 	ClusterDoesNotExist  Reason = "its Cluster does not exist"
-	ClusterIsNotEnrolled Reason = "neither its Cluster nor the ClusterClass carries the label " + ModeLabel + ", and only such Clusters count (--enrollment=labelled)"
+	ClusterIsNotEnrolled Reason = "neither its Cluster nor the ClusterClass carries the label " + ModeLabel + " (--enrollment=labelled)"
 	NothingDeclares      Reason = "no topology declares anything for it"
-	OwnerIsNotFound      Reason = "its owner does not exist, or is not one that Cluster API gives such an object"
+	OwnerIsNotFound      Reason = "its owner does not exist, or cannot own such an object in Cluster API"
 	IsNoMachine          Reason = "no Machine matches it, or several do"
 	NotOfMachine         Reason = "it is not the InfraMachine or BootstrapConfig of a Machine"
 	// NotOfManagementCluster says that no Cluster is known to have the Node's API server.
-	NotOfManagementCluster Reason = "no Cluster is named as the management cluster (--management-cluster)"
+	NotOfManagementCluster Reason = "--management-cluster names no Cluster for it"
 )
 
 // NotFiltered begins the reason of an object that a watch filter leaves to another instance.

@@ -43,7 +43,7 @@ type Source struct {
 func (s Source) String() string {
 	switch {
 	case s.Object == nil:
-		return "an owner that is not known"
+		return "an unknown owner"
 	case s.Field == "":
 		return s.Ref.String()
 	}

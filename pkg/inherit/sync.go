@@ -120,7 +120,7 @@ func ParseNamedKeys(list string) (keys, broken []string) {
 		case namedKey.MatchString(entry):
 			keys = append(keys, entry)
 		case len(broken) < mostNamed:
-			broken = append(broken, fmt.Sprintf("%q is no key, and no prefix that ends with *", shorten(entry)))
+			broken = append(broken, fmt.Sprintf("%q is neither a key nor a prefix that ends with *", shorten(entry)))
 		}
 	}
 	return keys, broken

@@ -67,9 +67,9 @@ func TestNamingProblems(t *testing.T) {
 	policy := inherit.Policy{SyncAllowed: []string{inherit.SyncAnyKey, "node.kubernetes.io/pool*"}}
 	Expect(policy.NamingProblems(annotations("sync.heirloom.dev/labels=a,example.com/*,*,node.kubernetes.io/*"))).To(BeEmpty())
 	Expect(policy.NamingProblems(annotations("sync.heirloom.dev/labels=a b,k8s.io/*; sync.heirloom.dev/annotations=/x"))).To(Equal([]string{
-		`annotation sync.heirloom.dev/labels: "a b" is no key, and no prefix that ends with *`,
+		`annotation sync.heirloom.dev/labels: "a b" is neither a key nor a prefix that ends with *`,
 		`annotation sync.heirloom.dev/labels: "k8s.io/*" is not allowed (--per-cluster-sync-allowed)`,
-		`annotation sync.heirloom.dev/annotations: "/x" is no key, and no prefix that ends with *`,
+		`annotation sync.heirloom.dev/annotations: "/x" is neither a key nor a prefix that ends with *`,
 	}))
 	keys, problems := inherit.ParseNamedKeys(strings.Repeat("a,", 200))
 	Expect(keys).To(HaveLen(100))

@@ -69,7 +69,7 @@ func TestWhyNotOnAnUnprovenNode(t *testing.T) {
 	Expect(from.WhyNot(dropped, inherit.Entry{What: "field", Name: "Warm"})).To(Equal(inherit.DropElsewhere))
 }
 
-// Taints that wait, wait alone; Initialize taints wait together.
+// Taints that wait, wait alone; OnInitialization taints wait together.
 func TestTaintsThatWait(t *testing.T) {
 	m := &clusterv1.Machine{}
 	m.Spec.Taints = []clusterv1.MachineTaint{

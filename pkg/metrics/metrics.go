@@ -32,7 +32,7 @@ type Metrics struct {
 
 // New registers the metrics.
 func New(registerer prometheus.Registerer) (*Metrics, error) {
-	info := gauge("heirloom_build_info", "Always 1. The label version is that of the program.", "version")
+	info := gauge("heirloom_build_info", "Build information: always 1, with the program's version as label.", "version")
 	info.WithLabelValues(version.String()).Set(1)
 	m := &Metrics{
 		registerer: registerer,
@@ -40,31 +40,31 @@ func New(registerer prometheus.Registerer) (*Metrics, error) {
 			"Admission requests answered, by kind, operation and outcome (injected, unchanged, unmatched, refused, failed, observed).",
 			"kind", "operation", "outcome"),
 		rejections: counter("heirloom_admission_requests_rejected_total",
-			"Admission requests turned away before they were decoded, by server (management, workload) and reason "+
-				"(too_large, too_many, too_slow, unauthenticated). The failure policy holds for them.", "server", "reason"),
+			"Admission requests rejected before decoding, by server (management, workload) and reason "+
+				"(too_large, too_many, too_slow, unauthenticated). The webhook's failurePolicy applies to them.", "server", "reason"),
 		lookups: counter("heirloom_admission_owner_lookups_total",
-			"Owners looked up to answer an admission request, by result (cached, live, missing, error).", "result"),
+			"Owner lookups for admission requests, by result (cached, live, missing, error).", "result"),
 		denials: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "heirloom_workload_admission_denied_total",
-			Help: "Requests to the webhook of workload clusters that were denied: their path proves no Cluster that is known.",
+			Help: "Requests denied by the webhook for workload clusters, because their path matches no known Cluster.",
 		}),
 		keys: counter("heirloom_inherited_keys_total",
-			"What objects were given or lost because they inherit, by who did it (admission, resync), their kind, "+
-				"what it is (label, annotation, taint, field) and the change (injected, removed).", "by", "kind", "what", "change"),
+			"Entries that objects gained or lost by inheritance, by writer (admission, resync), kind of the object, "+
+				"type of the entry (label, annotation, taint, field) and change (injected, removed).", "by", "kind", "what", "change"),
 		drift: counter("heirloom_drift_repaired_total",
-			"Inherited labels, annotations, taints and fields that were removed or changed by others and put back, "+
-				"by what put them back (admission, resync), kind and what it is.", "by", "kind", "what"),
+			"Inherited entries that others removed or changed and that Heirloom restored, by writer (admission, resync), "+
+				"kind of the object and type of the entry (label, annotation, taint, field).", "by", "kind", "what"),
 		writes: counter("heirloom_resync_writes_total",
 			"Writes sent by the resync loop, by kind and result (applied, conflict, error).", "kind", "result"),
 		wouldWrite: counter("heirloom_would_write_total",
-			"What Heirloom would have given to objects or removed there if their Clusters were not only observed (--mode=observe, or the label "+
-				"heirloom.dev/mode), by kind and what it is (label, annotation, taint, field). A change counts each time that it is decided.", "kind", "what"),
+			"Entries that Heirloom would have written or removed, had it not only observed their Clusters (--mode=observe, or the label "+
+				"heirloom.dev/mode), by kind of the object and type of the entry (label, annotation, taint, field). Each decision counts.", "kind", "what"),
 		waiting: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "heirloom_no_execute_waiting_nodes",
-			Help: "Existing Nodes that wait to get a taint which evicts Pods: for their turn (--no-execute-rate), or for their Pods to leave (--no-execute=budgets).",
+			Help: "Existing Nodes that wait for a NoExecute taint: for their turn (--no-execute-rate), or for their Pods to leave (--no-execute=budgets).",
 		}),
 		unprotected: gauge("heirloom_unprotected_nodes",
-			"Nodes that lack an Always taint which they should carry now, by Cluster.", "cluster_namespace", "cluster_name"),
+			"Nodes without an Always taint that they should have now, by Cluster.", "cluster_namespace", "cluster_name"),
 		ignored: gauge("heirloom_ignored_nodes",
 			"Nodes that inherit nothing because their Machine, MachinePool or Cluster has the label heirloom.dev/ignore, by Cluster; "+
 				"its labels are empty for the management cluster's own Nodes.", "cluster_namespace", "cluster_name"),
@@ -187,7 +187,7 @@ func (m *Metrics) WorkloadClusters(connected, disconnected int) {
 func (m *Metrics) Certificate(expires func() (time.Time, bool)) error {
 	return m.register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "heirloom_webhook_certificate_expiration_timestamp_seconds",
-		Help: "When the certificate of the webhook server expires, in seconds since 1970; NaN where it cannot be read.",
+		Help: "Expiration time of the webhook server's certificate in seconds since the Unix epoch; NaN if the certificate cannot be read.",
 	}, func() float64 {
 		at, known := expires()
 		if !known {

@@ -39,7 +39,7 @@ var (
 	// ControlPlanes are those of all providers (rule 1). The kind's schema says where a control plane has what it inherits.
 	ControlPlanes = row("", "controlplanes", evaluateControlPlane, func(ctx context.Context, c *Chain, cp *inherit.ControlPlane) (inherit.Object, error) {
 		if c.Layout == nil {
-			return inherit.Object{}, errors.New("where a control plane can inherit is not known")
+			return inherit.Object{}, errors.New("the schema of control planes is unknown")
 		}
 		return contentOfControlPlane(ctx, c, cp)
 	})

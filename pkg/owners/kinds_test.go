@@ -157,7 +157,7 @@ func TestRoomInAControlPlane(t *testing.T) {
 		{name: "no taints where the kind has none", fields: "metadata", labels: true},
 		{name: "no labels where the kind has none", fields: "taints", taint: true},
 		{name: "nothing while nobody can tell", problem: "no schema"},
-		{name: "nothing where nobody is asked", problem: "where a control plane can inherit is not known"},
+		{name: "nothing where nobody is asked", problem: "the schema of control planes is unknown"},
 	} {
 		Expect := NewWithT(t).Expect
 		chain := from(holds(t, managedCluster(), class, machine("m", byControlPlane, isNode), controlPlane("c", ofTopology))).Within(itself)
@@ -286,7 +286,7 @@ func TestDiscoveryThatHangs(t *testing.T) {
 		for i := range 500 {
 			asking.Go(func() {
 				_, err := kinds.RESTMapping(controlPlaneKind(fmt.Sprintf("Forged%d", i)))
-				Expect(err).To(MatchError("the API server does not say in time which kinds it serves"))
+				Expect(err).To(MatchError("the API server does not list its kinds in time"))
 			})
 		}
 		asking.Wait()

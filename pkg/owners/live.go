@@ -135,7 +135,7 @@ func (k *Kinds) Mapping(ctx context.Context, gk schema.GroupKind, versions ...st
 		}
 		return result.Val.(meta.RESTMapper).RESTMapping(gk, versions...) //nolint:forcetypeassert // nothing else is returned
 	case <-ctx.Done():
-		return nil, errors.New("the API server does not say in time which kinds it serves")
+		return nil, errors.New("the API server does not list its kinds in time")
 	}
 }
 

@@ -225,7 +225,7 @@ func TestADecisionIsBounded(t *testing.T) {
 			server.during = func() { <-release }
 			chain.Mapper = &owners.Kinds{Discovery: server}
 			_, err := chain.MachineOwner(t.Context(), machine("m", byControlPlane))
-			NewWithT(t).Expect(err).To(MatchError(ContainSubstring("does not say in time")))
+			NewWithT(t).Expect(err).To(MatchError(ContainSubstring("does not list its kinds in time")))
 			NewWithT(t).Expect(time.Since(start)).To(Equal(takes))
 			close(release)
 			synctest.Wait()

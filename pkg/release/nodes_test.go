@@ -168,7 +168,7 @@ func TestNodesThatCannotBeReleased(t *testing.T) {
 				NewWithT(t).Expect(s.others.Update(t.Context(), ofBoth())).To(Succeed())
 				NewWithT(t).Expect(s.others.Get(t.Context(), client.ObjectKeyFromObject(o), o)).To(Succeed())
 			}
-		}, "Node /n: what was released has come back in the same write"},
+		}, "Node /n: released entries have come back in the same write"},
 		{"one that goes meanwhile is none", func(t *testing.T, s *apiServer) {
 			s.before["get Node"] = func() { NewWithT(t).Expect(s.others.Delete(t.Context(), ofBoth())).To(Succeed()) }
 		}, ""},

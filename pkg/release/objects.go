@@ -38,7 +38,7 @@ import (
 )
 
 // errReclaimed says that what has just been released is there again.
-var errReclaimed = errors.New("what was released has come back in the same write: another Heirloom is still at work")
+var errReclaimed = errors.New("released entries have come back in the same write: another Heirloom is still running")
 
 // Object gives up, for good, what Heirloom owns in an object of Cluster API or of a provider. It reports whether that changes the
 // object, and which fields go. live reads from the API server. If the object changes meanwhile, the error is a conflict.

@@ -47,7 +47,7 @@ func TestRefusals(t *testing.T) {
 				r := releasing(management, Options{})
 				begun := time.Now()
 				err := r.Run(t.Context())
-				Expect(err).To(MatchError(HavePrefix("not everything could be released; run it again once this is mended:\n")))
+				Expect(err).To(MatchError(HavePrefix("not everything could be released; fix these errors, and run it again:\n")))
 				for _, problem := range tc.problems {
 					Expect(err).To(MatchError(ContainSubstring(problem)))
 				}
@@ -77,7 +77,7 @@ func TestAnObjectThatGoesMeanwhileIsPassedOver(t *testing.T) {
 // A write after which everything is there again is tried again, as long as a webhook that has just been deleted may still be
 // called. After that it is an error.
 func TestAnotherHeirloomThatIsAtWork(t *testing.T) {
-	const problem = "Machine.cluster.x-k8s.io ns/m: what was released has come back in the same write: another Heirloom is still at work"
+	const problem = "Machine.cluster.x-k8s.io ns/m: released entries have come back in the same write: another Heirloom is still running"
 	for _, tc := range []struct {
 		name    string
 		times   int

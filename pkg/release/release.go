@@ -95,7 +95,7 @@ func (r Releaser) Run(ctx context.Context) error {
 	s.releaseWorkloads(ctx)
 	s.failed(s.stillStopped(ctx, stopped))
 	if err := errors.Join(s.failures...); err != nil {
-		return fmt.Errorf("not everything could be released; run it again once this is mended:\n%w", err)
+		return fmt.Errorf("not everything could be released; fix these errors, and run it again:\n%w", err)
 	}
 	return nil
 }
@@ -131,7 +131,7 @@ func (s *session) stopWebhooks(ctx context.Context) error {
 				return err
 			}
 		case !s.DryRun:
-			return fmt.Errorf("the webhook configurations %q are still there, so that what is released would be inherited again: "+
+			return fmt.Errorf("webhook configurations %q still exist, so objects would inherit released entries again: "+
 				"delete them, or use --stop", s.Config.WebhookConfiguration)
 		}
 	}
@@ -147,8 +147,8 @@ func (s *session) stopLoop(ctx context.Context) (stopped *coordinationv1.Lease, 
 		return s.scaleDown(ctx)
 	}
 	if stopped, err = s.lease(ctx); err == nil && Leads(stopped, time.Now()) {
-		err = fmt.Errorf("%s leads Heirloom, so that what is released would be inherited again: "+
-			"scale its Deployment to 0 and wait for its Pods to be gone, or use --stop", *stopped.Spec.HolderIdentity)
+		err = fmt.Errorf("%s leads Heirloom, so objects would inherit released entries again: "+
+			"scale its Deployment to 0 and wait until its Pods are gone, or use --stop", *stopped.Spec.HolderIdentity)
 	}
 	return stopped, err
 }
@@ -179,7 +179,7 @@ func (s *session) scaleDown(ctx context.Context) (lease *coordinationv1.Lease, e
 		return idle > idleSeconds, nil
 	})
 	if waited != nil && err == nil && ctx.Err() == nil {
-		return nil, fmt.Errorf("%s still leads Heirloom after %s: stop what scales Deployment %s up again, or what else runs Heirloom",
+		return nil, fmt.Errorf("%s still leads Heirloom after %s: check whether a controller scales Deployment %s up again, or Heirloom also runs elsewhere",
 			ptr.Deref(lease.Spec.HolderIdentity, ""), stopTimeout, name)
 	}
 	return lease, waited
@@ -192,7 +192,7 @@ func (s *session) stillStopped(ctx context.Context, stopped *coordinationv1.Leas
 	}
 	lease, err := s.lease(ctx)
 	if err == nil && lease.ResourceVersion != stopped.ResourceVersion {
-		err = errors.New("the leader's Lease has changed: Heirloom ran meanwhile, and what was released may be inherited again; " +
+		err = errors.New("the leader's Lease has changed: Heirloom ran meanwhile, and objects may have inherited released entries again; " +
 			"stop it, and run this again")
 	}
 	return err

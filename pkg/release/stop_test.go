@@ -45,7 +45,7 @@ func TestStoppingTheWebhooks(t *testing.T) {
 		out     string
 		problem string
 	}{
-		{name: "it refuses to begin", problem: `the webhook configurations "heirloom" are still there, so that what is released would be inherited again: ` +
+		{name: "it refuses to begin", problem: `webhook configurations "heirloom" still exist, so objects would inherit released entries again: ` +
 			`delete them, or use --stop`},
 		{name: "it deletes them and goes on", options: Options{Stop: true},
 			writes: []string{deletesMutating, deletesValidating, "patch Machine m"}, out: saysDeleted + saysReleased},
@@ -111,7 +111,7 @@ func TestWhileSomebodyLeads(t *testing.T) {
 		problem string
 	}{
 		{name: "it refuses to begin", lease: func() client.Object { return heldBy("pod", time.Second) },
-			problem: "pod leads Heirloom, so that what is released would be inherited again: scale its Deployment to 0 and wait for its Pods to be gone, or use --stop"},
+			problem: "pod leads Heirloom, so objects would inherit released entries again: scale its Deployment to 0 and wait until its Pods are gone, or use --stop"},
 		{name: "a dry run does not mind", lease: func() client.Object { return heldBy("pod", time.Second) }, options: dryRun},
 		{name: "nor one that would stop it", lease: func() client.Object { return heldBy("pod", time.Second) }, options: Options{Mode: Mode{DryRun: true}, Stop: true}},
 		{name: "a leader that is gone does not matter", lease: func() client.Object { return heldBy("pod", time.Minute) }, writes: []string{"patch Machine m"}},
@@ -195,7 +195,7 @@ func TestALoopThatCannotBeStopped(t *testing.T) {
 		problem string
 	}{
 		{name: "something scales it up again", objects: []client.Object{deployment()}, takes: 2 * time.Minute,
-			problem: "pod still leads Heirloom after 2m0s: stop what scales Deployment heirloom-system/heirloom up again, or what else runs Heirloom"},
+			problem: "pod still leads Heirloom after 2m0s: check whether a controller scales Deployment heirloom-system/heirloom up again, or Heirloom also runs elsewhere"},
 		{name: "it has no Deployment", takes: 2 * time.Minute, problem: "pod still leads Heirloom after 2m0s: "},
 		{name: "the Deployment may not be scaled", objects: []client.Object{deployment()},
 			prepare: func(_ *testing.T, m *apiServer) { m.fail["scale Deployment"] = forbidden }, problem: "scaling Deployment heirloom-system/heirloom to 0: "},
@@ -243,8 +243,8 @@ func TestALoopThatStartsMeanwhile(t *testing.T) {
 				management.leads(t, "", 0)
 			}
 			r := fleet{management: management}.run(Options{Stop: stop})
-			Expect(r.Run(t.Context())).To(MatchError(And(HavePrefix("not everything could be released; run it again once this is mended:\n"),
-				ContainSubstring("the leader's Lease has changed: Heirloom ran meanwhile, and what was released may be inherited again"))))
+			Expect(r.Run(t.Context())).To(MatchError(And(HavePrefix("not everything could be released; fix these errors, and run it again:\n"),
+				ContainSubstring("the leader's Lease has changed: Heirloom ran meanwhile, and objects may have inherited released entries again"))))
 		})
 	}
 }

@@ -127,7 +127,7 @@ func (s *session) remove(ctx context.Context, identity webhook.Identity) (cluste
 	for _, way := range []workload.Way{&webhook.Registrar{BaseURL: s.Config.WorkloadWebhookURL}, workload.ByPolicy{}} {
 		switch _, err := way.Remove(ctx, server, identity); {
 		case errors.Is(err, webhook.ErrForeign):
-			s.note("workload cluster %s: MutatingWebhookConfiguration %s stays: %v; delete it by hand if nothing answers there",
+			s.note("workload cluster %s: MutatingWebhookConfiguration %s stays: %v; delete it by hand if nothing answers at its URL",
 				identity, webhook.ObjectName, err)
 		case !apierrors.IsForbidden(err): // a user without the right to look cannot have set it up
 			errs = append(errs, err)
@@ -141,7 +141,7 @@ func (s *session) remove(ctx context.Context, identity webhook.Identity) (cluste
 func (s *session) left(ctx context.Context, c webhook.Identity, cause error) {
 	say := func(why error) string {
 		return short(fmt.Sprintf(
-			"what admits Nodes there could not be taken away, and stays. By hand, with its kubeconfig: %s. The reason: %v", byHand, why))
+			"objects that admit Nodes could not be deleted. To delete them by hand, with the kubeconfig of the workload cluster: %s. The reason: %v", byHand, why))
 	}
 	s.note("workload cluster %s: %s", c, say(cause))
 	if s.DryRun {
@@ -158,6 +158,6 @@ func (s *session) left(ctx context.Context, c webhook.Identity, cause error) {
 		},
 	})
 	if err != nil {
-		s.note("workload cluster %s: there is no Event about that: %v", c, err)
+		s.note("workload cluster %s: no Event was written: %v", c, err)
 	}
 }

@@ -117,7 +117,7 @@ func TestAWorkloadClusterThatCannotBeReached(t *testing.T) {
 	red, blue := holds(served, ofBoth(), calls(url+webhook.Path(key, webhook.IdentityOf(provisionedCluster(t, "red"))))), holds(served, ofBoth())
 	f := fleet{holds(served, provisionedCluster(t, "red"), provisionedCluster(t, "blue"), teamed(t, core, "Machine", "m"), keys(key)), map[string]*apiServer{"blue": blue}}
 	first := f.run(Options{})
-	Expect(first.Run(t.Context())).To(MatchError(HaveSuffix("run it again once this is mended:\nworkload cluster ns/red: no route")))
+	Expect(first.Run(t.Context())).To(MatchError(HaveSuffix("fix these errors, and run it again:\nworkload cluster ns/red: no route")))
 	Expect(f.management.written()).To(Equal([]string{"patch Machine m", "delete Secret keys"}))
 	Expect(blue.written()).To(Equal([]string{"patch Node n", "patch Node n"}))
 
@@ -178,7 +178,7 @@ func TestAnotherHeirloomsConfiguration(t *testing.T) {
 	r := f.run(Options{})
 	Expect(r.Run(t.Context())).To(Succeed())
 	Expect(red.written()).To(BeEmpty())
-	Expect(r.progress.String()).To(ContainSubstring("workload cluster ns/red: MutatingWebhookConfiguration management.heirloom.dev stays: it leads to another Heirloom"))
+	Expect(r.progress.String()).To(ContainSubstring("workload cluster ns/red: MutatingWebhookConfiguration management.heirloom.dev stays: it points to another Heirloom"))
 }
 
 func TestWhatAWorkloadClusterRefuses(t *testing.T) {
@@ -300,7 +300,7 @@ func TestWhatAWorkloadClusterSaysIsInNoEvent(t *testing.T) {
 		r := f.run(withdrawing)
 		Expect(r.Run(t.Context())).To(Succeed())
 		Expect(r.progress.String()).To(ContainSubstring("secret"))
-		Expect(f.management.events(t)).To(ConsistOf(And(ContainSubstring("it does not answer as an API server does"), Not(ContainSubstring("secret")))))
+		Expect(f.management.events(t)).To(ConsistOf(And(ContainSubstring("it does not answer like an API server"), Not(ContainSubstring("secret")))))
 	})
 }
 
@@ -361,7 +361,7 @@ func TestAWorkloadClusterThatDoesNotAnswer(t *testing.T) {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(took).To(Equal(15*time.Second), "five for the loop to stop, and ten for the cluster")
 		Expect(blue.written()).To(ContainElement("delete ConfigMap nodes.heirloom.dev"))
-		const left = "what admits Nodes there could not be taken away, and stays. By hand, with its kubeconfig: " +
+		const left = "objects that admit Nodes could not be deleted. To delete them by hand, with the kubeconfig of the workload cluster: " +
 			"kubectl delete --ignore-not-found mutatingwebhookconfiguration/management.heirloom.dev configmap/nodes.heirloom.dev --namespace kube-system; " +
 			"kubectl delete --ignore-not-found mutatingadmissionpolicybinding/nodes.heirloom.dev mutatingadmissionpolicy/nodes.heirloom.dev. The reason: "
 		Expect(r.progress.String()).To(And(
@@ -390,8 +390,8 @@ func TestManyWorkloadClustersThatDoNotAnswer(t *testing.T) {
 		begun := time.Now()
 		Expect(r.Run(t.Context())).To(Succeed())
 		Expect(time.Since(begun)).To(Equal(35 * time.Second))
-		Expect(strings.Count(r.progress.String(), "could not be taken away")).To(Equal(many))
-		Expect(r.progress.String()).To(ContainSubstring("workload cluster ns/c7: there is no Event about that: "))
+		Expect(strings.Count(r.progress.String(), "could not be deleted")).To(Equal(many))
+		Expect(r.progress.String()).To(ContainSubstring("workload cluster ns/c7: no Event was written: "))
 	})
 }
 

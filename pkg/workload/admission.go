@@ -63,7 +63,7 @@ const handover = 10 * time.Second
 const share, longestRest = 10, 30 * time.Second
 
 // errNoAPIServer stands for what somebody else's server says.
-var errNoAPIServer = errors.New("it does not answer as an API server does")
+var errNoAPIServer = errors.New("it does not answer like an API server")
 
 // preferred are the ways of AdmitAutomatically, the best first.
 var preferred = []string{AdmitByPolicy, AdmitByWebhook}
@@ -188,14 +188,14 @@ func timeOf(times *sync.Map, cluster webhook.Identity) time.Time {
 func (v visit) setUpChosen(ctx context.Context, way string) error {
 	if v.Ways[way] == nil {
 		if way != "" && way != AdmitByLoop {
-			v.tell(ReasonUnknown, fmt.Sprintf("Label %s: Nodes cannot be admitted by %q; see --workload-admission and --workload-webhook-url", AdmissionLabel, way))
+			v.tell(ReasonUnknown, fmt.Sprintf("Label %s: admission by %q is not available; see --workload-admission and --workload-webhook-url", AdmissionLabel, way))
 		}
 		return nil
 	}
 	err := v.setUp(ctx, way)
 	if meta.IsNoMatchError(err) {
-		v.tell(ReasonNotServed, "The API server of the workload cluster does not serve MutatingAdmissionPolicies "+
-			"(Kubernetes 1.36 or later does): the loop alone applies what Nodes inherit")
+		v.tell(ReasonNotServed, "The workload cluster's API server does not serve MutatingAdmissionPolicies "+
+			"(Kubernetes 1.36 or later does): only the loop adds inherited entries to Nodes")
 		return nil
 	}
 	return v.failed(way, err)
@@ -208,7 +208,7 @@ func (v visit) best(ctx context.Context) (way string, worse []string, err error)
 	var reasons []string
 	mend := false
 	for i, way := range preferred {
-		why := "there is no URL for it (--workload-webhook-url)"
+		why := "--workload-webhook-url is not set"
 		if v.Ways[way] != nil {
 			err := v.setUp(ctx, way)
 			switch {
@@ -227,8 +227,8 @@ func (v visit) best(ctx context.Context) (way string, worse []string, err error)
 		reasons = append(reasons, fmt.Sprintf("Not by %s: %s.", way, why))
 	}
 	v.chosen.Store(v.cluster.NamespacedName, AdmitByLoop)
-	v.tell(ReasonFallback, "The loop alone applies what new Nodes inherit, a moment after they register: until then Pods can be scheduled "+
-		"that their taints keep away. Label "+AdmissionLabel+"=none accepts that. "+strings.Join(reasons, " "))
+	v.tell(ReasonFallback, "Only the loop adds inherited entries to new Nodes, a moment after they register: until then, Pods that do not tolerate "+
+		"their taints can be scheduled there. To accept this, set the label "+AdmissionLabel+"=none. "+strings.Join(reasons, " "))
 	return AdmitByLoop, nil, nil
 }
 
@@ -245,7 +245,7 @@ func (v visit) setUp(ctx context.Context, way string) error {
 	var noRoom *policy.NoRoomError
 	if errors.As(err, &noRoom) {
 		v.tell(ReasonNoRoom, fmt.Sprintf("The parameters of the admission policy have no room for %d Machines: "+
-			"the loop alone applies what their Nodes inherit", noRoom.Machines))
+			"only the loop adds inherited entries to their Nodes", noRoom.Machines))
 		err = nil
 	}
 	if registered && err == nil {
@@ -277,7 +277,7 @@ func (v visit) failed(way string, err error) error {
 	if err == nil || errors.Is(err, clustercache.ErrClusterNotConnected) {
 		return err
 	}
-	v.tell(ReasonFailed, fmt.Sprintf("Nodes are not admitted as they should be, so the loop applies what they inherit; admission by %s: %v", way, Told(err)))
+	v.tell(ReasonFailed, fmt.Sprintf("Failed to set up admission of Nodes by %s; the loop still adds inherited entries: %v", way, Told(err)))
 	return fmt.Errorf("admitting Nodes by %s: %w", way, err)
 }
 

@@ -61,7 +61,7 @@ func ensure(t *testing.T, a *workload.Admission, way string) (told []string, aga
 const (
 	registered = "WorkloadAdmissionRegistered The workload cluster's API server now admits Nodes by "
 	removed    = "WorkloadAdmissionRemoved The workload cluster's API server no longer admits Nodes by "
-	failed     = "WorkloadAdmissionFailed Nodes are not admitted as they should be, so the loop applies what they inherit; admission by "
+	failed     = "WorkloadAdmissionFailed Failed to set up admission of Nodes by "
 	fallback   = "WorkloadAdmissionFallback "
 )
 
@@ -81,23 +81,23 @@ func TestEnsureTellsWhatItDid(t *testing.T) {
 		{name: "one is set up", way: "policy", policy: answer{changed: true}, told: []string{registered + "policy"}},
 		{name: "the other is taken away", way: "policy", webhook: answer{changed: true}, told: []string{removed + "webhook"}},
 		{name: "all are taken away", way: "none", policy: answer{changed: true}, webhook: answer{changed: true}, told: []string{removed + "webhook", removed + "policy"}},
-		{name: "all are taken away, the first with an error", way: "none", policy: answer{changed: true}, webhook: answer{err: broken}, told: []string{failed + "webhook: broken", removed + "policy"}, fails: broken},
+		{name: "all are taken away, the first with an error", way: "none", policy: answer{changed: true}, webhook: answer{err: broken}, told: []string{failed + "webhook; the loop still adds inherited entries: broken", removed + "policy"}, fails: broken},
 		{name: "it does not belong to this Heirloom", way: "policy", webhook: answer{err: webhook.ErrForeign}, told: []string{" " + webhook.ErrForeign.Error()}},
 		{name: "a user without the right to look has not set it up", way: "policy", webhook: answer{err: forbidden}},
 		{name: "there is no such way", way: "magic", webhook: answer{changed: true}, told: []string{
-			`UnknownWorkloadAdmission Label heirloom.dev/workload-admission: Nodes cannot be admitted by "magic"; see --workload-admission and --workload-webhook-url`, removed + "webhook",
+			`UnknownWorkloadAdmission Label heirloom.dev/workload-admission: admission by "magic" is not available; see --workload-admission and --workload-webhook-url`, removed + "webhook",
 		}},
 		{name: "it is not served", way: "policy", policy: answer{err: unserved}, told: []string{
-			"NoAdmissionPolicies The API server of the workload cluster does not serve MutatingAdmissionPolicies (Kubernetes 1.36 or later does): the loop alone applies what Nodes inherit",
+			"NoAdmissionPolicies The workload cluster's API server does not serve MutatingAdmissionPolicies (Kubernetes 1.36 or later does): only the loop adds inherited entries to Nodes",
 		}},
 		{name: "there is no room for all Machines", way: "policy", policy: answer{changed: true, err: &policy.NoRoomError{Machines: 3}}, told: []string{
-			"AdmissionPolicyFull The parameters of the admission policy have no room for 3 Machines: the loop alone applies what their Nodes inherit", registered + "policy",
+			"AdmissionPolicyFull The parameters of the admission policy have no room for 3 Machines: only the loop adds inherited entries to their Nodes", registered + "policy",
 		}},
-		{name: "it fails", way: "policy", policy: answer{err: broken}, told: []string{failed + "policy: broken"}, fails: broken},
-		{name: "it is refused", way: "policy", policy: answer{err: forbidden}, told: []string{failed + `policy: things "x" is forbidden: no rights`}, fails: forbidden},
-		{name: "one fails, and the other stays", way: "webhook", webhook: answer{err: broken}, policy: answer{changed: true}, told: []string{failed + "webhook: broken"}, fails: broken},
-		{name: "one is refused, and the other stays", way: "policy", policy: answer{err: forbidden}, webhook: answer{changed: true}, told: []string{failed + `policy: things "x" is forbidden: no rights`}, fails: forbidden},
-		{name: "one fails after it was set up, and the other stays", way: "policy", policy: answer{changed: true, err: broken}, webhook: answer{changed: true}, told: []string{failed + "policy: broken"}, fails: broken},
+		{name: "it fails", way: "policy", policy: answer{err: broken}, told: []string{failed + "policy; the loop still adds inherited entries: broken"}, fails: broken},
+		{name: "it is refused", way: "policy", policy: answer{err: forbidden}, told: []string{failed + `policy; the loop still adds inherited entries: things "x" is forbidden: no rights`}, fails: forbidden},
+		{name: "one fails, and the other stays", way: "webhook", webhook: answer{err: broken}, policy: answer{changed: true}, told: []string{failed + "webhook; the loop still adds inherited entries: broken"}, fails: broken},
+		{name: "one is refused, and the other stays", way: "policy", policy: answer{err: forbidden}, webhook: answer{changed: true}, told: []string{failed + `policy; the loop still adds inherited entries: things "x" is forbidden: no rights`}, fails: forbidden},
+		{name: "one fails after it was set up, and the other stays", way: "policy", policy: answer{changed: true, err: broken}, webhook: answer{changed: true}, told: []string{failed + "policy; the loop still adds inherited entries: broken"}, fails: broken},
 		{name: "the connection is lost", way: "policy", policy: answer{err: clustercache.ErrClusterNotConnected}, fails: clustercache.ErrClusterNotConnected},
 		{name: "the best way is taken", way: "auto", policy: answer{changed: true}, told: []string{registered + "policy"}},
 		{name: "the next one is taken", way: "auto", policy: answer{err: unserved}, webhook: answer{changed: true}, told: []string{registered + "webhook"}},
@@ -105,12 +105,12 @@ func TestEnsureTellsWhatItDid(t *testing.T) {
 			fallback + `Nodes are admitted by webhook. Not by policy: things "x" is forbidden: no rights.`,
 		}},
 		{name: "there is none", way: "auto", policy: answer{err: unserved}, webhook: answer{err: forbidden}, told: []string{
-			fallback + "The loop alone applies what new Nodes inherit, a moment after they register: until then Pods can be scheduled that their taints keep away. " +
-				"Label heirloom.dev/workload-admission=none accepts that. " +
+			fallback + "Only the loop adds inherited entries to new Nodes, a moment after they register: until then, Pods that do not tolerate their taints can be scheduled there. " +
+				"To accept this, set the label heirloom.dev/workload-admission=none. " +
 				"Not by policy: the workload cluster's API server does not serve MutatingAdmissionPolicies (Kubernetes 1.36 or later does). " +
 				`Not by webhook: things "x" is forbidden: no rights.`,
 		}},
-		{name: "the best way fails", way: "auto", policy: answer{err: broken}, webhook: answer{changed: true}, told: []string{failed + "policy: broken"}, fails: broken},
+		{name: "the best way fails", way: "auto", policy: answer{err: broken}, webhook: answer{changed: true}, told: []string{failed + "policy; the loop still adds inherited entries: broken"}, fails: broken},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			Expect := NewWithT(t).Expect
@@ -159,7 +159,7 @@ func TestNoMomentIsWithoutAWay(t *testing.T) {
 		a := &workload.Admission{Ways: map[string]workload.Way{"policy": policies}}
 		told, again, err := ensure(t, a, "auto")
 		Expect(err).NotTo(HaveOccurred())
-		Expect(told).To(ConsistOf(And(HavePrefix(fallback+"The loop alone applies"), HaveSuffix("Not by webhook: there is no URL for it (--workload-webhook-url)."))))
+		Expect(told).To(ConsistOf(And(HavePrefix(fallback+"Only the loop adds"), HaveSuffix("Not by webhook: --workload-webhook-url is not set."))))
 		Expect(again).To(BeZero())
 		a.Ways["webhook"] = webhooks
 		told, _, err = ensure(t, a, "auto")
@@ -231,7 +231,7 @@ func servesText(t *testing.T, code int, text string) client.Client {
 
 // What another server says by way of a workload cluster is told to nobody who reads objects of the management cluster.
 func TestNobodyReadsThroughHeirloom(t *testing.T) {
-	const silent = "it does not answer as an API server does"
+	const silent = "it does not answer like an API server"
 	const denied = `{"apiVersion": "v1", "kind": "Status", "status": "Failure", "reason": "Forbidden", "code": 403, "message": "no rights"}`
 	for _, tc := range []struct {
 		name, text, told string

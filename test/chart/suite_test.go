@@ -43,8 +43,8 @@ func everything() values {
 		"additionalSyncMachineLabels": []any{`^example\.com/`}, "additionalSyncMachineAnnotations": []any{"note$"},
 		"additionalProviderGroups": []any{"infrastructure.example.com"}, "perClusterSyncAllowed": []any{"example.com/*", "team"},
 		"facts":                 []any{values{"group": "infrastructure.example.com", "kind": "AcmeMachine", "fieldPath": "metadata.labels['a/b']", "label": "example.com/b"}},
-		"zoneFromFailureDomain": true,
-		"requiredKeys":          []any{values{"label": "team", "kind": "MachineDeployment"}, values{"annotation": "a/b", "kind": "Cluster", "action": "warn"}},
+		"zoneFromFailureDomain": true, "workerRole": "worker", "startupGates": values{"daemonSets": true},
+		"requiredKeys": []any{values{"label": "team", "kind": "MachineDeployment"}, values{"annotation": "a/b", "kind": "Cluster", "action": "warn"}},
 		"workloadClusters": values{
 			"admission": "webhook", "webhookURL": "https://heirloom.example.com:8443/base",
 			"concurrency": 2000000, "clientQPS": 0.5, "clientBurst": 2000000,

@@ -51,7 +51,7 @@ func newSession(ctx context.Context, t *testing.T) *session {
 	Expect(os.WriteFile(editor, []byte(merge), 0o700)).To(Succeed())
 	s.env = append(os.Environ(),
 		"KUBECONFIG="+shared.Kubeconfig, "KUBE_EDITOR="+editor, "CHANGE="+s.change, "STATE="+s.state, "CLONE="+s.dir,
-		"PATH="+strings.Join([]string{os.Getenv("HEIRLOOM_HELM"), os.Getenv("HEIRLOOM_TOOLS"), os.Getenv("PATH")}, ":"))
+		"PATH="+strings.Join([]string{os.Getenv("HEIRLOOM_HELM"), os.Getenv("HEIRLOOM_TOOLS"), os.Getenv("HEIRLOOM_CLUSTER_API"), os.Getenv("PATH")}, ":"))
 	for _, name := range []string{"GOCACHE", "GOMODCACHE", "GOENV"} {
 		value, err := exec.CommandContext(ctx, "go", "env", name).Output()
 		Expect(err).NotTo(HaveOccurred())

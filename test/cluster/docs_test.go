@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -23,6 +24,7 @@ import (
 type walk struct {
 	*release
 	*session
+	page  string
 	steps []step
 }
 
@@ -32,6 +34,8 @@ type step struct {
 	starts string
 	// passed says why it is not run here. Whatever else the page has is run.
 	passed string
+	// without are the beginnings of those of its lines that are not run here, for the reason in a comment.
+	without []string
 	// exits is the exit code that the page announces.
 	exits int
 	// warns is a regular expression for what Heirloom's webhook answers. API servers pass over a webhook that takes longer than two
@@ -50,7 +54,7 @@ func TestTheDocumentedCommands(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	t.Cleanup(cancel)
 	r := &release{WithT: NewWithT(t), t: t, ctx: ctx}
-	w := &walk{release: r, session: newSession(ctx, t), steps: documented()}
+	w := &walk{release: r, session: newSession(ctx, t), page: gettingStarted, steps: documented()}
 	w.env = append(w.env, "SSL_CERT_FILE="+serveRegistry(t, w.root))
 	w.startCertManager()
 	w.createFleet()
@@ -61,18 +65,28 @@ func TestTheDocumentedCommands(t *testing.T) {
 	t.Logf("all commands: %.1f s", time.Since(started).Seconds())
 }
 
-// What this test knows of the page is what is there: no block asks for a name that it does not know, and none has gone that it
-// passes over or checks.
+// What these tests know of the pages is what is there: no block asks for a name that they do not know, and none has gone that they
+// pass over or check.
 func TestTheDocumentedCommandsAreKnown(t *testing.T) {
+	for page, steps := range map[string][]step{gettingStarted: documented(), quickStart: quickStarted()} {
+		t.Run(page, func(t *testing.T) { knows(t, page, steps) })
+	}
+}
+
+func knows(t *testing.T, page string, steps []step) {
+	t.Helper()
 	root, err := controlplane.RepositoryRoot(t.Context())
-	w := &walk{release: &release{WithT: NewWithT(t), t: t}, session: &session{t: t, root: root}, steps: documented()}
+	w := &walk{release: &release{WithT: NewWithT(t), t: t}, session: &session{t: t, root: root}, page: page, steps: steps}
 	w.Expect(err).NotTo(HaveOccurred())
 	met := map[string]bool{}
 	for _, b := range w.blocks() {
 		known := w.stepOf(b)
 		met[known.starts] = true
+		for _, start := range known.without {
+			w.Expect("\n"+b.Text).To(ContainSubstring("\n"+start), "%s:%d", w.page, b.Line)
+		}
 		if known.passed == "" {
-			w.Expect(b.Language).To(BeElementOf("", "sh", "console", "yaml"), "%s:%d", b.page, b.Line)
+			w.Expect(b.Language).To(BeElementOf("", "sh", "console", "yaml"), "%s:%d", w.page, b.Line)
 			w.filled(b)
 		}
 	}
@@ -94,44 +108,35 @@ func (w *walk) follow() {
 	}
 }
 
-// block is a block of code of the page.
-type block struct {
-	page string
-	markdown.Block
-}
-
-// blocks are those of the page.
-func (w *walk) blocks() []block {
+// blocks are the blocks of code of the page.
+func (w *walk) blocks() []markdown.Block {
 	w.release.t.Helper()
-	content, err := os.ReadFile(filepath.Join(w.root, gettingStarted))
+	content, err := os.ReadFile(filepath.Join(w.root, w.page))
 	w.Expect(err).NotTo(HaveOccurred())
-	var blocks []block
-	for _, b := range markdown.Parse(content).Blocks {
-		blocks = append(blocks, block{gettingStarted, b})
-	}
+	blocks := markdown.Parse(content).Blocks
 	w.Expect(blocks).NotTo(BeEmpty())
 	return blocks
 }
 
 // do runs a block, with the change that the block below it shows.
-func (w *walk) do(b block, change string) {
+func (w *walk) do(b markdown.Block, change string) {
 	w.release.t.Helper()
 	known := w.stepOf(b)
 	if known.passed != "" {
 		return
 	}
-	commands := w.filled(b)
+	commands := known.kept(w.filled(b))
 	switch {
 	case isChange(b):
 		w.Expect(w.change).NotTo(BeEmpty())
 		return // has been made by the block above
 	case strings.Contains(commands, " edit "):
-		w.Expect(change).NotTo(BeEmpty(), "%s:%d: no block below shows the change", b.page, b.Line)
+		w.Expect(change).NotTo(BeEmpty(), "%s:%d: no block below shows the change", w.page, b.Line)
 		w.edits(change)
 	default:
-		w.Expect(b.Language).To(BeElementOf("", "sh", "console"), "%s:%d", b.page, b.Line)
+		w.Expect(b.Language).To(BeElementOf("", "sh", "console"), "%s:%d", w.page, b.Line)
 	}
-	w.release.t.Logf("%s:%d:\n%s", b.page, b.Line, commands)
+	w.release.t.Logf("%s:%d:\n%s", w.page, b.Line, commands)
 	started := time.Now()
 	printed, code := w.run(w.ctx, commands)
 	w.release.t.Logf("%.1f s:\n%s", time.Since(started).Seconds(), printed)
@@ -143,19 +148,30 @@ func (w *walk) do(b block, change string) {
 			return printed
 		}).WithTimeout(patience).WithPolling(time.Second).Should(MatchRegexp(known.warns))
 	}
-	w.Expect(code).To(Equal(known.exits), "%s:%d:\n%s\n%s", b.page, b.Line, commands, printed)
+	w.Expect(code).To(Equal(known.exits), "%s:%d:\n%s\n%s", w.page, b.Line, commands, printed)
 	if known.follows != nil {
 		known.follows(w, printed)
 	}
 }
 
+// kept is what is run of a block.
+func (s step) kept(commands string) string {
+	var kept strings.Builder
+	for line := range strings.Lines(commands) {
+		if !slices.ContainsFunc(s.without, func(start string) bool { return strings.HasPrefix(line, start) }) {
+			kept.WriteString(line)
+		}
+	}
+	return kept.String()
+}
+
 // isChange says whether a block is a part of an object, for the editor that the block above it opens.
-func isChange(b block) bool {
+func isChange(b markdown.Block) bool {
 	return b.Language == "yaml"
 }
 
 // stepOf is what is known of a block, if anything is.
-func (w *walk) stepOf(b block) step {
+func (w *walk) stepOf(b markdown.Block) step {
 	w.release.t.Helper()
 	var found []step
 	for _, step := range w.steps {
@@ -163,7 +179,7 @@ func (w *walk) stepOf(b block) step {
 			found = append(found, step)
 		}
 	}
-	w.Expect(len(found)).To(BeNumerically("<", 2), "%s:%d: %s", b.page, b.Line, b.Text)
+	w.Expect(len(found)).To(BeNumerically("<", 2), "%s:%d: %s", w.page, b.Line, b.Text)
 	if len(found) == 0 {
 		return step{}
 	}
@@ -171,13 +187,13 @@ func (w *walk) stepOf(b block) step {
 }
 
 // filled is a block with the reader's own names in it.
-func (w *walk) filled(b block) string {
+func (w *walk) filled(b markdown.Block) string {
 	w.release.t.Helper()
 	names := map[string]string{
 		"<namespace>": fleet, "<cluster>": fleetCluster, "<machine>": fleetNode, "<node>": fleetNode,
 	}
 	return regexp.MustCompile(`<[a-z][a-z -]*>`).ReplaceAllStringFunc(b.Commands(), func(placeholder string) string {
-		w.Expect(names).To(HaveKey(placeholder), "%s:%d", b.page, b.Line)
+		w.Expect(names).To(HaveKey(placeholder), "%s:%d", w.page, b.Line)
 		return names[placeholder]
 	})
 }

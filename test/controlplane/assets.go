@@ -23,6 +23,7 @@ const (
 	nodeVariable   = "HEIRLOOM_NODE"
 
 	clusterAPIVariable = "HEIRLOOM_CLUSTER_API"
+	dockerVariable     = "HEIRLOOM_CAPD"
 )
 
 // ClusterAPIProgram returns the path of a manager of Cluster API.
@@ -33,6 +34,19 @@ func ClusterAPIProgram(name string) (string, error) {
 // CAPIModule returns the directory of Cluster API's module, at the version that go.mod requires.
 func CAPIModule(ctx context.Context) (string, error) {
 	return moduleDir(ctx, capiModule)
+}
+
+// DockerProvider returns the version of Cluster API's Docker provider, its directory in its module, and its manager.
+func DockerProvider(ctx context.Context) (version, dir, manager string, err error) {
+	root, err := RepositoryRoot(ctx)
+	if err != nil {
+		return "", "", "", err
+	}
+	if manager, err = program(dockerVariable, "capd"); err != nil {
+		return "", "", "", err
+	}
+	version, dir, err = pinned(ctx, filepath.Join(root, "hack", "tools", "cluster-api"), capiModule+"/test")
+	return version, filepath.Join(dir, "infrastructure", "docker"), manager, err
 }
 
 // program returns the path of a program in the directory that an environment variable names.

@@ -56,14 +56,14 @@ func (d *demo) children(ctx context.Context) error {
 	}
 	ms := sets[0].got
 	added := ofTemplate(ms.Spec.Template).without(ofTemplate(sets[0].sent.Spec.Template))
-	d.say("In spec.template, the API server's answer has what the request did not:")
+	d.say("The API server's answer has these additional entries in spec.template:")
 	added.show()
-	d.check("MachineSet: the answer to its create has every label, annotation and taint of the template",
+	d.check("MachineSet: the answer to CREATE has every label, annotation and taint of the template",
 		ofTemplate(ms.Spec.Template).missing(d.declared.content)...)
 	own := content{labels: added.labels, annotations: d.declared.own.annotations}
 	d.check("MachineSet: its own metadata has the template's labels, and the MachineDeployment's own annotation",
 		contentOf(ms.Labels, ms.Annotations, nil).missing(own)...)
-	d.check("MachineSet: in metadata.managedFields, all of this belongs to heirloom (operation Apply)",
+	d.check("MachineSet: in metadata.managedFields, heirloom owns all of them (operation Apply)",
 		append(notApplied(&ms, added, "spec", "template"), notApplied(&ms, own)...)...)
 	return d.machines(ctx, ms.UID)
 }
@@ -84,27 +84,27 @@ func (d *demo) declare(ctx context.Context) (*clusterv1.MachineDeployment, error
 	}
 	d.declared = declaredBy(md)
 	d.say("MachineDeployment workers declares the following in spec.template. Two taints are in spec.taints, two in " +
-		"annotations; of each two one is to be kept (Always) and one to be given once (Initialize, which Cluster API " +
-		"calls OnInitialization). Its own annotation, runbook, is for its MachineSets.")
+		"annotations; in both places, one taint stays on Nodes (Always), and Nodes get the other only once " +
+		"(OnInitialization). Its own annotation, runbook, is for its MachineSets.")
 	d.declared.show()
 	return md, nil
 }
 
 // machines creates the Machines.
 func (d *demo) machines(ctx context.Context, owner types.UID) error {
-	d.say("Then it creates two Machines, just as bare:")
+	d.say("Then it creates two Machines without labels, annotations and taints:")
 	machines, err := create[clusterv1.Machine](ctx, d, "machines.yaml", owner)
 	if err != nil {
 		return err
 	}
 	added := func(i int) content { return ofMachine(&machines[i].got).without(ofMachine(&machines[i].sent)) }
-	d.say("The answer for worker-1 has what the request did not:")
+	d.say("The API server's answer for worker-1 has these additional entries:")
 	added(0).show()
 	for i := range machines {
 		m := &machines[i].got
-		d.check(fmt.Sprintf("Machine %s: the answer to its create has all of it, too", m.Name),
+		d.check(fmt.Sprintf("Machine %s: the answer to CREATE also has all of them", m.Name),
 			ofMachine(m).missing(d.declared.content)...)
-		d.check(fmt.Sprintf("Machine %s: in metadata.managedFields, all of this belongs to heirloom (operation Apply)", m.Name),
+		d.check(fmt.Sprintf("Machine %s: in metadata.managedFields, heirloom owns all of them (operation Apply)", m.Name),
 			notApplied(m, added(i))...)
 	}
 	return nil

@@ -44,7 +44,7 @@ func steps() []step {
 		{"MachineSet and Machines inherit in the write that creates them", (*demo).children, true},
 		{"Nodes have their taints from the first moment", (*demo).registration, true},
 		{"An Always taint cannot be removed by accident", (*demo).always, false},
-		{"A Node gets an Initialize taint once; after you remove it, it stays away", (*demo).initialize, false},
+		{"A Node gets an OnInitialization taint once; after you remove it, it stays away", (*demo).initialize, false},
 		{"A reserved taint is rejected where you declare it", (*demo).reserved, false},
 		{"What you no longer declare disappears; what others set stays", (*demo).removal, false},
 		{"The fleet works without Heirloom, and Heirloom then repairs what it missed", (*demo).outage, false},
@@ -91,7 +91,7 @@ func setUp(ctx context.Context, r *report, program, dir string) (*demo, error) {
 	if err := d.begin(ctx); err != nil {
 		return nil, errors.Join(err, d.tearDown())
 	}
-	d.say("These are the real programs. heirloom runs as a process with the rights that its chart gives it. Cluster API's " +
+	d.say("These are the real programs. heirloom runs as a process with the rights that its chart grants. Cluster API's " +
 		"controllers do not run: the demo creates a bare MachineSet and bare Machines in their place, so that everything " +
 		"else on them comes from Heirloom. The manifests are in test/demo/manifests.")
 	return d, nil

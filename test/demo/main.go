@@ -43,7 +43,7 @@ func execute() error {
 		return fmt.Errorf("unexpected argument %q", flags.Arg(0))
 	}
 	if _, err := os.Stat(o.program); err != nil {
-		return fmt.Errorf("there is no heirloom to show: %w (`make build` makes bin/heirloom)", err)
+		return fmt.Errorf("bin/heirloom not found: %w (run `make build`)", err)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

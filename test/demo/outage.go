@@ -20,8 +20,8 @@ func (d *demo) outage(ctx context.Context) error {
 	if err := progress("Stopping heirloom", d.stage.StopHeirloom); err != nil {
 		return err
 	}
-	d.say("Its webhooks are still registered, with failurePolicy Ignore. A Machine is created, another one is changed, " +
-		"and so is a Node, which loses a taint:")
+	d.say("Its webhooks are still registered, with failurePolicy Ignore. A user creates a Machine, labels another " +
+		"Machine, and removes a taint from a Node:")
 	if err := d.write("late-machine.yaml", ownedBy(ms.UID)); err != nil {
 		return err
 	}
@@ -32,13 +32,13 @@ func (d *demo) outage(ctx context.Context) error {
 	} {
 		d.check("Succeeds without Heirloom", failure(d.do(ctx, args...))...)
 	}
-	d.say("A new kubelet registers, too:")
+	d.say("A new kubelet also registers:")
 	d.check("Node worker-3 registers without Heirloom", failure(d.register(ctx, "worker-3"))...)
 	node := &corev1.Node{ObjectMeta: in("", "worker-3")}
 	if err := d.get(ctx, node); err != nil {
 		return err
 	}
-	d.check("It has nothing from its Machine", ofNode(node).unwanted(d.declared.nodeTaints())...)
+	d.check("It has no taint of its Machine", ofNode(node).unwanted(d.declared.nodeTaints())...)
 	fmt.Println()
 	if err := d.startHeirloom(ctx); err != nil {
 		return err
@@ -61,7 +61,7 @@ func (d *demo) repaired(ctx context.Context) {
 		{"labels and annotations", d.declared.free()},
 		{"labels that only a privileged user may set", d.declared.restricted()},
 		{"Always taints", content{taints: d.declared.always}},
-		{"Initialize taints", content{taints: d.declared.initialize}},
+		{"OnInitialization taints", content{taints: d.declared.initialize}},
 	} {
 		d.check("Node worker-3 has its "+inherited.what, d.await(ctx, late, func() []string {
 			return ofNode(late).missing(inherited.content)
@@ -72,7 +72,7 @@ func (d *demo) repaired(ctx context.Context) {
 		return ofNode(changed).missing(content{taints: d.declared.always})
 	})...)
 	initialized := &corev1.Node{ObjectMeta: in("", "worker-1")}
-	d.check("Node worker-1 did not get its Initialize taints back", d.await(ctx, initialized, func() []string {
+	d.check("Node worker-1 did not get its OnInitialization taints back", d.await(ctx, initialized, func() []string {
 		return ofNode(initialized).unwanted(content{taints: d.declared.initialize})
 	})...)
 }

@@ -57,12 +57,12 @@ func (d *demo) registration(ctx context.Context) error {
 
 // restricted looks at the labels that a kubelet may not set.
 func (d *demo) restricted(ctx context.Context, names []string) error {
-	d.say("No kubelet may set the labels under node-role.kubernetes.io and node-restriction.kubernetes.io:")
+	d.say("Kubelets must not set labels under node-role.kubernetes.io and node-restriction.kubernetes.io:")
 	_, stderr, err := d.kubectl(ctx, "--kubeconfig", "worker-1.kubeconfig",
 		"label", "node", "worker-1", "node-role.kubernetes.io/infra=")
 	d.output(stderr)
-	d.check("The kubelet itself is refused", unlessFailed(err)...)
-	d.say("So they come with the first privileged write. Here, Heirloom's loop makes it.")
+	d.check("The API server rejects the kubelet's write", unlessFailed(err)...)
+	d.say("So Heirloom's loop, which has this right, adds them.")
 	for _, name := range names {
 		if err := d.complete(ctx, name); err != nil {
 			return err
@@ -103,10 +103,10 @@ func (d *demo) first(ctx context.Context, name string, show bool) error {
 	if show {
 		has.under("node.cluster.x-k8s.io", "cluster.x-k8s.io", "heirloom.dev").show()
 	}
-	d.check("It has every Always and every Initialize taint", has.missing(d.declared.nodeTaints())...)
+	d.check("It has every Always and every OnInitialization taint", has.missing(d.declared.nodeTaints())...)
 	d.check("It has the labels and annotations under node.cluster.x-k8s.io", has.missing(d.declared.free())...)
-	d.check("It has no label that a kubelet may not set", has.unwanted(d.declared.restricted())...)
-	d.check("It is kept free of workload until it has those", has.missing(uninitialized())...)
+	d.check("It has no label that kubelets must not set", has.unwanted(d.declared.restricted())...)
+	d.check("A taint keeps Pods away until it has these labels", has.missing(uninitialized())...)
 	return nil
 }
 
@@ -117,7 +117,7 @@ func (d *demo) complete(ctx context.Context, name string) error {
 		return append(ofNode(node).missing(d.declared.restricted()), ofNode(node).unwanted(uninitialized())...)
 	})
 	d.check(fmt.Sprintf("Node %s has all labels now, and node.cluster.x-k8s.io/uninitialized is gone", name), left...)
-	d.check(fmt.Sprintf("Node %s still has every Always and every Initialize taint", name),
+	d.check(fmt.Sprintf("Node %s still has every Always and every OnInitialization taint", name),
 		ofNode(node).missing(d.declared.nodeTaints())...)
 	versions, err := d.versions(ctx, name)
 	if err != nil || len(left) > 0 {
@@ -126,7 +126,7 @@ func (d *demo) complete(ctx context.Context, name string) error {
 	wanted := d.declared.restricted()
 	i := slices.IndexFunc(versions, func(v *corev1.Node) bool { return len(ofNode(v).unwanted(wanted)) > 0 })
 	version := versions[i]
-	d.check(fmt.Sprintf("All came in version %d (resourceVersion %s), written by field manager heirloom",
+	d.check(fmt.Sprintf("All of them arrived in version %d (resourceVersion %s), written by field manager heirloom",
 		i+1, version.ResourceVersion), append(ofNode(version).missing(wanted), notWritten(version, wanted.labels)...)...)
 	return nil
 }

@@ -49,8 +49,8 @@ func (d *demo) others(ctx context.Context) error {
 		return err
 	}
 	ticket, rack := content{labels: []string{"ticket=4711"}}, content{labels: []string{"rack=r7"}}
-	d.check("What the user set by hand stays: ticket on the Machine", ofMachine(m).missing(ticket)...)
-	d.check("What the user set by hand stays: rack on the Node", ofNode(node).missing(rack)...)
+	d.check("The user's own entry stays: ticket on the Machine", ofMachine(m).missing(ticket)...)
+	d.check("The user's own entry stays: rack on the Node", ofNode(node).missing(rack)...)
 	d.check("Everything else that is declared stays on the Machine", ofMachine(m).missing(d.declared.content)...)
 	return nil
 }

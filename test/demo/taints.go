@@ -47,7 +47,7 @@ func (d *demo) always(ctx context.Context) error {
 			without = append(without, fmt.Sprintf("version %d (resourceVersion %s): %s", i+1, v.ResourceVersion, problem))
 		}
 	}
-	d.check("Every stored version of the Node has both taints: Heirloom put them back in the same write", without...)
+	d.check("Every stored version of the Node has both taints: Heirloom restored them in the same write", without...)
 	return nil
 }
 
@@ -68,7 +68,7 @@ func notWarned(stderr, t string, wanted ...string) []string {
 	return []string{"there is no warning about " + t}
 }
 
-// initialize is the step in which a user removes Initialize taints.
+// initialize is the step in which a user removes OnInitialization taints.
 func (d *demo) initialize(ctx context.Context) error {
 	const name, shift = "worker-1", "node.cluster.x-k8s.io/shift=night"
 	removed := content{taints: d.declared.initialize}
@@ -76,7 +76,7 @@ func (d *demo) initialize(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.say("The workload of Node %s has warmed up, so a user removes its Initialize taints:", name)
+	d.say("The workload of Node %s has warmed up, so a user removes its OnInitialization taints:", name)
 	if err := d.do(ctx, untaint(name, d.declared.initialize)...); err != nil {
 		return err
 	}
@@ -84,7 +84,7 @@ func (d *demo) initialize(ctx context.Context) error {
 	if err := d.get(ctx, node); err != nil {
 		return err
 	}
-	d.check("They are gone", ofNode(node).unwanted(removed)...)
+	d.check("The taints are gone", ofNode(node).unwanted(removed)...)
 	d.say("A change to its Machine makes Heirloom sync the Node again:")
 	if err := d.do(ctx, "label", "machine", name, shift); err != nil {
 		return err
@@ -95,7 +95,7 @@ func (d *demo) initialize(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.check("The Initialize taints have not come back in any version", back(after[len(before):], removed)...)
+	d.check("The OnInitialization taints have not come back in any version", back(after[len(before):], removed)...)
 	d.check("The Always taints are there", ofNode(node).missing(content{taints: d.declared.always})...)
 	return nil
 }
@@ -122,7 +122,7 @@ func (d *demo) reserved(ctx context.Context) error {
 	}
 	_, stderr, err := d.kubectl(ctx, "create", "-f", "reserved.yaml")
 	d.output(stderr)
-	d.check("The API server refuses it", unlessFailed(err)...)
+	d.check("The API server rejects it", unlessFailed(err)...)
 	for _, path := range []string{
 		"spec.template.spec.taints[0].key",
 		"spec.template.metadata.annotations[taints.heirloom.dev/always]",

@@ -112,7 +112,7 @@ func TestCertManagersWebhookConfigurationIsLeftAlone(t *testing.T) {
 	s.Expect(s.Client.Delete(s.ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: authority.Namespace, Name: authority.Name}})).To(Succeed())
 	ours := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "heirloom"}}
 	s.eventually(ours, func(g Gomega) { g.Expect(ours.Webhooks[0].ClientConfig.CABundle).NotTo(Equal(ca)) })
-	s.Eventually(log.lines).WithTimeout(patience).Should(ContainSubstring("belongs to cert-manager's injector"))
+	s.Eventually(log.lines).WithTimeout(patience).Should(ContainSubstring("cert-manager injects the CA into webhook configuration"))
 	s.Expect(s.publishedBundle(s.ctx)).To(Equal(ca))
 
 	s.get(theirs)

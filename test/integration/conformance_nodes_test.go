@@ -56,7 +56,7 @@ func nodeCases() []conformanceCase {
 	return cases
 }
 
-// onNode is what of a Machine's content reaches its Node. Initialize taints do once, in the first state, and stay.
+// onNode is what of a Machine's content reaches its Node. OnInitialization taints do once, in the first state, and stay.
 func (l *descent) onNode(c content) content {
 	node := content{labelColumn: {}, annotationColumn: {}, taintColumn: {}}
 	for key, value := range c[labelColumn] {

@@ -40,7 +40,7 @@ func testKubectlCheck(t *testing.T, w *kubectlWorld) {
 		out, stderr, code := w.run(t, pluginRun{args: []string{"check"}, kubeconfig: w.kubeconfigOf(t, "nobody")})
 		w.Expect(code).To(Equal(2), out)
 		w.Expect(out).To(ContainSubstring(`User "nobody" cannot`))
-		w.Expect(stderr).To(ContainSubstring("nothing could be found out"))
+		w.Expect(stderr).To(ContainSubstring("nothing could be checked"))
 	})
 	t.Run("a program that has stopped", func(t *testing.T) {
 		w := w.in(t)

@@ -33,7 +33,7 @@ func releasesNothingUnasked(t *testing.T, w *kubectlWorld) {
 	out, errOut, code = w.kubectl(t, "release", "--yes")
 	g.Expect(code).To(Equal(2))
 	g.Expect(out).To(BeEmpty())
-	g.Expect(errOut).To(ContainSubstring(`the webhook configurations "heirloom" are still there`))
+	g.Expect(errOut).To(ContainSubstring(`webhook configurations "heirloom" still exist`))
 
 	again, errOut, code := w.kubectl(t, "release", "--dry-run")
 	g.Expect(code).To(Equal(0), errOut)

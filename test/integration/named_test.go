@@ -32,7 +32,7 @@ func TestKeysThatAClusterNames(t *testing.T) {
 	}
 
 	s.Expect(annotate("=named.example.com/*,kubernetes.io/a,a b")).To(And(
-		ContainSubstring(`"kubernetes.io/a" is not allowed (--per-cluster-sync-allowed)`), ContainSubstring(`"a b" is no key`)))
+		ContainSubstring(`"kubernetes.io/a" is not allowed (--per-cluster-sync-allowed)`), ContainSubstring(`"a b" is neither a key`)))
 	s.eventually(node, func(g Gomega) { g.Expect(node.Labels).To(HaveKeyWithValue(key, "7")) })
 	_, stderr, err := controlplane.Kubectl(s.ctx, kubeconfig, "label", "node", name, key+"-")
 	s.Expect(err).NotTo(HaveOccurred())

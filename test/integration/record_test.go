@@ -32,7 +32,7 @@ func TestWhatAKubeletSaysCameFromItsMachine(t *testing.T) {
 	s.Expect(kubelet.Create(s.ctx, node)).To(Succeed())
 	s.eventually(node, func(g Gomega) {
 		g.Expect(taint.FormatList(node.Spec.Taints)).To(And(ContainSubstring("warming=up:NoSchedule"), ContainSubstring("gpu=true:NoSchedule")),
-			"it does not evade its Initialize taints by claiming to have had them")
+			"it does not evade its OnInitialization taints by claiming to have had them")
 		g.Expect(node.Labels).To(HaveKey("node-role.kubernetes.io/worker"))
 		g.Expect(inherit.RecordOf(inherit.OfNode(node, time.Now())).Taints).NotTo(BeEmpty())
 	})

@@ -48,7 +48,7 @@ func (s *scene) admittedByLoop(a abroad) {
 func (s *scene) refusedPolicy(a abroad) bool {
 	s.t.Helper()
 	if !a.ServesAdmissionPolicies() {
-		s.expectEvent("NoAdmissionPolicies", "Cluster", a.cluster.Name, ContainSubstring("the loop alone applies what Nodes inherit"))
+		s.expectEvent("NoAdmissionPolicies", "Cluster", a.cluster.Name, ContainSubstring("only the loop adds inherited entries to Nodes"))
 	}
 	return !a.ServesAdmissionPolicies()
 }
@@ -73,7 +73,7 @@ func (s *scene) expectTheLoopAlone(a abroad, names []string, asKubelet func(stri
 	s.t.Helper()
 	s.expectEvent("WorkloadAdmissionFallback", "Cluster", a.cluster.Name, And(
 		ContainSubstring("Not by policy: the workload cluster's API server does not serve MutatingAdmissionPolicies (Kubernetes 1.36 or later does)."),
-		ContainSubstring("Not by webhook: there is no URL for it (--workload-webhook-url)."),
+		ContainSubstring("Not by webhook: --workload-webhook-url is not set."),
 	))
 	s.Expect(s.ways(a.Client)).To(BeEmpty())
 	for _, name := range names {

@@ -52,8 +52,8 @@ func TestHelmUninstall(t *testing.T) {
 	s.admitBefore(red)
 	red.Door.Shut()
 	said := s.comeAndGo("farewell-false", "uninstall.release=false")
-	s.Expect(said).To(And(ContainSubstring("workload cluster red/red: what admits Nodes there could not be taken away, and stays. "+
-		"By hand, with its kubeconfig: kubectl delete --ignore-not-found "), Not(ContainSubstring("there is no Event"))))
+	s.Expect(said).To(And(ContainSubstring("workload cluster red/red: objects that admit Nodes could not be deleted. "+
+		"To delete them by hand, with the kubeconfig of the workload cluster: kubectl delete --ignore-not-found "), Not(ContainSubstring("no Event was written"))))
 	s.expectEvent("WorkloadAdmissionLeft", "Cluster", "red", ContainSubstring("kubectl delete"))
 	s.Expect(s.ways(red.Client)).NotTo(BeEmpty(), "it did not answer")
 

@@ -20,7 +20,7 @@ func NewCommand() *cobra.Command {
 	options := config.NewOptions()
 	command := &cobra.Command{
 		Use:   "heirloom",
-		Short: "Labels, annotations and taints for Cluster API, inherited in the write that creates or changes an object",
+		Short: "Propagate labels, annotations and taints in Cluster API, in the write that creates or changes an object",
 		Long: `Heirloom is a mutating admission webhook server, with a resync loop behind it, for Kubernetes Cluster API.
 
 It injects the labels, annotations and taints that owners declare into every MachineSet, Machine and Node, in the same

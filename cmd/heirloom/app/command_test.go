@@ -53,7 +53,7 @@ func TestCommand(t *testing.T) {
 		{name: "release says what it gives up, and takes the program's flags", args: []string{"release", "--help"}, output: []string{"gives up everything", "--keep-values", "--dry-run", "--stop", "--watch-filter", "--additional-provider-groups", "--workload-webhook-key-secret"}},
 		{name: "release checks its flags like the program", args: []string{"release", "--namespace=A_B"}, problem: `--namespace="A_B"`},
 		{name: "release takes no flag that means nothing to it", args: []string{"release", "--webhook-port=1"}, problem: "unknown flag: --webhook-port"},
-		{name: "release must know where the Lease is", args: []string{"release"}, problem: "--leader-elect-namespace must be given"},
+		{name: "release must know where the Lease is", args: []string{"release"}, problem: "--leader-elect-namespace is required"},
 		{name: "a kubeconfig that is not there is an error", args: []string{"--kubeconfig=/no/such/file"}, problem: "loading the kubeconfig of the management cluster"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

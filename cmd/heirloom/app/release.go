@@ -27,22 +27,22 @@ func newReleaseCommand() *cobra.Command {
 	var what release.Options
 	command := &cobra.Command{
 		Use:   "release",
-		Short: "Give up everything that Heirloom owns, so that nothing of it is left when it is uninstalled",
+		Short: "Give up everything that Heirloom owns, before you uninstall it",
 		Long: `Release gives up everything that Heirloom owns or tracks:
 
 * In objects of Cluster API and of its providers, the fields of field manager heirloom. Fields without another owner are removed.
 * On Nodes, of the management cluster and of every workload cluster, the labels, annotations and taints that the
   annotations heirloom.dev/*-from-machine list, these annotations, and the taint node.cluster.x-k8s.io/uninitialized
-  where Heirloom added it. What cluster.x-k8s.io/*-from-machine lists is Cluster API's, and stays.
+  where Heirloom added it. Entries that cluster.x-k8s.io/*-from-machine lists belong to Cluster API, and stay.
 * In workload clusters, the webhook configuration, or the admission policy with its parameters.
 * The Secret of --workload-webhook-key-secret.
 
---only-workload-clusters does only the third of these.
+--only-workload-clusters does only the third step.
 
-When a taint is removed from a Node, Pods that it kept away can be scheduled there; --keep-values keeps it. Try --dry-run.
+Once a taint is removed from a Node, Pods that do not tolerate it can be scheduled there; --keep-values keeps taints. Try --dry-run.
 
-Heirloom must not run meanwhile: give --stop, or delete its webhook configurations and scale its Deployment to 0. Give the same
-flags as Heirloom's own. A second run changes nothing. If something cannot be released, such as in a workload cluster that does not
+Stop Heirloom first: use --stop, or delete its webhook configurations and scale its Deployment to 0. Use the same flags as for
+Heirloom itself. A second run changes nothing. If something cannot be released, for example in a workload cluster that does not
 answer, the command does the rest and ends with an error.`,
 		Args:         cobra.NoArgs,
 		SilenceUsage: true,
@@ -63,24 +63,24 @@ answer, the command does the rest and ends with an error.`,
 	fs := command.Flags()
 	fs.SetNormalizeFunc(cliflag.WordSepNormalizeFunc)
 	options.AddReleaseFlags(fs)
-	fs.BoolVar(&what.DryRun, "dry-run", false, "Write nothing; print what would be written.")
+	fs.BoolVar(&what.DryRun, "dry-run", false, "Only print the writes, without making them.")
 	fs.BoolVar(&what.KeepValues, "keep-values", false,
 		"Keep labels, annotations, taints and fields, and give up only their ownership and tracking. "+
 			"Nothing removes them automatically after that, even when they are no longer declared.")
 	fs.BoolVar(&what.Stop, "stop", false,
 		"Stop Heirloom first: delete the webhook configurations of --webhook-configuration, scale the Deployment of the same name in "+
-			"--leader-elect-namespace to 0, and wait until nobody leads. Without it, nothing is done while Heirloom runs.")
+			"--leader-elect-namespace to 0, and wait until no replica leads. Without this flag, the command refuses to run while Heirloom runs.")
 	fs.BoolVar(&what.OnlyWebhookConfigurations, "only-webhook-configurations", false, "Delete the webhook configurations, and do nothing else.")
 	fs.BoolVar(&what.OnlyWorkloadClusters, "only-workload-clusters", false,
-		"Remove what Heirloom has made in workload clusters to admit their Nodes, and leave what objects and Nodes have inherited. "+
-			"A workload cluster that does not answer within ten seconds is reported, also in an Event on its Cluster, and is no error.")
+		"Delete the objects through which workload clusters admit Nodes, and keep all inherited entries. "+
+			"A workload cluster that does not answer within ten seconds is no error; the command reports it, also in an Event on its Cluster.")
 	command.MarkFlagsMutuallyExclusive("only-workload-clusters", "only-webhook-configurations")
 	return command
 }
 
 func newReleaser(c *config.Config, what release.Options) (*release.Releaser, error) {
 	if c.LeaderElectNamespace == "" && !what.DryRun && !what.OnlyWebhookConfigurations {
-		return nil, errors.New("--leader-elect-namespace must be given: the namespace in which Heirloom is installed")
+		return nil, errors.New("--leader-elect-namespace is required: the namespace in which Heirloom is installed")
 	}
 	restConfig, err := restConfigOf(c)
 	if err != nil {

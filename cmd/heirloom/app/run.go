@@ -72,7 +72,7 @@ func reserved() [][]byte {
 func drain(told context.Context, delay time.Duration) (context.Context, context.CancelFunc) {
 	ctx, stop := context.WithCancel(context.WithoutCancel(told))
 	unregister := context.AfterFunc(told, func() {
-		ctrl.Log.Info("Told to stop; requests are still answered", "for", delay)
+		ctrl.Log.Info("Shutting down; draining requests", "for", delay)
 		time.AfterFunc(delay, stop)
 	})
 	return ctx, func() {
@@ -100,7 +100,7 @@ func start(ctx context.Context, mgr ctrl.Manager, filled *atomic.Bool) error {
 	case err == nil:
 		return nil
 	case ctx.Err() != nil:
-		ctrl.Log.Error(err, "Told to stop, and not everything has ended") // its context is done, so it writes nothing more
+		ctrl.Log.Error(err, "Shutdown timed out; ending anyway") // its context is done, so it writes nothing more
 		return nil
 	}
 	return fmt.Errorf("running: %w", err)

@@ -113,7 +113,7 @@ type failures struct {
 // Write implements io.Writer.
 func (f *failures) Write(line []byte) (int, error) {
 	f.sometimes.Do(func() {
-		ctrl.Log.Info("A connection failed; others that fail soon are not logged", "server", f.server, "why", strings.TrimSpace(string(line)))
+		ctrl.Log.Info("Connection failed; failures that follow soon are not logged", "server", f.server, "why", strings.TrimSpace(string(line)))
 	})
 	return len(line), nil
 }
@@ -190,7 +190,7 @@ func onlyClients(ctx context.Context, c *config.Config, webhooks http.Handler, r
 func addProbes(mgr ctrl.Manager, c *config.Config, served certs.Source, filled *atomic.Bool) error {
 	synced := func(*http.Request) error {
 		if !filled.Load() {
-			return errors.New("the informer caches are not filled yet")
+			return errors.New("the informer caches are not synced yet")
 		}
 		return nil
 	}

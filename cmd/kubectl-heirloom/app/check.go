@@ -22,14 +22,14 @@ func newCheckCommand(f *cli.Factory) *cobra.Command {
 	print, wait := cli.NewPrintFlags().WithoutNames(), time.Duration(0)
 	command := &cobra.Command{
 		Use:   "check",
-		Short: "Find out whether Heirloom is installed and works",
-		Long: `Find out whether Heirloom is installed and works, and what to do if not.
+		Short: "Check whether Heirloom is installed and works",
+		Long: `Check whether Heirloom is installed and works, and show how to fix problems.
 
-What you have no right to read, or what does not answer, is unknown and stops nothing else. Nothing is changed. To see whether the
-webhooks answer, Machines are created in a dry run, for which you need that right.
+Objects that you may not read and servers that do not answer count as unknown; the other checks go on. Nothing is changed. To see
+whether the webhooks answer, the plugin creates Machines in a dry run; you need the right to create Machines.
 
-The exit code is 0 if nothing has failed, 1 if something has, and 2 if nothing could be found out.`,
-		Example: `  # After an installation: until nothing fails any more, for two minutes at most
+The exit code is 0 if no check fails, 1 if a check fails, and 2 if nothing could be checked.`,
+		Example: `  # After an installation: repeat until no check fails, for at most two minutes
   kubectl heirloom check --wait 2m`,
 		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -43,7 +43,7 @@ The exit code is 0 if nothing has failed, 1 if something has, and 2 if nothing c
 		},
 	}
 	print.AddFlags(command)
-	command.Flags().DurationVar(&wait, "wait", 0, "Check again until nothing has failed, for this long at most, such as 2m. 0 checks once.")
+	command.Flags().DurationVar(&wait, "wait", 0, "Repeat until no check fails, for at most this long (e.g. 2m). 0 means once.")
 	return command
 }
 
@@ -66,7 +66,7 @@ func runCheck(ctx context.Context, f *cli.Factory, print *cli.PrintFlags, wait t
 	case err != nil:
 		return err
 	case !report.Answered():
-		return errors.New("nothing could be found out: ask for the right to read Heirloom's and Cluster API's objects")
+		return errors.New("nothing could be checked: ask for the right to read the objects of Heirloom and Cluster API")
 	case len(report.Names(check.Failed)) > 0:
 		return cli.ErrFound
 	}

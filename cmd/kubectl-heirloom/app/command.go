@@ -15,20 +15,20 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/version"
 )
 
-const long = `Look at what Cluster API objects and their Nodes inherit: why a label, annotation, taint or field is there, why it is
-not there, what a change would touch, and what is wrong.
+const long = `Inspect inheritance in Cluster API objects and their Nodes: why a label, annotation, taint or field is there, why it is
+missing, which objects a change would touch, and which declarations are wrong.
 
 Exit codes (tree ends with 1 only with --exit-code):
-  0  the question is answered, and all is as it should be
-  1  the question is answered, and something is not as it should be: a difference, a finding, a failed check
-  2  the question could not be answered; standard error says why`
+  0  no difference, no finding, no failed check
+  1  a difference, a finding or a failed check
+  2  no answer; standard error says why`
 
 // NewCommand returns the plugin's root command. kubectl runs it as "kubectl heirloom".
 func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	command := &cobra.Command{
 		Use:               "kubectl-heirloom",
 		Annotations:       map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl heirloom"},
-		Short:             "Look at what Cluster API objects and their Nodes inherit",
+		Short:             "Inspect inheritance in Cluster API objects and their Nodes",
 		Long:              long,
 		Version:           version.String(),
 		SilenceErrors:     true, // main prints them
@@ -43,11 +43,11 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	f.Config.AddFlags(fs)
 	f.Settings.AddFlags(fs)
 	fs.StringVar(&f.ManagementCluster, "management-cluster", "",
-		"<namespace>/<name> of the Cluster whose Nodes live in the management cluster's own API server, instead of what the server is told.")
+		"<namespace>/<name> of the Cluster whose Nodes live in the management cluster's own API server, instead of the server's setting.")
 	fs.StringVar(&f.WorkloadKubeconfig, "workload-kubeconfig", "",
-		"Kubeconfig for the workload cluster, instead of the one that Cluster API keeps for the Cluster.")
+		"Kubeconfig of the workload cluster, instead of the kubeconfig in the Cluster's Secret.")
 	fs.StringVar(&f.Color, "color", "auto", "When to use colours: auto, always or never. auto means on a terminal, unless NO_COLOR is set.")
-	fs.IntVarP(&f.Verbosity, "v", "v", 0, "Log to standard error what the plugin does, up to this level. 6 shows each request.")
+	fs.IntVarP(&f.Verbosity, "v", "v", 0, "Number for the log level verbosity. 6 logs each request.")
 	groups := templates.CommandGroups{
 		{Message: "Look:", Commands: []*cobra.Command{newExplainCommand(f), newTreeCommand(f), newReportCommand(f), newCheckCommand(f)}},
 		{Message: "Before you change something:", Commands: []*cobra.Command{newLintCommand(f), newDiffCommand(f)}},
@@ -69,7 +69,7 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 func newOptionsCommand(f *cli.Factory) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "options",
-		Short: "List the flags that all commands have",
+		Short: "Print the list of flags inherited by all commands",
 		Args:  cli.NoArguments,
 		RunE:  func(command *cobra.Command, _ []string) error { return command.Usage() },
 	}

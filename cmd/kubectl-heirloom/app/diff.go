@@ -33,33 +33,33 @@ func newDiffCommand(f *cli.Factory) *cobra.Command {
 	o := &diffOptions{Factory: f, print: cli.NewPrintFlags().WithoutNames()}
 	command := &cobra.Command{
 		Use:   "diff (-f FILE | -k DIRECTORY | - | CLUSTER... | --all)",
-		Short: "Show what a change would write, down to the Nodes, without writing it",
-		Long: `Show what a change would write, object by object, down to the Nodes, and which Pods its taints would evict. Nothing is written.
+		Short: "Preview a change, down to the Nodes, without writing it",
+		Long: `Preview a change, object by object, down to the Nodes, with the Pods that its taints would evict. Nothing is written.
 
-Your files are sent to the API server as a dry run. Then every object of their Clusters is computed from the top down, by the server's
-rules. With Clusters instead of files, you see what the server has yet to write. What others do is not shown: Cluster API replaces
-Machines if you change a version or a template. KUBECTL_EXTERNAL_DIFF shows the differences, as with kubectl diff.
+The plugin sends your files to the API server as a dry run. Then it computes every object of their Clusters from the top down, by the
+server's rules. With Clusters instead of files, you see pending writes of the server. Writes of others are not shown: Cluster API
+replaces Machines if you change a version or a template. KUBECTL_EXTERNAL_DIFF shows the differences, as with kubectl diff.
 
-The exit code is 0 if nothing would change, 1 if something would, and 2 if that is not known.`,
-		Example: `  # What this file would write, down to the Nodes
+The exit code is 0 if nothing would change, 1 if an object would change, and 2 without an answer.`,
+		Example: `  # Writes that this file would cause, down to the Nodes
   kubectl heirloom diff -f md-0.yaml
 
-  # What the edited output of another command would write
+  # The same for the edited output of another command
   kubectl get clusterclass quick-start -o yaml | sed s/ml/ai/ | kubectl heirloom diff -f -
 
-  # What the server has yet to write in one Cluster, and in all of them
+  # Pending writes of the server in one Cluster, and in all Clusters
   kubectl heirloom diff prod
   kubectl heirloom diff -A`,
 		ValidArgsFunction: f.Complete(cli.Takes{Clusters: true}),
 		RunE:              o.run,
 	}
 	flags := command.Flags()
-	cmdutil.AddFilenameOptionFlags(command, &o.files, "with what you are about to apply")
+	cmdutil.AddFilenameOptionFlags(command, &o.files, "with the objects that you are about to apply")
 	cmdutil.AddServerSideApplyFlags(command)
 	cmdutil.AddFieldManagerFlagVar(command, &o.apply.FieldManager, apply.FieldManagerClientSideApply)
 	flags.BoolVar(&o.all, "all", false, "Without files: look at all Clusters of the namespace.")
 	flags.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "Without files: look at the Clusters of all namespaces.")
-	flags.BoolVar(&o.showAll, "show-all", false, "Show every object, also those that change as another one of their set does.")
+	flags.BoolVar(&o.showAll, "show-all", false, "Show every object, also if it changes in the same way as another object of its set.")
 	o.print.AddFlags(command)
 	return command
 }
@@ -82,7 +82,7 @@ func (o *diffOptions) complete(command *cobra.Command, args []string) ([]cli.Arg
 	case err != nil:
 		return nil, err
 	case given[true] != 1:
-		return nil, errors.New("choose one: files (-f, -k or -), names of Clusters, or --all")
+		return nil, errors.New("specify exactly one of: files (-f, -k or -), names of Clusters, --all")
 	case o.apply.ForceConflicts && !o.apply.ServerSideApply:
 		return nil, errors.New("--force-conflicts needs --server-side")
 	}
@@ -116,7 +116,7 @@ func (o *diffOptions) run(command *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	done := o.Progress("Working out what would be written")
+	done := o.Progress("Computing changes")
 	result, err := diff.Ask(ctx, q)
 	done()
 	if err != nil {

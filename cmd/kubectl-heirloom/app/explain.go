@@ -30,22 +30,22 @@ func newExplainCommand(f *cli.Factory) *cobra.Command {
 	o := &explainOptions{Factory: f, print: cli.NewPrintFlags()}
 	command := &cobra.Command{
 		Use:   "explain (KIND/NAME... | KIND NAME... | KIND [-l SELECTOR] [-A]) [KEY]",
-		Short: "Tell where labels, annotations, taints and fields come from, and why one did not arrive",
-		Long: `Tell where each label, annotation, taint and in-place field of an object comes from, and what is declared for it and did not
-arrive. With a KEY, follow it from the object that declares it down to this one: where it stopped, why, and what to do.
+		Short: "Show where labels, annotations, taints and fields come from, and why a key did not arrive",
+		Long: `Show where each label, annotation, taint and in-place field of an object comes from, and which declarations did not arrive.
+With a KEY, follow the key from the object that declares it down to this object: where it stopped, why, and how to fix it.
 
 The kinds are Cluster, ClusterClass, any control plane, MachineDeployment, MachinePool, MachineSet, Machine, any InfraMachine and
-BootstrapConfig, and Node. A Node is looked for in the management cluster if that is a Cluster itself, and otherwise in the workload
-cluster of the Machine that names it in status.nodeRef.
+BootstrapConfig, and Node. The plugin looks for a Node in the management cluster if the management cluster is itself a Cluster, and
+otherwise in the workload cluster of the Machine that names the Node in status.nodeRef.
 
-The exit code is 0 if all is as declared, 1 if something is missing or differs or the KEY is absent or nowhere, and 2 without an answer.`,
+The exit code is 0 if all declarations have arrived, 1 if an entry is missing or differs, or the KEY is absent, and 2 without an answer.`,
 		Example: `  # A Machine, in the namespace of the current context
   kubectl heirloom explain machine/md-0-x7k2p
-  # One label or taint of a Node: where is it from, or why is it not there?
+  # A label or taint of a Node: where does it come from, or why is it missing?
   kubectl heirloom explain node/worker-1 team
   # All Machines of a MachineDeployment
   kubectl heirloom explain machines -l cluster.x-k8s.io/deployment-name=md-0 -n fleet
-  # What a Cluster's topology declares
+  # Declarations of a Cluster's topology
   kubectl heirloom explain cluster/prod
   # A Node whose name exists in several workload clusters
   kubectl heirloom explain node/worker-1 --workload-cluster=fleet/prod
@@ -56,10 +56,10 @@ The exit code is 0 if all is as declared, 1 if something is missing or differs o
 	}
 	o.print.AddFlags(command)
 	flags := command.Flags()
-	flags.StringVarP(&o.selector, "selector", "l", "", "Label selector: explain all objects of the kind that it matches.")
+	flags.StringVarP(&o.selector, "selector", "l", "", "Selector (label query): explain all matching objects of the kind.")
 	flags.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "Explain the objects of the kind in all namespaces.")
-	flags.BoolVar(&o.all, "all", false, "Show also what is set on the object itself, and bookkeeping.")
-	flags.StringVar(&o.workloadCluster, "workload-cluster", "", "<namespace>/<name> of the Cluster whose Nodes you mean.")
+	flags.BoolVar(&o.all, "all", false, "Also show entries that are set on the object itself, and bookkeeping.")
+	flags.StringVar(&o.workloadCluster, "workload-cluster", "", "<namespace>/<name> of the Cluster to which the Node belongs.")
 	flags.StringVar(&o.key, "key", "", "The same as the argument KEY, for a key that looks like an object.")
 	_ = command.RegisterFlagCompletionFunc("workload-cluster", f.CompleteFlag("workload-cluster")) // there is such a flag
 	return command
@@ -68,7 +68,7 @@ The exit code is 0 if all is as declared, 1 if something is missing or differs o
 func (o *explainOptions) run(ctx context.Context, args []string) error {
 	arguments, wrong := cli.ParseArguments(args, cli.Takes{Key: o.key == "", Choosing: o.selector != "" || o.allNamespaces})
 	if wrong != nil && o.key != "" {
-		wrong = fmt.Errorf("%w (the KEY is %q: --key says so)", wrong, o.key)
+		wrong = fmt.Errorf("%w (--key is the KEY: %q)", wrong, o.key)
 	}
 	selector, err := labels.Parse(o.selector)
 	if err != nil {

@@ -15,13 +15,14 @@ import (
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/manifest"
 )
 
-const lintLong = `Find what is wrong with manifests of Cluster API, without an API server: taints that will be refused, labels that will
-never reach a Node and the flag that would let them, topologies that replace what their ClusterClass declares, and more.
+const lintLong = `Find mistakes in manifests of Cluster API, without an API server: taints that the API server would reject, labels that never
+reach a Node and the flag that would propagate them, topologies that replace declarations of their ClusterClass, and more.
 
-All files are judged together, by the settings of your server (--values, --server-flags): give a Cluster with its ClusterClass. Objects
-without a namespace are in that of --namespace or, without it, in the one that all others name. Those not of Cluster API are skipped.
+All files are checked together, with the settings of your server (--values, --server-flags): pass a Cluster with its ClusterClass.
+Objects without a namespace get the namespace of --namespace or, without this flag, the namespace that all other objects name. Objects
+of other projects than Cluster API are skipped.
 
-The exit code is 0 if nothing was found that --fail-on names, 1 if something was, and 2 if a file could not be read.`
+The exit code is 0 without a finding of the severity of --fail-on or above, 1 with such a finding, and 2 if a file could not be read.`
 
 func newLintCommand(f *cli.Factory) *cobra.Command {
 	print, failOn := cli.NewPrintFlags("text", "sarif").WithoutNames(), ""
@@ -29,12 +30,12 @@ func newLintCommand(f *cli.Factory) *cobra.Command {
 	files.Usage = "File or directory with the manifests; - is the standard input. You can also name them as arguments."
 	command := &cobra.Command{
 		Use:   "lint (-f FILE | -k DIRECTORY | FILE...)",
-		Short: "Find what is wrong with manifests, without an API server",
+		Short: "Find mistakes in manifests, without an API server",
 		Long:  lintLong,
-		Example: `  # The manifests of a directory and of those below it, by the settings of your server
+		Example: `  # The manifests of a directory and its subdirectories, with the settings of your server
   kubectl heirloom lint -f clusters/ -R --values heirloom-values.yaml
 
-  # What clusterctl generates, for code scanning
+  # Manifests that clusterctl generates, for code scanning
   clusterctl generate cluster prod | kubectl heirloom lint -f - -o sarif > heirloom.sarif`,
 		RunE: func(_ *cobra.Command, args []string) error {
 			if err := print.Validate(); err != nil || !slices.Contains([]string{"error", "warning", "never"}, failOn) {
@@ -63,7 +64,7 @@ func newLintCommand(f *cli.Factory) *cobra.Command {
 	files.AddFlags(command.Flags())
 	print.AddFlags(command)
 	command.Flags().Lookup("output").Usage += " text (a line for each finding) is the default."
-	command.Flags().StringVar(&failOn, "fail-on", "warning", "The least severity that makes the exit code 1: error, warning or never.")
+	command.Flags().StringVar(&failOn, "fail-on", "warning", "Lowest severity that makes the exit code 1: error, warning or never.")
 	return command
 }
 

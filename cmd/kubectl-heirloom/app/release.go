@@ -30,35 +30,35 @@ func newReleaseCommand(f *cli.Factory) *cobra.Command {
 	o := &releaseOptions{Factory: f}
 	command := &cobra.Command{
 		Use:   "release [KIND/NAME | KIND NAME]",
-		Short: "Give up what Heirloom owns: everything, or that of one Cluster or object",
-		Long: `Give up what Heirloom owns in objects of Cluster API and its providers, on Nodes and in workload clusters. It says what it is about to
-do and asks, unless you give --yes.
+		Short: "Give up everything that Heirloom owns, or only in one Cluster or object",
+		Long: `Give up everything that Heirloom owns in objects of Cluster API and its providers, on Nodes and in workload clusters. The command
+describes its plan and asks for confirmation, unless you use --yes.
 
-Without an argument it gives up everything, before you uninstall Heirloom, which must not run meanwhile: stop it, or give --stop. With
-an argument it sets the label heirloom.dev/ignore=release and waits until the running Heirloom has given up what it owns there: with a
-Cluster, in all its objects and on its Nodes; with a Machine, there and on its Node. Without the label, the object inherits again.
+Without an argument, the command gives up everything, before you uninstall Heirloom. Stop Heirloom first, or use --stop. With an
+argument, the command sets the label heirloom.dev/ignore=release and waits until the running Heirloom has released the object: a
+Cluster with all its objects and Nodes, a Machine with its Node. Once you remove the label, the object inherits again.
 
 A second run changes nothing. If something cannot be released, the command does the rest and ends with an error.`,
-		Example: `  # What would be given up?
+		Example: `  # List everything that would be released
   kubectl heirloom release --dry-run
 
-  # Everything, before you uninstall Heirloom
+  # Release everything before you uninstall Heirloom
   kubectl heirloom release --stop
 
-  # One Cluster, while Heirloom goes on with the others
+  # Release one Cluster; Heirloom continues with the others
   kubectl heirloom release cluster/prod -n fleet`,
 		ValidArgsFunction: f.Complete(cli.Takes{}),
 		RunE:              func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), args) },
 	}
 	fs := command.Flags()
-	fs.BoolVar(&o.what.DryRun, "dry-run", false, "Write nothing; print what would be written.")
+	fs.BoolVar(&o.what.DryRun, "dry-run", false, "Only print the writes, without making them.")
 	fs.BoolVar(&o.what.KeepValues, "keep-values", false,
 		"Keep labels, annotations, taints and fields, and give up only their ownership and tracking. "+
 			"Nothing removes them automatically after that, even when they are no longer declared.")
-	fs.BoolVarP(&o.yes, "yes", "y", false, "Do not ask.")
+	fs.BoolVarP(&o.yes, "yes", "y", false, "Do not ask for confirmation.")
 	fs.BoolVar(&o.what.Stop, "stop", false,
-		"Stop Heirloom first: delete its webhook configurations, scale its Deployment to 0, and wait until nobody leads. "+
-			"Without it, nothing is done while Heirloom runs.")
+		"Stop Heirloom first: delete its webhook configurations, scale its Deployment to 0, and wait until no replica leads. "+
+			"Without this flag, the command refuses to run while Heirloom runs.")
 	return command
 }
 
@@ -126,7 +126,7 @@ func (o *releaseOptions) object(
 	if err := o.ask(object.Describe()); err != nil {
 		return err
 	}
-	defer o.Progress("Waiting until Heirloom has given up what it owns in %s", object)()
+	defer o.Progress("Waiting for Heirloom to release %s", object)()
 	return object.Release(ctx)
 }
 
@@ -135,12 +135,12 @@ func (o *releaseOptions) validate(args []string) (named cli.Arguments, err error
 	switch {
 	case len(args) == 0 && *o.Config.Namespace != "":
 		return named, errors.New("--namespace has no effect on a release of everything: name a Cluster or an object, " +
-			"or say with --heirloom-namespace which Heirloom you mean")
+			"or select a Heirloom with --heirloom-namespace")
 	case o.WorkloadKubeconfig != "":
-		return named, errors.New("--workload-kubeconfig leads to one workload cluster: a release of everything is about all, " +
-			"and one object is the running Heirloom's work")
+		return named, errors.New("--workload-kubeconfig is not supported: a release of everything covers all workload clusters, " +
+			"and the running Heirloom releases single objects")
 	case len(args) > 0 && (o.what.Stop || o.what.KeepValues):
-		return named, errors.New("--stop and --keep-values go only with a release of everything: one object is given up by the running Heirloom")
+		return named, errors.New("--stop and --keep-values work only with a release of everything: the running Heirloom releases single objects")
 	case len(args) == 0:
 		return named, nil
 	}

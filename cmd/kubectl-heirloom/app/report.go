@@ -22,17 +22,17 @@ func newReportCommand(f *cli.Factory) *cobra.Command {
 	var require []string
 	command := &cobra.Command{
 		Use:   "report [cluster/NAME... | NAME...]",
-		Short: "Count for each pool what is not as it should be, and find Nodes without a key",
-		Long: `Count for each pool of a Cluster, such as a control plane or a MachineDeployment, its Nodes and what is not as it should be:
-entries that are missing or differ, and who has set them; objects that are paused or opted out; Nodes that wait for a taint's turn;
-Nodes that lack an Always taint of their Machine. ADMISSION says how new Nodes get what they inherit: by policy, by webhook, or only
-by the loop, a moment after they have registered. CSV has all columns of the wide table.
+		Short: "Count missing and differing entries in each pool, and find Nodes without a key",
+		Long: `Count, for each pool of a Cluster, such as a control plane or a MachineDeployment, its Nodes and all deviations: entries that are
+missing or differ, and who has set them; objects that are paused or opted out; Nodes that wait for a NoExecute taint; Nodes without
+an Always taint of their Machine. ADMISSION shows how new Nodes get inherited entries: by policy, by webhook, or only by the loop, a
+moment after they have registered. CSV has all columns of the wide table.
 
-The exit code is 2 if something could not be read; with --require, it is 1 if a Node lacks a key.`,
+The exit code is 2 if an object could not be read; with --require, it is 1 if a Node lacks a key.`,
 		Example: `  # All Clusters, for a spreadsheet
   kubectl heirloom report -A -o csv > report.csv
 
-  # Which Nodes cannot be charged to anyone?
+  # Nodes without a cost center
   kubectl heirloom report -A --require label=cost-center`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			required, err := report.ParseRequired(require)
@@ -44,7 +44,7 @@ The exit code is 2 if something could not be read; with --require, it is 1 if a 
 	}
 	o.addFlags(command)
 	command.Flags().StringArrayVar(&require, "require", nil,
-		"List the Nodes without this key: label=KEY, annotation=KEY or taint=KEY. You can repeat it.")
+		"List the Nodes without this key: label=KEY, annotation=KEY or taint=KEY. Can be repeated.")
 	return command
 }
 

@@ -16,19 +16,19 @@ func newTreeCommand(f *cli.Factory) *cobra.Command {
 	var showAll, exitCode bool
 	command := &cobra.Command{
 		Use:   "tree [cluster/NAME... | NAME...]",
-		Short: "Show a Cluster's chain of owners, what each object declares, and what is missing",
-		Long: `Show a Cluster's chain of owners from its ClusterClass down to its Nodes. Below each object, "+" is what it declares for others,
-"!" what should be there and is missing or differs, "~" a taint that waits for its turn, and why the object is left alone.
+		Short: "Show a Cluster's chain of owners, with declarations and missing entries",
+		Long: `Show a Cluster's chain of owners from its ClusterClass down to its Nodes. Below each object, "+" marks its declarations for others,
+"!" an entry that is missing or differs, and "~" a taint that waits for its turn; if Heirloom leaves the object alone, the tree says why.
 
-Equal Machines of one owner share a line, and their infrastructure and bootstrap objects appear only if something is wrong with
-them. Without a name, you get all Clusters of the namespace. If a workload cluster does not answer, its tree ends at the Machines.`,
+Equal Machines of an owner share a line, and their infrastructure and bootstrap objects appear only if an entry is missing or differs.
+Without a name, you get all Clusters of the namespace. If a workload cluster does not answer, its tree ends at the Machines.`,
 		Example: `  # The Cluster prod in the namespace of the current context
   kubectl heirloom tree prod
 
   # All Clusters, each object on a line of its own
   kubectl heirloom tree -A --show-all
 
-  # In a pipeline: has everything arrived?
+  # In a pipeline: check that all declarations have arrived
   kubectl heirloom tree prod --exit-code`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			trees, failed, err := o.trees(cmd.Context(), args, nil)
@@ -44,7 +44,7 @@ them. Without a name, you get all Clusters of the namespace. If a workload clust
 			case !exitCode || failed != nil:
 				return failed
 			case forest.Has(tree.Unknown):
-				return errors.New("not everything could be read, so something may be missing")
+				return errors.New("some objects could not be read, so the tree may be incomplete")
 			case forest.Has(tree.Drifted):
 				return cli.ErrFound
 			}
@@ -53,6 +53,6 @@ them. Without a name, you get all Clusters of the namespace. If a workload clust
 	}
 	o.addFlags(command)
 	command.Flags().BoolVar(&showAll, "show-all", false, "Show each object on a line of its own, with infrastructure and bootstrap objects.")
-	command.Flags().BoolVar(&exitCode, "exit-code", false, "Exit with 1 if something is missing or differs, and with 2 if something cannot be read.")
+	command.Flags().BoolVar(&exitCode, "exit-code", false, "Exit with 1 if an entry is missing or differs, and with 2 if an object cannot be read.")
 	return command
 }

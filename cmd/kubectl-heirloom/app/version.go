@@ -36,6 +36,6 @@ func newVersionCommand(f *cli.Factory) *cobra.Command {
 			return nil
 		},
 	}
-	command.Flags().BoolVar(&client, "client", false, "Print only the version of this plugin, without asking an API server.")
+	command.Flags().BoolVar(&client, "client", false, "Print only the version of this plugin (no server required).")
 	return command
 }

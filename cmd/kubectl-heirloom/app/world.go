@@ -88,7 +88,7 @@ func (o *fleetOptions) trees(
 	}
 	keys, err := clusters(ctx, o.Factory, &o.world, named.Objects, o.allNamespaces)
 	if err == nil && len(keys) == 0 {
-		err = errors.New("there are no Clusters: -n chooses another namespace, and -A all of them")
+		err = errors.New("no Clusters found (use -n for another namespace, or -A for all namespaces)")
 	}
 	if err != nil {
 		return nil, nil, err

@@ -56,12 +56,12 @@ func TestCertificates(t *testing.T) {
 	own := flags("--webhook-cert-secret=heirloom-system/heirloom-webhook-cert", "--webhook-configuration=heirloom", "--webhook-cert-dns-names="+serverName)
 	expect(t, []finding{
 		{check, "valid", func(*scenery) {}, OK, []string{"is valid until 2026-07-31, and is signed"}},
-		{check, "no caBundle", bundle(nil), Failed, []string{"no caBundle", "cainjector", ": machines.heirloom.dev", page}}, // others, which are good, come after it
-		{check, "no caBundle that is one", bundle([]byte("x")), Failed, []string{"no caBundle that can be read"}},
+		{check, "no caBundle", bundle(nil), Failed, []string{"no readable caBundle", "cainjector", ": machines.heirloom.dev", page}}, // others, which are good, come after it
+		{check, "no caBundle that is one", bundle([]byte("x")), Failed, []string{"no readable caBundle"}},
 		{check, "expired", signed(-90, -1, serverName), Failed, []string{refused + "certificate has expired", page}},
 		{check, "by another CA", otherCA, Failed, []string{refused + "certificate signed by unknown authority"}},
 		{check, "for another host", signed(-30, 60, "other.svc"), Failed, []string{refused + "certificate is valid for other.svc"}},
-		{check, "not renewed in time", signed(-83, 6, serverName), Warning, []string{"until 2026-06-07", "should have been replaced", page}},
+		{check, "not renewed in time", signed(-83, 6, serverName), Warning, []string{"until 2026-06-07", "its renewal is overdue", page}},
 		{check, "of a short life", signed(-2, 1, serverName), OK, nil},
 		{check, "no right to read the Secret", denied("Secret"), Unknown, []string{"no right", "metric"}},
 		{check, "no Secret", gone("secret"), Unknown, []string{"not found"}},

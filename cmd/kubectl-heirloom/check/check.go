@@ -52,15 +52,15 @@ func (c *Checker) checks() []check {
 	const uncalled = "See docs/runbooks/HeirloomWebhooksNotCalled.md."
 	return []check{
 		{"installed", "Install it: docs/getting-started.md#install", c.deploymentsErr, c.installed},
-		{"versions", "Use releases that go together: docs/support.md", nil, c.versions},
-		{"registered", `Run "helm upgrade" with the same values; find out who changes the configurations otherwise.`, c.hooksErr, c.registered},
+		{"versions", "Use compatible releases: docs/support.md", nil, c.versions},
+		{"registered", `Run "helm upgrade" with the same values. If the problem returns, find out who changes the configurations.`, c.hooksErr, c.registered},
 		{"certificates", "See docs/runbooks/HeirloomCertificateExpiring.md.", c.hooksErr, c.certificates},
 		{"mutation", uncalled, c.treesErr, c.mutation},
 		{"validation", uncalled, nil, c.validation},
-		{"cluster-api", "Give both the same values, and set clusterAPITaintPropagation=auto: docs/configuration.md", nil, c.clusterAPI},
+		{"cluster-api", "Use the same values for both, and set clusterAPITaintPropagation=auto: docs/configuration.md", nil, c.clusterAPI},
 		{"workload-clusters", `If Heirloom's log says "Connect failed": docs/runbooks/HeirloomWorkloadClusterDisconnected.md`, c.treesErr, c.workloadClusters},
 		{"nodes", "See docs/runbooks/HeirloomNodesUnprotected.md and docs/troubleshooting.md.", c.treesErr, c.nodes},
-		{"machines", "If that is not meant: unpause, or remove the label heirloom.dev/ignore.", c.treesErr, c.machines},
+		{"machines", "If this is not intended, unpause the objects, or remove the label heirloom.dev/ignore.", c.treesErr, c.machines},
 		{"others", "See docs/runbooks/HeirloomDrift.md.", c.treesErr, c.others},
 	}
 }
@@ -74,7 +74,7 @@ func (c *Checker) Run(ctx context.Context) *Report {
 	c.trees, c.treesErr = c.readTrees(ctx)
 	report := &Report{TypeMeta: metav1.TypeMeta{APIVersion: "cli.heirloom.dev/v1alpha1", Kind: "CheckReport"}}
 	for _, check := range c.checks() {
-		found := result(Unknown, "This could not be found out: %v", check.unread)
+		found := result(Unknown, "This could not be checked: %v", check.unread)
 		if check.unread == nil {
 			found = check.run(ctx)
 		}

@@ -137,15 +137,15 @@ func TestInstallation(t *testing.T) {
 	expect(t, []finding{
 		{"installed", "not at all", gone("mutating", "validating", "deployment"), Failed, []string{"Heirloom is not installed", "docs/getting-started.md#install"}},
 		{"installed", "webhooks without a program", gone("deployment"), Failed, []string{"There is no Deployment of Heirloom, but its webhooks", "helm upgrade", "--heirloom-namespace"}},
-		{"installed", "elsewhere", both(gone("deployment"), byURL), Unknown, []string{"called by URL"}},
+		{"installed", "elsewhere", both(gone("deployment"), byURL), Unknown, []string{"call Heirloom by URL"}},
 		{"installed", "scaled down", func(s *scenery) { s.deployment.Spec.Replicas, s.deployment.Status.AvailableReplicas = new(int32(0)), 0 }, Failed, []string{"0 of 0 replicas", "describe deployments,pods"}},
 		{"installed", "no replica", func(s *scenery) { s.deployment.Status.AvailableReplicas = 0 }, Failed, []string{"0 of 2 replicas", "describe deployments,pods"}},
 		{"installed", "an update", func(s *scenery) { s.deployment.Status.UpdatedReplicas = 1 }, Warning, []string{"1 up to date"}},
-		{"installed", "nobody leads", func(s *scenery) { s.lease.Spec.HolderIdentity = new("") }, Failed, []string{"nobody holds and renews Lease heirloom-system/leader-election-heirloom", "HeirloomNotLeading"}},
+		{"installed", "nobody leads", func(s *scenery) { s.lease.Spec.HolderIdentity = new("") }, Failed, []string{"No replica leads: Lease heirloom-system/leader-election-heirloom has no holder or has expired", "HeirloomNotLeading"}},
 		{"installed", "the leader is gone", func(s *scenery) { s.lease.Spec.RenewTime = &metav1.MicroTime{Time: now().Add(-2 * time.Minute)} }, Failed, []string{"heirloom-5d8f", "HeirloomNotLeading"}},
-		{"installed", "no Lease", gone("lease"), Failed, []string{"nobody holds and renews"}},
-		{"installed", "no election", both(flags("--leader-elect=false"), gone("lease")), OK, []string{"There is no leader election."}},
-		{"installed", "no right to read the Lease", denied("Lease"), Unknown, []string{"Whether one leads is not known"}},
+		{"installed", "no Lease", gone("lease"), Failed, []string{"No replica leads"}},
+		{"installed", "no election", both(flags("--leader-elect=false"), gone("lease")), OK, []string{"Leader election is off."}},
+		{"installed", "no right to read the Lease", denied("Lease"), Unknown, []string{"The leader is unknown"}},
 		{"installed", "no right to read Deployments", denied("DeploymentList"), Unknown, []string{"no right"}},
 		{"registered", "failurePolicy", mutating(func(w *admissionv1.MutatingWebhook) { w.FailurePolicy = nil }), Failed, []string{"MutatingWebhookConfiguration heirloom: failurePolicy should be Ignore: machines.heirloom.dev", "helm upgrade"}},
 		{"registered", "timeout", mutating(func(w *admissionv1.MutatingWebhook) { w.TimeoutSeconds = new(int32(30)) }), Failed, []string{"timeoutSeconds should be 2: machines.heirloom.dev"}},
@@ -156,16 +156,16 @@ func TestInstallation(t *testing.T) {
 		{"registered", "no rights", denied("MutatingWebhookConfigurationList"), Unknown, []string{"listing MutatingWebhookConfigurations"}},
 		{"versions", "a build of no release", func(s *scenery) { s.plugin = "(devel)" }, OK, []string{"Plugin (devel), server v0.3.0"}},
 		{"versions", "another minor", func(s *scenery) { s.plugin = "v0.4.0" }, Warning, []string{"plugin of the server's release"}},
-		{"versions", "an old Cluster API", func(s *scenery) { s.core.Spec.Template.Spec.Containers[0].Image = "x:v1.7.3" }, Failed, []string{"Cluster API is v1.7.3, and Heirloom needs v1.11.0 or later", "docs/support.md"}},
-		{"versions", "no answer", func(s *scenery) { s.kube = "" }, Unknown, []string{"the version of Kubernetes is not known"}},
-		{"versions", "no rights", denied("DeploymentList"), Unknown, []string{"the version of server is not known"}},
+		{"versions", "an old Cluster API", func(s *scenery) { s.core.Spec.Template.Spec.Containers[0].Image = "x:v1.7.3" }, Failed, []string{"Cluster API is v1.7.3, but Heirloom needs v1.11.0 or later", "docs/support.md"}},
+		{"versions", "no answer", func(s *scenery) { s.kube = "" }, Unknown, []string{"the version of Kubernetes is unknown"}},
+		{"versions", "no rights", denied("DeploymentList"), Unknown, []string{"the version of server is unknown"}},
 		{"cluster-api", "on, as was found out", core(on), OK, []string{"MachineTaintPropagation is enabled"}},
-		{"cluster-api", "off, and Heirloom was told otherwise", both(core(), flags("--cluster-api-taint-propagation=enabled")), Failed, []string{"Cluster API refuses what Heirloom writes", "clusterAPITaintPropagation=auto"}},
+		{"cluster-api", "off, and Heirloom was told otherwise", both(core(), flags("--cluster-api-taint-propagation=enabled")), Failed, []string{"Cluster API rejects Heirloom's writes", "clusterAPITaintPropagation=auto"}},
 		{"cluster-api", "on, and Heirloom was told otherwise", both(core(on), flags("--cluster-api-taint-propagation=disabled")), Warning, []string{"typed taints may not be inherited"}},
-		{"cluster-api", "regexes of Cluster API alone", core(labels, "--additional-sync-machine-annotations=note"), Warning, []string{`Deployment capi-system/capi-controller-manager syncs "^team$", and Heirloom does not`}},
-		{"cluster-api", "another watch filter", core("--watch-filter=blue"), Warning, []string{`has --watch-filter="blue", and Heirloom ""`}},
-		{"cluster-api", "no core manager", gone("core"), Unknown, []string{"There is no Deployment of Cluster API's core manager"}},
-		{"cluster-api", "no server", gone("deployment"), Unknown, []string{"settings are not known", "--values"}},
+		{"cluster-api", "regexes of Cluster API alone", core(labels, "--additional-sync-machine-annotations=note"), Warning, []string{`Deployment capi-system/capi-controller-manager syncs "^team$", but Heirloom does not`}},
+		{"cluster-api", "another watch filter", core("--watch-filter=blue"), Warning, []string{`has --watch-filter="blue", but Heirloom has ""`}},
+		{"cluster-api", "no core manager", gone("core"), Unknown, []string{"The Deployment of Cluster API's core manager was not found"}},
+		{"cluster-api", "no server", gone("deployment"), Unknown, []string{"settings are unknown", "--values"}},
 	})
 }
 
@@ -253,27 +253,27 @@ func TestFleet(t *testing.T) {
 		return func(s *scenery) { relabelled(s); s.node.ManagedFields = owned(manager) }
 	}
 	expect(t, []finding{
-		{"workload-clusters", "unreachable", cutOff, Warning, []string{"0 of 1 could be reached", "fleet/c: no route to host", "HeirloomWorkloadClusterDisconnected"}},
+		{"workload-clusters", "unreachable", cutOff, Warning, []string{"0 of 1 workload clusters could be reached", "fleet/c: no route to host", "HeirloomWorkloadClusterDisconnected"}},
 		{"workload-clusters", "not there yet", both(cutOff, unprovisioned), OK, []string{"no API server yet: fleet/c"}},
 		{"workload-clusters", "none", withoutClusters, Skipped, nil},
 		{"nodes", "no rights", denied("MachineList"), Unknown, []string{"no right"}},
 		{"nodes", "a taint is missing", untainted, Failed, []string{"0 of 1 Nodes are as declared", `fleet/c: taint "gpu:NoSchedule" missing: n`, "HeirloomNodesUnprotected"}},
 		{"nodes", "a label has another value", relabelled, Failed, []string{`fleet/c: label "` + nodePool + `" differs: n`}},
 		{"nodes", "it has just registered", both(untainted, func(s *scenery) { s.node.CreationTimestamp = metav1.NewTime(now().Add(-time.Minute)) }), OK, []string{"fleet/c: still registering: n"}},
-		{"nodes", "it waits for its turn", evict, OK, []string{"1 of 1 Nodes", "fleet/c: a taint that evicts Pods waits for its turn: n"}},
+		{"nodes", "it waits for its turn", evict, OK, []string{"1 of 1 Nodes", "fleet/c: a NoExecute taint waits for its turn: n"}},
 		{"nodes", "nobody waits", both(evict, flags("--no-execute-rate=0")), Failed, []string{`taint "drain:NoExecute" missing`}},
 		{"nodes", "strangers", func(s *scenery) {
 			for i := range 12 {
 				s.nodes = append(s.nodes, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("x%02d", i), UID: "x"}})
 			}
-		}, Warning, []string{"1 of 13 Nodes", "fleet/c: without a Machine (spec.providerID of both should be the same): x00, x01, x02, x03, x04, x05, x06, x07, x08, x09 and 2 more", "spec.providerID"}},
+		}, Warning, []string{"1 of 13 Nodes", "fleet/c: no Machine matches (Node and Machine need the same spec.providerID): x00, x01, x02, x03, x04, x05, x06, x07, x08, x09 and 2 more", "spec.providerID"}},
 		{"nodes", "its Machine is opted out", both(ignored, untainted), Skipped, nil},
 		{"nodes", "unreachable", cutOff, Unknown, []string{"not reached: fleet/c"}},
 		{"nodes", "not there yet", both(cutOff, unprovisioned), Skipped, nil},
 		{"machines", "opted out", ignored, Warning, []string{"0 of 1 Machines inherit", "fleet/c: " + string(inherit.IsIgnored) + ": m", inherit.IgnoreLabel}},
 		{"machines", "without its owner", gone("ms"), Warning, []string{"its owner does not exist"}},
 		{"machines", "none", gone("machine"), Skipped, nil},
-		{"others", "a field manager", ownedBy("cloud-labeller"), Warning, []string{"field manager cloud-labeller owns what differs: Node n (label \"" + nodePool + "\")", "HeirloomDrift"}},
+		{"others", "a field manager", ownedBy("cloud-labeller"), Warning, []string{"field manager cloud-labeller owns the value that differs: Node n (label \"" + nodePool + "\")", "HeirloomDrift"}},
 		{"others", "Cluster API's own", ownedBy("capi-machine"), OK, nil},
 	})
 }
@@ -288,7 +288,7 @@ func TestTwoHeirlooms(t *testing.T) {
 		s.more = append(s.more, other, configuration)
 	}
 	expect(t, []finding{
-		{"installed", "the first", two, OK, []string{"this answer is about heirloom-system/heirloom (others: tenant/other)"}},
+		{"installed", "the first", two, OK, []string{"this answer is for heirloom-system/heirloom (others: tenant/other;"}},
 		{"registered", "the first", two, OK, nil},
 		{"registered", "the other's are not its own", both(two, gone("mutating")), Failed, []string{"not registered: controlplanes.heirloom.dev"}},
 		{"others", "both handle all objects", two, Warning, []string{"neither --namespace nor --watch-filter: heirloom-system/heirloom, tenant/other"}},

@@ -66,7 +66,7 @@ func (c *Checker) workloadClusters(context.Context) answer {
 			r.add(Warning, "", "%s: %v", of.Cluster, of.NodesErr)
 		}
 	})
-	r.Message = fmt.Sprintf("%d of %d could be reached from here.", reached, len(c.trees))
+	r.Message = fmt.Sprintf("%d of %d workload clusters could be reached from here.", reached, len(c.trees))
 	return r
 }
 
@@ -85,7 +85,7 @@ func (c *Checker) nodes(context.Context) answer {
 		case o.Err != nil:
 			r.add(Unknown, name, "%s: %v", of.Cluster, o.Err)
 		case slices.Contains(of.Strangers, o):
-			r.add(Warning, name, "%s: without a Machine (spec.providerID of both should be the same)", of.Cluster)
+			r.add(Warning, name, "%s: no Machine matches (Node and Machine need the same spec.providerID)", of.Cluster)
 		case !o.Node.Decided.Inherits():
 			return
 		case len(wrong) == 0:
@@ -99,7 +99,7 @@ func (c *Checker) nodes(context.Context) answer {
 			}
 		}
 		if len(o.Node.Waiting) > 0 {
-			r.add(OK, name, "%s: a taint that evicts Pods waits for its turn", of.Cluster)
+			r.add(OK, name, "%s: a NoExecute taint waits for its turn", of.Cluster)
 		}
 		total++
 	})
@@ -131,10 +131,10 @@ func (c *Checker) machines(context.Context) answer {
 // others finds what may undo or fight what Heirloom does: other Heirlooms that handle the same objects, and field managers, other than
 // Heirloom's and Cluster API's, that own what differs.
 func (c *Checker) others(context.Context) answer {
-	r := result(OK, "Nothing else owns what objects inherit.")
+	r := result(OK, "No other field manager owns inherited entries.")
 	for i := range c.deployments {
 		if d := &c.deployments[i]; len(c.deployments) > 1 && settings.HandlesAll(d) {
-			r.add(Warning, d.Namespace+"/"+d.Name, "handles the objects of the other Heirlooms, too: neither --namespace nor --watch-filter")
+			r.add(Warning, d.Namespace+"/"+d.Name, "also handles the objects of other Heirlooms: it has neither --namespace nor --watch-filter")
 		}
 	}
 	c.each(&r, func(of *compare.Tree, o *compare.Object) {
@@ -143,12 +143,12 @@ func (c *Checker) others(context.Context) answer {
 				continue
 			}
 			for _, manager := range e.Others() {
-				r.add(Warning, fmt.Sprintf("%s %s (%s %q)", o.Kind, o.Object.GetName(), e.Kind, e.Key), "%s: field manager %s owns what differs", of.Cluster, manager)
+				r.add(Warning, fmt.Sprintf("%s %s (%s %q)", o.Kind, o.Object.GetName(), e.Kind, e.Key), "%s: field manager %s owns the value that differs", of.Cluster, manager)
 			}
 		}
 	})
 	if r.Status == Warning {
-		r.Message = "Something may change what Heirloom gives to objects."
+		r.Message = "Others may change inherited entries."
 	}
 	return r
 }
@@ -158,7 +158,7 @@ func (c *Checker) others(context.Context) answer {
 func (c *Checker) mutation(ctx context.Context) answer {
 	sets := &clusterv1.MachineSetList{}
 	if err := c.Store.List(ctx, sets, client.InNamespace(c.Settings.Config.Namespace)); err != nil { // they have been read
-		return result(Unknown, "This could not be found out: %v", err)
+		return result(Unknown, "This could not be checked: %v", err)
 	}
 	for i := range sets.Items {
 		machine, what := machineOf(&sets.Items[i]), fmt.Sprintf("A Machine of MachineSet %s/%s", sets.Items[i].Namespace, sets.Items[i].Name)
@@ -172,11 +172,11 @@ func (c *Checker) mutation(ctx context.Context) answer {
 			return uncreated(what, err)
 		}
 		if !slices.ContainsFunc(machine.ManagedFields, managedfields.IsOurs) {
-			return result(Failed, "%s should inherit %s %q, and did not (dry run): the webhook is not called, or does not answer.", what, e.Kind, e.Key)
+			return result(Failed, "%s should inherit %s %q but did not (dry run): the webhook is not called, or does not answer.", what, e.Kind, e.Key)
 		}
 		return result(OK, "%s would inherit %s %q (dry run).", what, e.Kind, e.Key)
 	}
-	return result(Unknown, "No MachineSet for whose Machines the webhook is called declares anything that a new Machine would inherit: "+
+	return result(Unknown, "Found no MachineSet that declares an entry for new Machines and for which the webhook is called: "+
 		"declare a label in a MachineDeployment's template, and check again.")
 }
 
@@ -213,13 +213,13 @@ func (c *Checker) validation(ctx context.Context) answer {
 		}
 	}
 	if !c.called(ctx, refuser, machine) {
-		return result(Unknown, "The webhook %s is called for no namespace of a Cluster: look at its namespaceSelector.", refuser)
+		return result(Unknown, "The webhook %s is not called for any namespace with a Cluster: check its namespaceSelector.", refuser)
 	}
 	switch err := c.Client.Create(ctx, machine, client.DryRunAll, prober); {
 	case err == nil:
 		return result(Failed, "%s was accepted (dry run): the webhook %s is not called, or does not answer.", what, refuser)
 	case (apierrors.IsInvalid(err) || apierrors.IsForbidden(err)) && strings.Contains(err.Error(), `admission webhook "`+refuser+`" denied the request`):
-		return result(OK, "%s is refused (dry run).", what)
+		return result(OK, "%s was rejected (dry run).", what)
 	default:
 		return uncreated(what, err)
 	}

@@ -87,7 +87,7 @@ func (c *Checker) registered(context.Context) answer {
 			"failurePolicy should be Ignore":        mutating && ptr.Deref(h.FailurePolicy, "") != admissionv1.Ignore, // the others' is a value
 			"reinvocationPolicy should be IfNeeded": mutating && ptr.Deref(h.ReinvocationPolicy, "") != admissionv1.IfNeededReinvocationPolicy,
 			"timeoutSeconds should be 2":            seconds > 10 || seconds > 2 && h.Name == "nodes.heirloom.dev", // more is a value, too
-			"match condition changed is missing": !slices.ContainsFunc(h.MatchConditions, func(c admissionv1.MatchCondition) bool {
+			"matchConditions should include changed": !slices.ContainsFunc(h.MatchConditions, func(c admissionv1.MatchCondition) bool {
 				return c.Name == "changed"
 			}),
 		} {
@@ -99,9 +99,9 @@ func (c *Checker) registered(context.Context) answer {
 	for _, name := range missing {
 		r.add(Failed, name, "not registered")
 	}
-	r.add(OK, "", "all that differs from the chart: helm get manifest %s -n %s | kubectl diff -f -", release, namespace)
+	r.add(OK, "", "to see all differences from the chart: helm get manifest %s -n %s | kubectl diff -f -", release, namespace)
 	if r.Status == Failed {
-		r.Message = "The webhooks are not registered as the chart says."
+		r.Message = "The registered webhooks differ from the chart."
 	}
 	return r
 }
@@ -121,9 +121,9 @@ func (c *Checker) certificates(ctx context.Context) answer {
 			verify.Intermediates.AddCert(signer)
 		}
 		if !verify.Roots.AppendCertsFromPEM(h.ClientConfig.CABundle) {
-			r.add(Failed, h.Name, "no caBundle that can be read (with cert-manager: look at the log of its cainjector)")
+			r.add(Failed, h.Name, "no readable caBundle (with cert-manager: see the log of its cainjector)")
 		} else if unread != nil {
-			r.add(Unknown, "", "%v (its end is in the metric heirloom_webhook_certificate_expiration_timestamp_seconds, too)", unread)
+			r.add(Unknown, "", "%v (the metric heirloom_webhook_certificate_expiration_timestamp_seconds also shows when it expires)", unread)
 		} else if _, err := chain[0].Verify(verify); err != nil {
 			r.add(Failed, h.Name, "API servers refuse the serving certificate: %v", err)
 		} else {
@@ -138,7 +138,7 @@ func (c *Checker) certificates(ctx context.Context) answer {
 		r.Message = fmt.Sprintf("The serving certificate is valid until %s, and is signed by the registered CA.", end.UTC().Format(time.DateOnly))
 		// A week is what the alert says. cert-manager and Heirloom renew when a third of the time is left.
 		if end.Sub(c.Now) < min(7*24*time.Hour, end.Sub(from)/5) {
-			r.add(Warning, "", "it should have been replaced by now")
+			r.add(Warning, "", "its renewal is overdue")
 		}
 	}
 	return r
@@ -155,7 +155,7 @@ func (c *Checker) serving(ctx context.Context) ([]*x509.Certificate, error) {
 		}
 	}
 	if key.Name == "" {
-		return nil, errors.New("no Deployment of Heirloom mounts a Secret with it")
+		return nil, errors.New("no Deployment of Heirloom mounts a Secret with the certificate")
 	}
 	if err := c.Client.Get(ctx, key, secret); err != nil {
 		return nil, err
@@ -173,10 +173,10 @@ func (c *Checker) installed(ctx context.Context) answer {
 	case len(c.hooks) == 0 && c.hooksErr == nil:
 		return result(Failed, "Heirloom is not installed: there is neither a Deployment nor a webhook configuration.")
 	case byURL:
-		return result(Unknown, "There is no Deployment of Heirloom, and no webhook of a Service: if it is called by URL, it runs elsewhere.")
+		return result(Unknown, "There is no Deployment of Heirloom, and no webhook has a Service: if API servers call Heirloom by URL, it runs elsewhere.")
 	}
 	r := result(Failed, "There is no Deployment of Heirloom, but its webhooks are registered.")
-	r.Next = `Give its namespace with --heirloom-namespace, run "helm upgrade" with the same values, or uninstall it: docs/uninstall.md`
+	r.Next = `Use --heirloom-namespace for its namespace, run "helm upgrade" with the same values, or uninstall it: docs/uninstall.md`
 	return r
 }
 
@@ -185,7 +185,7 @@ func (c *Checker) running(ctx context.Context, d *appsv1.Deployment) answer {
 	config, wanted, has, lease := c.Settings.Config, ptr.Deref(d.Spec.Replicas, 1), d.Status, &coordinationv1.Lease{}
 	r := result(Failed, "Deployment %s/%s: %d of %d replicas are available, %d up to date.",
 		d.Namespace, d.Name, has.AvailableReplicas, wanted, has.UpdatedReplicas)
-	r.Next = fmt.Sprintf("Look at it: kubectl --namespace %s describe deployments,pods --selector app.kubernetes.io/name=heirloom", d.Namespace)
+	r.Next = fmt.Sprintf("Run: kubectl --namespace %s describe deployments,pods --selector app.kubernetes.io/name=heirloom", d.Namespace)
 	switch {
 	case has.AvailableReplicas == 0:
 		return r
@@ -193,16 +193,16 @@ func (c *Checker) running(ctx context.Context, d *appsv1.Deployment) answer {
 		r.Status = Warning
 		return r
 	case !config.LeaderElect && c.Settings.Known:
-		return result(OK, "%s There is no leader election.", r.Message)
+		return result(OK, "%s Leader election is off.", r.Message)
 	}
 	key := types.NamespacedName{Namespace: cmp.Or(config.LeaderElectNamespace, d.Namespace), Name: config.LeaderElectionID()}
 	if err := c.Client.Get(ctx, key, lease); client.IgnoreNotFound(err) != nil {
-		return result(Unknown, "%s Whether one leads is not known: %v", r.Message, err)
+		return result(Unknown, "%s The leader is unknown: %v", r.Message, err)
 	}
 	lasts := time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 0))*time.Second + time.Minute // clocks may differ
 	holder, _, _ := strings.Cut(ptr.Deref(lease.Spec.HolderIdentity, ""), "_")                      // its Pod
 	if holder == "" || lease.Spec.RenewTime == nil || c.Now.Sub(lease.Spec.RenewTime.Time) > lasts {
-		r.Message += fmt.Sprintf(" None of them leads: nobody holds and renews Lease %s (last: %q).", key, holder)
+		r.Message += fmt.Sprintf(" No replica leads: Lease %s has no holder or has expired (last holder: %q).", key, holder)
 		r.Next = "See docs/runbooks/HeirloomNotLeading.md."
 		return r
 	}
@@ -220,12 +220,12 @@ func (c *Checker) versions(context.Context) answer {
 		{"Kubernetes", kubernetes, "v1.30.0"},             // where match conditions of webhooks are stable
 	} {
 		if of.is == "" {
-			r.add(Unknown, "", "the version of %s is not known", of.what)
+			r.add(Unknown, "", "the version of %s is unknown", of.what)
 			continue
 		}
 		r.Message += ", " + of.what + " " + of.is
 		if parsed, err := version.ParseGeneric(of.is); err == nil && parsed.LessThan(version.MustParseGeneric(of.oldest)) {
-			r.add(Failed, "", "%s is %s, and Heirloom needs %s or later", of.what, of.is, of.oldest)
+			r.add(Failed, "", "%s is %s, but Heirloom needs %s or later", of.what, of.is, of.oldest)
 		}
 	}
 	if apart := settings.Apart(c.Plugin, c.Settings.Version); apart != "" {
@@ -241,9 +241,9 @@ func (c *Checker) clusterAPI(ctx context.Context) answer {
 	case err != nil:
 		return result(Unknown, "Cluster API's Deployments could not be listed: %v", err)
 	case len(managers) == 0:
-		return result(Unknown, "There is no Deployment of Cluster API's core manager.")
+		return result(Unknown, "The Deployment of Cluster API's core manager was not found.")
 	case !c.Settings.Known:
-		return result(Unknown, "The server's settings are not known: give them with --values or --server-flags.")
+		return result(Unknown, "The server's settings are unknown (use --values or --server-flags).")
 	}
 	ours := c.Settings.Config
 	r := result(OK, "Feature gate, flags and watch filter of Cluster API's core manager agree with Heirloom's: MachineTaintPropagation is %s.", c.Settings.Propagation)
@@ -259,12 +259,12 @@ func (c *Checker) clusterAPI(ctx context.Context) answer {
 			continue
 		}
 		if *filter != ours.WatchFilter {
-			r.add(Warning, "", "Deployment %s has --watch-filter=%q, and Heirloom %q: what only one of them watches is not handled by both", name, *filter, ours.WatchFilter)
+			r.add(Warning, "", "Deployment %s has --watch-filter=%q, but Heirloom has %q: only one of the two programs handles some objects", name, *filter, ours.WatchFilter)
 		}
 		for _, synced := range [][2][]string{{*labels, ours.AdditionalSyncMachineLabels}, {*annotations, ours.AdditionalSyncMachineAnnotations}} {
 			for _, one := range synced[0] {
 				if !slices.Contains(synced[1], one) {
-					r.add(Warning, "", "Deployment %s syncs %q, and Heirloom does not: a new Node gets that only after it has registered", name, one)
+					r.add(Warning, "", "Deployment %s syncs %q, but Heirloom does not: a new Node gets such keys only after it has registered", name, one)
 				}
 			}
 		}
@@ -272,13 +272,13 @@ func (c *Checker) clusterAPI(ctx context.Context) answer {
 		switch {
 		case ours.DetectTaintPropagation, told == gate:
 		case gate == inherit.PropagationDisabled:
-			r.add(Failed, "", "Deployment %s has MachineTaintPropagation off, and Heirloom was told that it is on: Cluster API refuses what Heirloom writes", name)
+			r.add(Failed, "", "Deployment %s turns MachineTaintPropagation off, but Heirloom's setting is on: Cluster API rejects Heirloom's writes", name)
 		default:
-			r.add(Warning, "", "Deployment %s: MachineTaintPropagation is %s, and Heirloom was told that it is %s: typed taints may not be inherited", name, gate, told)
+			r.add(Warning, "", "Deployment %s: MachineTaintPropagation is %s, but Heirloom's setting is %s: typed taints may not be inherited", name, gate, told)
 		}
 	}
 	if r.Status != OK {
-		r.Message = "Cluster API and Heirloom are told different things."
+		r.Message = "Settings of Cluster API and Heirloom disagree."
 	}
 	return r
 }

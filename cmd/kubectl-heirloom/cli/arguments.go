@@ -18,7 +18,7 @@ import (
 // NoArguments is what a command takes that takes no arguments.
 func NoArguments(command *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return fmt.Errorf("%s takes no arguments, and got %q", command.CommandPath(), args)
+		return fmt.Errorf("%s takes no arguments, but got %q", command.CommandPath(), args)
 	}
 	return nil
 }
@@ -46,7 +46,7 @@ type Arguments struct {
 func ParseArguments(args []string, takes Takes) (a Arguments, err error) {
 	kind, rest := takes.kind(args)
 	if len(rest) == 0 && kind == "" {
-		return a, errors.New("name an object, such as machine/md-0-x7k2p, or a kind, such as machines")
+		return a, errors.New("specify an object, such as machine/md-0-x7k2p, or a kind, such as machines")
 	}
 	last := len(rest) - 1
 	if takes.Key && (last > 0 || last == 0 && takes.Choosing) && (kind != "" || isKey(rest[last], args[0])) {
@@ -55,7 +55,7 @@ func ParseArguments(args []string, takes Takes) (a Arguments, err error) {
 	if len(rest) == 0 {
 		a.All = kind
 	} else if takes.Choosing {
-		return a, fmt.Errorf("%q names an object, but flags choose among all objects of a kind: leave out one or the other", rest[0])
+		return a, fmt.Errorf("name %q cannot be combined with --selector or --all-namespaces", rest[0])
 	}
 	for _, arg := range rest {
 		object, err := takes.object(kind, arg)
@@ -85,10 +85,10 @@ func (takes Takes) object(kind, arg string) (Argument, error) {
 		object = Argument{before, name}
 	}
 	if takes.Clusters && (!isCluster(object.Kind) || object.Name == "") {
-		return object, fmt.Errorf("%q is not a Cluster: write cluster/NAME or NAME, and choose its namespace with -n", arg)
+		return object, fmt.Errorf("%q is not a Cluster: use cluster/NAME or NAME, and -n for its namespace", arg)
 	}
 	if object.Kind == "" || object.Name == "" || strings.Contains(object.Name, "/") {
-		return object, fmt.Errorf("%q is not an object: write KIND/NAME, or KIND NAME, and choose its namespace with -n", arg)
+		return object, fmt.Errorf("%q is not an object: use KIND/NAME or KIND NAME, and -n for its namespace", arg)
 	}
 	return object, nil
 }

@@ -102,7 +102,7 @@ func (f *Factory) Management() (*Management, error) {
 	if err := capabilities.ClusterAPI(mapper); errors.As(err, &unreached) {
 		return nil, unreached
 	} else if err != nil {
-		return nil, fmt.Errorf("looking for Cluster API at %s (--context or --kubeconfig chooses another cluster): %w", restConfig.Host, err)
+		return nil, fmt.Errorf("looking for Cluster API at %s (use --context or --kubeconfig for another cluster): %w", restConfig.Host, err)
 	}
 	scheme := runtime.NewScheme()
 	registered := errors.Join(clientgoscheme.AddToScheme(scheme), clusterv1.AddToScheme(scheme))

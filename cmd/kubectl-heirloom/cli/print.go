@@ -187,7 +187,7 @@ func printTable(w io.Writer, paint Painter, table *metav1.Table) error {
 	return nil
 }
 
-// Exit codes of all commands, as those of kubectl diff: something is not as it should be; the question could not be answered.
+// Exit codes of all commands, as those of kubectl diff: differences, findings or failed checks; the question could not be answered.
 const (
 	ExitOK     = 0
 	ExitFound  = 1
@@ -195,7 +195,7 @@ const (
 )
 
 // ErrFound ends a command with ExitFound. The command has already said what it found.
-var ErrFound = errors.New("something is not as it should be")
+var ErrFound = errors.New("differences, findings or failed checks")
 
 // ExitCode returns the exit code for a command's error. One that was found and one that failed, joined, is one that failed.
 func ExitCode(err error) int {

@@ -29,7 +29,7 @@ type Node struct {
 	Policy inherit.Policy
 	// Waiting are the taints that evict Pods and for which the Node waits its turn.
 	Waiting []taint.ID
-	// held is what the rules leave out as long as it waits: Initialize taints wait for each other.
+	// held is what the rules leave out as long as it waits: OnInitialization taints wait for each other.
 	held inherit.Drops
 }
 
@@ -108,7 +108,7 @@ func (n *Node) before(machine client.Object) {
 }
 
 // inherits returns what a Node should have, and what the next write changes. A new Node inherits more than an old one, which had its
-// Initialize taints before; so what is there is compared with a new Node, and what is not with the Node itself.
+// OnInitialization taints before; so what is there is compared with a new Node, and what is not with the Node itself.
 func (n *Node) inherits() (content, map[inherit.Entry]bool) {
 	asNew, _ := n.Policy.Node(n.Would.Source, inherit.NodeState{}, inherit.Privileged)
 	desired, changes := contentOfNode(asNew), map[inherit.Entry]bool{}

@@ -166,7 +166,7 @@ func (w *World) decide(ctx context.Context, chain *owners.Chain, kind owners.Kin
 		return inherit.Object{}, nil
 	}
 	if o.Plan, err = managedfields.New(o.Object, o.Has, o.Would.Decision, nil); err != nil {
-		return inherit.Object{}, fmt.Errorf("comparing %s with what it inherits: %w", o.Ref, err)
+		return inherit.Object{}, fmt.Errorf("comparing %s with its inherited entries: %w", o.Ref, err)
 	}
 	o.Problems = errors.Join(o.Would.Problems(), o.Plan.LeftOut())
 	// As long as it is not known whether Cluster API propagates taints, those that the object has count as inherited if they would be

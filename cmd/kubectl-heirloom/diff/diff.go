@@ -101,16 +101,16 @@ func (e *evaluation) apply() error {
 		id := idOf(gvk, file)
 		switch {
 		case e.applied[id] != nil:
-			return fmt.Errorf("%s is in the files twice: leave one of them out", name)
+			return fmt.Errorf("the files contain %s twice: remove one copy", name)
 		case gvk.Group == clusterv1.GroupVersion.Group && gvk.Version != clusterv1.GroupVersion.Version:
-			return fmt.Errorf("%s is in %s: convert it to %s, in which Heirloom reads it", name, gvk.GroupVersion(), clusterv1.GroupVersion)
+			return fmt.Errorf("%s has API version %s: convert it to %s, which Heirloom reads", name, gvk.GroupVersion(), clusterv1.GroupVersion)
 		case !e.inherits(gvk):
 			e.note(name, "Nothing inherits from %s (kubectl diff shows it)")
 			continue
 		}
 		live, result, err := file.DryRun()
 		if err != nil {
-			return fmt.Errorf("asking the API server what %s would become: %w", name, err)
+			return fmt.Errorf("applying %s in a dry run: %w", name, err)
 		}
 		merged, _ := result.(*unstructured.Unstructured) // as the file
 		e.Store.Put(merged)
@@ -160,7 +160,7 @@ func (e *evaluation) cluster(ctx context.Context, key types.NamespacedName) erro
 	case apierrors.IsNotFound(err) && slices.Contains(e.Clusters, key):
 		return cli.NotFound("Cluster", key)
 	case apierrors.IsNotFound(err):
-		e.note(key.String(), "Cluster %s does not exist, so that nothing below the files is known")
+		e.note(key.String(), "Cluster %s does not exist, so changes below the files are unknown")
 		return nil
 	case err != nil:
 		return err
@@ -178,15 +178,15 @@ func (e *evaluation) visit(ctx context.Context, o *compare.Object) error {
 	}
 	switch {
 	case o.Err != nil:
-		e.note(name, "It is not known what becomes of %s: "+cli.OneLine(o.Err))
+		e.note(name, "Changes of %s are unknown: "+cli.OneLine(o.Err))
 		return nil
 	case o.LeftAlone != "":
 		if len(o.Wrong()) > 0 {
-			e.note(name, "Heirloom leaves alone %s: "+string(o.LeftAlone))
+			e.note(name, "Heirloom leaves %s alone: "+string(o.LeftAlone))
 		}
 		return nil
 	case o.Problems != nil:
-		e.note(name, "Not everything is inherited by %s: "+cli.OneLine(o.Sources.Located(o.Problems)))
+		e.note(name, "Inheritance is incomplete for %s: "+cli.OneLine(o.Sources.Located(o.Problems)))
 	}
 	before, after, err := e.become(ctx, o)
 	if err != nil || after == nil {
@@ -223,7 +223,7 @@ func (e *evaluation) become(ctx context.Context, o *compare.Object) (before, aft
 	}
 	written, err := e.carryOut(o, stored)
 	if err != nil {
-		return nil, nil, fmt.Errorf("working out the write of %s: %w", o.Ref, err)
+		return nil, nil, fmt.Errorf("computing the write of %s: %w", o.Ref, err)
 	}
 	e.Store.Put(written)
 	return stored, written, nil

@@ -114,7 +114,7 @@ Machine/m-0 (+1)   + label node.cluster.x-k8s.io/team=ml   MachineDeployment/md
 AcmeMachine/infra-m-0 (+2)   + label node.cluster.x-k8s.io/team=ml   MachineDeployment/md
 Machine/m-1   ~ label node.cluster.x-k8s.io/team=ml (was web)   MachineDeployment/md
 Node/m-0   + label node.cluster.x-k8s.io/team=ml   MachineDeployment/md
-Node/m-1   ~ only the record of what came from the Machine
+Node/m-1   ~ only the record of entries from the Machine
 Node/m-2   - label node.cluster.x-k8s.io/old=x
 Node/m-2   + label node.cluster.x-k8s.io/team=ml   MachineDeployment/md
 `))
@@ -128,7 +128,7 @@ func TestNewObjects(t *testing.T) {
 	g.Expect(shownBy(g, result, false)).To(And(ContainSubstring("+kind: MachineDeployment"), Not(MatchRegexp(`(?m)^-[^-]`))))
 	result = small().answer(t, strings.Replace(newOne, "clusterName: c", "clusterName: d", 1))
 	g.Expect(result.Lines()).To(Equal([]string{
-		"1 MachineDeployment would change.", "Note: Cluster default/d does not exist, so that nothing below the files is known.",
+		"1 MachineDeployment would change.", "Note: Cluster default/d does not exist, so changes below the files are unknown.",
 	}))
 }
 
@@ -159,15 +159,15 @@ func TestNotes(t *testing.T) {
 		},
 		"a namespace that the server does not watch": {
 			change: func(w *world) { w.flags = []string{"--namespace=other"} },
-			want:   "Heirloom leaves alone MachineSet default/ms and 3 more: the server only watches namespace other.",
+			want:   "Heirloom leaves MachineSet default/ms and 3 more alone: the server only watches namespace other.",
 		},
 		"paused": {
 			change: func(w *world) { w.objects["m-0"].SetAnnotations(map[string]string{clusterv1.PausedAnnotation: ""}) },
-			want:   "Heirloom leaves alone Machine default/m-0 and 2 more: it is paused.",
+			want:   "Heirloom leaves Machine default/m-0 and 2 more alone: it is paused.",
 		},
 		"what is not valid in a child": {
 			file: declaring("gpu=yes:NoExecute,node.kubernetes.io/x:NoSchedule"),
-			want: "Not everything is inherited by Machine default/m-0 and 5 more: MachineDeployment default/md .* is reserved .*",
+			want: "Inheritance is incomplete for Machine default/m-0 and 5 more: MachineDeployment default/md .* is reserved .*",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -186,10 +186,10 @@ func TestNotes(t *testing.T) {
 func TestWhatCannotBeAnswered(t *testing.T) {
 	g := NewWithT(t)
 	_, err := small().ask(t, machineDeployment, machineDeployment)
-	g.Expect(err).To(MatchError("MachineDeployment default/md is in the files twice: leave one of them out"))
+	g.Expect(err).To(MatchError("the files contain MachineDeployment default/md twice: remove one copy"))
 	_, err = small().ask(t, strings.Replace(machineDeployment, "v1beta2", "v1beta1", 1))
 	g.Expect(err).To(MatchError(
-		"MachineDeployment default/md is in cluster.x-k8s.io/v1beta1: convert it to cluster.x-k8s.io/v1beta2, in which Heirloom reads it"))
+		"MachineDeployment default/md has API version cluster.x-k8s.io/v1beta1: convert it to cluster.x-k8s.io/v1beta2, which Heirloom reads"))
 	w := small()
 	delete(w.objects, "c")
 	_, err = w.ask(t)
@@ -240,22 +240,22 @@ func TestTaints(t *testing.T) {
 		want   []string
 	}{
 		"evicts": {want: append(evicts,
-			"3 Nodes would get taints that evict Pods one after the other: the last after 2m (--no-execute-rate=1).")},
+			"3 Nodes would get NoExecute taints one after the other, the last after 2m (--no-execute-rate=1).")},
 		"slowly": {change: func(w *world) { w.flags = []string{"--no-execute-rate=0.5"} }, want: append(evicts,
-			"3 Nodes would get taints that evict Pods one after the other: the last after 4m (--no-execute-rate=0.5).")},
+			"3 Nodes would get NoExecute taints one after the other, the last after 4m (--no-execute-rate=0.5).")},
 		"within budgets": {change: func(w *world) { w.flags = []string{"--no-execute=budgets"} }, want: append(evicts[:3:3],
-			"3 Nodes would get taints that evict Pods one after the other: the last after 2m (--no-execute-rate=1).")},
+			"3 Nodes would get NoExecute taints one after the other, the last after 2m (--no-execute-rate=1).")},
 		"at once": {change: func(w *world) { w.flags = []string{"--no-execute-rate=0"} }, want: append(evicts,
-			"3 Nodes would get taints that evict Pods all at once, because --no-execute-rate is 0.")},
+			"3 Nodes would get NoExecute taints at the same time, because --no-execute-rate is 0.")},
 		"keeps away": {taint: "gpu=yes:NoSchedule", want: []string{
 			"Taint gpu=yes:NoSchedule is new on 3 Nodes of Cluster default/c: m-0, m-1, m-2",
-			"  keeps 3 Pods from coming back to their Nodes after a restart: default/agent (DaemonSet), default/picky, default/web"}},
+			"  keeps 3 Pods from their Nodes after a restart: default/agent (DaemonSet), default/picky, default/web"}},
 		"is there already": {change: func(w *world) {
 			w.node(0).Spec.Taints = []corev1.Taint{{Key: "gpu", Value: "yes", Effect: corev1.TaintEffectNoExecute}}
 			w.node(1).Spec.Taints = []corev1.Taint{{Key: "gpu", Value: "no", Effect: corev1.TaintEffectNoExecute}}
 			w.workload = w.workload[:3]
 		}, want: []string{"Taint gpu=yes:NoExecute is new on 2 Nodes of Cluster default/c: m-1, m-2", "  evicts no Pod",
-			"2 Nodes would get taints that evict Pods one after the other: the last after 60s (--no-execute-rate=1)."}},
+			"2 Nodes would get NoExecute taints one after the other, the last after 60s (--no-execute-rate=1)."}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := busy()

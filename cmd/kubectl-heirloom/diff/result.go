@@ -138,7 +138,7 @@ func (o *Object) rows() (all [][2]string) {
 		all = append(all, row)
 	}
 	if len(all) == 0 && o.Kind == "Node" {
-		all = append(all, [2]string{"~ only the record of what came from the Machine"})
+		all = append(all, [2]string{"~ only the record of entries from the Machine"})
 	}
 	return all
 }

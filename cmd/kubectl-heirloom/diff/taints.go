@@ -100,7 +100,7 @@ func (e *evaluation) consequences(ctx context.Context, cluster types.NamespacedN
 		err = errors.Join(from.List(ctx, all), from.List(ctx, budgets))
 	}
 	if err != nil {
-		e.note(cluster.String(), "What the taints do to the Pods of Cluster %s is not known: "+cli.OneLine(err))
+		e.note(cluster.String(), "The effect of the taints on Pods of Cluster %s is unknown: "+cli.OneLine(err))
 	}
 	for _, t := range slices.SortedFunc(maps.Keys(nodes), func(a, b corev1.Taint) int { return cmp.Compare(a.ToString(), b.ToString()) }) {
 		c := &Consequence{Cluster: cluster.String(), Taint: taint.Format(t), Nodes: nodes[t], PodsUnknown: err != nil}
@@ -166,7 +166,7 @@ func (c *Consequence) lines() []string {
 	if strings.HasSuffix(c.Taint, ":"+string(corev1.TaintEffectNoExecute)) && len(c.Evicted) == 0 && !c.PodsUnknown {
 		lines = append(lines, "  evicts no Pod")
 	}
-	add("keeps", c.Unschedulable, func(Pod) bool { return true }, "from coming back to their Nodes after a restart")
+	add("keeps", c.Unschedulable, func(Pod) bool { return true }, "from their Nodes after a restart")
 	if n := len(c.IgnoredBudgets); n > 0 {
 		lines = append(lines, "  ignores "+cli.Count(n, "PodDisruptionBudget")+", as all taints do: "+cli.Some(c.IgnoredBudgets, shownPods))
 	}
@@ -202,8 +202,8 @@ func paceOf(waiting map[[2]pace.Limit]int, perMinute float64) *Pace {
 // String says how long it takes, for people.
 func (p *Pace) String() string {
 	if p.NodesAMinute <= 0 {
-		return fmt.Sprintf("%s would get taints that evict Pods all at once, because --no-execute-rate is 0.", cli.Count(p.Nodes, "Node"))
+		return fmt.Sprintf("%s would get NoExecute taints at the same time, because --no-execute-rate is 0.", cli.Count(p.Nodes, "Node"))
 	}
-	return fmt.Sprintf("%s would get taints that evict Pods one after the other: the last after %s (--no-execute-rate=%v).",
+	return fmt.Sprintf("%s would get NoExecute taints one after the other, the last after %s (--no-execute-rate=%v).",
 		cli.Count(p.Nodes, "Node"), duration.HumanDuration(time.Duration(p.LastAfterSeconds)*time.Second), p.NodesAMinute)
 }

@@ -125,7 +125,7 @@ func (x *Explainer) read(ctx context.Context, gvk schema.GroupVersionKind, key t
 	if object == nil {
 		return nil, fmt.Errorf("cannot explain a %s: choose a cluster, clusterclass, control plane, machinedeployment, machinepool, machineset, machine or "+
 			"node, or the infrastructure or bootstrap of a machine in an API group that the server knows (--additional-provider-groups); "+
-			"if another API group has the same name, write it like machines.%s", gvk.GroupKind(), clusterv1.GroupVersion.Group)
+			"if another API group has a kind of the same name, use machines.%s", gvk.GroupKind(), clusterv1.GroupVersion.Group)
 	}
 	object.GetObjectKind().SetGroupVersionKind(gvk)
 	if err := x.Store.Get(ctx, key, object); apierrors.IsNotFound(err) {
@@ -143,7 +143,7 @@ func (x *Explainer) Choose(ctx context.Context, gvk schema.GroupVersionKind, nam
 	if IsNode(gvk) {
 		cluster := cmp.Or(x.Cluster, x.Settings.Config.ManagementClusterKey)
 		if cluster.Name == "" {
-			return nil, errors.New("name the Cluster whose Nodes you mean with --workload-cluster=<namespace>/<name>")
+			return nil, errors.New("specify the Cluster with --workload-cluster=<namespace>/<name>")
 		}
 		if reader, err = x.nodes(ctx, cluster); err != nil {
 			return nil, err
@@ -167,11 +167,11 @@ func (x *Explainer) notes(o *compare.Object) (notes []string) {
 	ref := metav1.GetControllerOfNoCopy(o.Object)
 	switch {
 	case o.Declares() && len(o.Entries) == 0:
-		say("%s declares nothing that is inherited.", o.Ref)
+		say("%s declares nothing to inherit.", o.Ref)
 	case o.Declares():
 		return nil
 	case o.Err != nil:
-		say("What %s inherits is not known, because not all of its owners can be read: %s. What came from there is shown as set on %s.",
+		say("Inheritance of %s is unknown, because some of its owners cannot be read: %s. Inherited entries are shown as set on %s.",
 			o.Ref, cli.OneLine(o.Err), o.Ref)
 	case o.LeftAlone != "" && x.Key != "":
 	case o.LeftAlone != "":
@@ -181,12 +181,12 @@ func (x *Explainer) notes(o *compare.Object) (notes []string) {
 		}
 		say("Heirloom leaves the object alone for now, because%s %s.", because, o.LeftAlone)
 	case o.Node == nil && o.Would.Outcome == inherit.OwnerNotFound && ref != nil:
-		say("%s is controlled by %s %s, which does not exist any more, belongs to another Cluster or is no owner of such an object: "+
-			"what came from there is shown as set on %s.", o.Ref, ref.Kind, ref.Name, o.Ref)
+		say("%s is controlled by %s %s, which no longer exists, belongs to another Cluster or cannot own such an object: "+
+			"entries from it are shown as set on %s.", o.Ref, ref.Kind, ref.Name, o.Ref)
 	}
 	isTaint := func(e compare.Entry) bool { return e.Of.What == taint }
 	if x.Settings.Propagation == inherit.PropagationUnknown && slices.ContainsFunc(o.Entries, isTaint) {
-		say("It is not known whether Cluster API propagates taints (its feature gate MachineTaintPropagation): taints are shown as if it did.")
+		say("Cluster API's feature gate MachineTaintPropagation is unknown: taints are shown as if it were on.")
 	}
 	return append(notes, x.notesOn(o)...)
 }
@@ -198,12 +198,17 @@ func (x *Explainer) notesOn(o *compare.Object) (notes []string) {
 		say("Heirloom only observes this Cluster: it reports what is missing or differs, and writes nothing (--mode, or the label %s of the Cluster or its ClusterClass).",
 			inherit.ModeLabel)
 	}
+	if o.Node != nil {
+		for _, gate := range o.Node.Would.Source.ClosedGates(o.Node.State) {
+			say("A start-up gate is closed: %s.", gate)
+		}
+	}
 	if o.Sources.Err != nil {
-		say("Not all owners can be read, so what they declare is shown as far as it is known: %s.", cli.OneLine(o.Sources.Err))
+		say("Some owners cannot be read, so their declarations are missing here: %s.", cli.OneLine(o.Sources.Err))
 	}
 	for _, d := range o.Sources.All {
 		if d.Unread && o.Sources.Err == nil {
-			say("What %s declares is not known: it does not exist any more, or does not name the objects below it.", d.Ref)
+			say("Declarations of %s are unknown: it no longer exists, or does not name the objects below it.", d.Ref)
 		}
 	}
 	if located := o.Sources.Located(o.Problems); located != nil {
@@ -212,7 +217,7 @@ func (x *Explainer) notesOn(o *compare.Object) (notes []string) {
 	if all := o.Sources.All; len(all) > 0 && x.Key == "" && !same(all[0].Ref, o.Ref) {
 		metadata := all[0].Paths.Metadata
 		field := cmp.Or(all[0].Whole, strings.Join(metadata[:max(0, len(metadata)-1)], "."))
-		say("To change what is inherited, edit %s.", inherit.Source{Ref: all[0].Ref, Field: field})
+		say("To change inherited entries, edit %s.", inherit.Source{Ref: all[0].Ref, Field: field})
 	}
 	return notes
 }
@@ -226,9 +231,9 @@ func nowhere(o *compare.Object, key string) string {
 		}
 	}
 	if len(owners) == 0 {
-		return fmt.Sprintf("%q is not declared there, and no owner declares it.", key)
+		return fmt.Sprintf("Neither the object nor an owner declares %q.", key)
 	}
-	return fmt.Sprintf("No owner declares %q, and no one has set it there. The owners are: %s.", key, strings.Join(owners, ", "))
+	return fmt.Sprintf("No owner declares %q, and it is not set on the object. Owners: %s.", key, strings.Join(owners, ", "))
 }
 
 // node returns the Node of that name: of the Cluster that the user has named; of the management cluster, if that has it and is itself a
@@ -247,11 +252,10 @@ func (x *Explainer) node(ctx context.Context, name string) (*compare.Object, err
 	case err != nil:
 		return nil, err
 	case len(clusters) > 1:
-		return nil, fmt.Errorf("several Clusters have a Machine whose Node is %s: %s; name one with --workload-cluster=<namespace>/<name>, "+
-			"or its namespace with -n", name, strings.Join(clusters, ", "))
+		return nil, fmt.Errorf("several Clusters have a Machine for Node %s: %s (use --workload-cluster=<namespace>/<name>, or -n)", name, strings.Join(clusters, ", "))
 	case len(clusters) == 0:
-		return nil, fmt.Errorf("%w: no Machine names it in status.nodeRef; if it has no Machine yet, name its Cluster with --workload-cluster=<namespace>/<name>, "+
-			"and if it is in a management cluster that manages itself, name that with --management-cluster=<namespace>/<name>",
+		return nil, fmt.Errorf("%w: no Machine names it in status.nodeRef (use --workload-cluster=<namespace>/<name> for a Node without a Machine, "+
+			"and --management-cluster=<namespace>/<name> for a Node of a management cluster that manages itself)",
 			cli.NotFound("Node", types.NamespacedName{Name: name}))
 	}
 	namespace, cluster, _ := strings.Cut(clusters[0], "/")
@@ -320,5 +324,5 @@ func (x *Explainer) nodes(ctx context.Context, cluster types.NamespacedName) (cl
 
 // asked says which workload cluster has not answered, or not what was asked for.
 func asked(cluster types.NamespacedName, err error) error {
-	return fmt.Errorf("asking the workload cluster of Cluster %s (--workload-kubeconfig names another kubeconfig): %w", cluster, err)
+	return fmt.Errorf("asking the workload cluster of Cluster %s (use --workload-kubeconfig for another kubeconfig): %w", cluster, err)
 }

@@ -57,8 +57,8 @@ func TestWhichNodeIsMeant(t *testing.T) {
 		"of the management cluster first":                     {objects: append(one, two...), management: "one", want: "default/one"},
 		"in a self-hosted management cluster that has it not": {objects: append(one, two...), management: "empty", wantErr: "default/one, other/two"},
 		"nobody names it in the namespace":                    {objects: one, change: other, wantErr: `Node "n" not found`},
-		"the workload cluster does not know it":               {objects: machineOf("default", "one", "m1", "gone"), node: "gone", wantErr: `the workload cluster of Cluster default/one (--workload-kubeconfig`},
-		"the workload cluster does not answer":                {objects: machineOf("default", "silent", "m", "n"), wantErr: "names another kubeconfig): i/o timeout"},
+		"the workload cluster does not know it":               {objects: machineOf("default", "one", "m1", "gone"), node: "gone", wantErr: `the workload cluster of Cluster default/one (use --workload-kubeconfig`},
+		"the workload cluster does not answer":                {objects: machineOf("default", "silent", "m", "n"), wantErr: "for another kubeconfig): i/o timeout"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)

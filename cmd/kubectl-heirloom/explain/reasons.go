@@ -296,34 +296,35 @@ func (x *Explainer) leftAlone(at inherit.Ref, reason inherit.Reason) verdict {
 
 // texts say why and what to do, if there is anything to do.
 var texts = map[inherit.Why][2]string{ //nolint:gochecknoglobals // a table that nothing changes
-	inherit.DropOutside:     {"No rule brings this {what} to Nodes, and no regex of the server either.{guess}", "Start the server with {flag}."},
-	inherit.DropNever:       {"No rule hands down {key}, wherever it is declared: it is bookkeeping of a tool or a controller.", "Choose another key."},
-	inherit.DropBookkeeping: {"Keys of this domain tell about the object that carries them. They are inherited only from a template or a topology, and never by a Node.", "Declare another key."},
+	inherit.DropOutside:     {"Neither a rule nor a configured regex propagates this {what} to Nodes.{guess}", "Start the server with {flag}."},
+	inherit.DropNever:       {"No rule propagates {key}: a tool or a controller uses it for bookkeeping.", "Choose another key."},
+	inherit.DropBookkeeping: {"Keys of this domain describe the object that carries them. Objects inherit them only from a template or a topology; Nodes never inherit them.", "Declare another key."},
 	inherit.DropSelected:    {"A selector uses this label, so {at} must not change it.", "Choose another key."},
-	inherit.DropIdentifies:  {"Cluster API's controllers set this label on {at} themselves, whatever an owner declares.", "Choose another key."},
-	inherit.DropReserved:    {"No one may declare this key, so it is left out at {at}{of}.", "Choose another key."},
-	inherit.DropInvalid:     {"It is left out at {at}, because an API server would refuse it or has no room for it{of}.", "Correct it in {from}."},
-	inherit.DropElsewhere:   {"No rule hands it down from {from} to this object.", ""},
-	"OfItself":              {"{by} has it in its own metadata, which no rule hands down to this object.", "Declare it in spec.template.metadata (of a control plane: spec.machineTemplate.metadata), or in the Cluster's spec.topology if there is one."},
-	inherit.DropRestricted:  {"Kubelets may not write this label, and so far no one else has written {at}. It comes with the first write by Cluster API or the loop.", "If it stays away, check whether Heirloom reaches the workload cluster."},
-	inherit.DropUnproven:    {"Only a name or an address, which a kubelet chooses, says which Machine {at} is, and the label may be a privilege.", "Give the Machine a status.nodeRef, or both the same spec.providerID."},
+	inherit.DropIdentifies:  {"Cluster API's controllers set this label on {at} themselves, regardless of declarations.", "Choose another key."},
+	inherit.DropReserved:    {"This key must not be declared, so {at} does not get it{of}.", "Choose another key."},
+	inherit.DropInvalid:     {"{at} does not get it, because an API server would refuse it or has no room for it{of}.", "Correct it in {from}."},
+	inherit.DropElsewhere:   {"No rule propagates it from {from} to this object.", ""},
+	"OfItself":              {"{by} has it in its own metadata, which no rule propagates to this object.", "Declare it in spec.template.metadata (of a control plane: spec.machineTemplate.metadata), or in the Cluster's spec.topology if there is one."},
+	inherit.DropRestricted:  {"Kubelets must not write this label. Cluster API or the loop adds it with the first write to {at}.", "If it remains missing, check whether Heirloom reaches the workload cluster."},
+	inherit.DropUnproven:    {"Only a name or an address links {at} to its Machine. The kubelet chooses both, and the label may be a privilege.", "Set status.nodeRef of the Machine, or the same spec.providerID on Machine and Node."},
 	inherit.DropSetThere:    {"Another writer has set this label on {at}, and a fact does not replace it.", "Remove the label from the Node if the fact should set it."},
-	inherit.DropPaced:       {"{at} has a Node already, and Cluster API would add a typed NoExecute taint there at once, without a limit. So the taint stays an annotation, from which Heirloom brings it to the Node at its pace.", ""},
-	inherit.DropOnce:        {"The taint is one of initialization: Nodes get it once, when they register, and {at} has registered.", "Declare it as Always if the Node should have it now."},
-	inherit.DropWaiting:     {"A taint with effect NoExecute evicts Pods, so Nodes in use get it one after the other: at most {rate} a minute in a Cluster (--no-execute-rate). {at} waits for its turn.", ""},
-	inherit.DropPods:        {"A taint with effect NoExecute evicts Pods, so {at} has it with effect NoSchedule until they have left as their budgets allow (--no-execute=budgets).{left}", ""},
-	inherit.DropTaints:      {"Cluster API's feature gate MachineTaintPropagation is off, and it would refuse typed taints in {at}.", "Declare the taint by the annotation taints.heirloom.dev/always, or switch the gate on."},
+	inherit.DropPaced:       {"{at} already has a Node, and Cluster API would add a typed NoExecute taint there without a rate limit. So the taint stays an annotation, from which Heirloom taints the Node when its turn comes.", ""},
+	inherit.DropOnce:        {"Nodes get OnInitialization taints only once, when they register, and {at} has already registered.", "Declare it as Always if the Node should have it now."},
+	inherit.DropWaiting:     {"A NoExecute taint evicts Pods, so existing Nodes get it one after the other: at most {rate} per minute and Cluster (--no-execute-rate). {at} waits for its turn.", ""},
+	inherit.DropTaints:      {"Cluster API's feature gate MachineTaintPropagation is off, so it would refuse typed taints in {at}.", "Declare the taint with the annotation taints.heirloom.dev/always, or turn the gate on."},
+	inherit.DropGateOpened:  {"Something that this taint waited for is ready on {at}, so Heirloom removed the taint, once.", ""},
+	inherit.DropPods:        {"A NoExecute taint evicts Pods, so {at} has it with effect NoSchedule until its Pods have left, as their budgets allow (--no-execute=budgets).{left}", ""},
 	"Annotated":             {"{accepts}, so the taint stays an annotation of {at}, from which Nodes get it.", ""},
 	"NoSuchField":           {"{at} has no field for it: the CRD of its kind lacks the field, or its section is not set.", "Upgrade the provider or Cluster API, or declare it where the field exists."},
-	ownValueWins:            {"{at} has its own value {value}, which wins.", "Remove it there to inherit."},
-	overriddenAbove:         {"{at} declares something else, which counts instead of what {by} declares.", "Edit it there, or remove it there."},
-	notYet:                  {"Nothing keeps {at} from inheriting it. It has not been written yet, for example because the webhook was not reachable. The loop writes it within {period}.", "If it is still missing then, look at the Events of {at} and at the log of Heirloom."},
-	"Paused":                {"Heirloom leaves {at} alone, because {of}.", "It inherits when it is no longer paused."},
+	ownValueWins:            {"{at} has its own value {value}, which takes precedence.", "Remove it there to inherit."},
+	overriddenAbove:         {"{at} has its own declaration, which overrides the declaration of {by}.", "Edit or remove it there."},
+	notYet:                  {"{at} should have it, but it has not been written yet, for example because the webhook was unreachable. The loop writes it within {period}.", "If it is still missing then, see the Events of {at} and the log of Heirloom."},
+	"Paused":                {"Heirloom leaves {at} alone, because {of}.", "Unpause it, and it inherits again."},
 	"OptedOut":              {"Heirloom leaves {at} alone, because {of}.", "Remove the label, and it inherits again."},
-	"Deleting":              {"Heirloom leaves {at} alone, because {of}. It stays as it is until it is gone.", ""},
-	"WatchFilter":           {"Heirloom leaves {at} alone, because {of}.", "Add the label, or ask the instance of Heirloom that is responsible for it."},
-	"OtherNamespace":        {"Heirloom leaves {at} alone, because {of}.", "Choose the instance of Heirloom that watches its namespace with --heirloom-namespace, if there is one."},
-	ownerNotFound:           {"What {at} should have is not known, because {of}. It keeps what it has until then.", ""},
+	"Deleting":              {"Heirloom leaves {at} alone, because {of}. It stays unchanged until it is gone.", ""},
+	"WatchFilter":           {"Heirloom leaves {at} alone, because {of}.", "Add the label, or use --heirloom-namespace for the Heirloom with this filter, if there is one."},
+	"OtherNamespace":        {"Heirloom leaves {at} alone, because {of}.", "Use --heirloom-namespace for the Heirloom that watches its namespace, if there is one."},
+	ownerNotFound:           {"Inheritance of {at} is unknown, because {of}. Until this changes, it keeps its entries.", ""},
 	"NoMatch":               {"{at} inherits nothing, because {of}.", "Compare status.nodeRef, spec.providerID and the addresses of your Machines with the Node."},
 }
 
@@ -337,7 +338,7 @@ func (f *finder) tell(e *Entry, v verdict) {
 	case v.at.Kind == "MachinePool":
 		accepts = "Cluster API accepts no typed taints in a MachinePool"
 	case e.by.TaintAnnotation(e.Of.Name) != "" && f.Settings.Propagation == inherit.PropagationUnknown:
-		accepts = "It is not known whether Cluster API accepts typed taints"
+		accepts = "Cluster API's feature gate MachineTaintPropagation is unknown"
 	case e.by.TaintAnnotation(e.Of.Name) != "":
 		accepts = "Cluster API's feature gate MachineTaintPropagation is off"
 	}
@@ -349,7 +350,7 @@ func (f *finder) tell(e *Entry, v verdict) {
 		lists = "Annotations"
 	}
 	if !f.Settings.Known {
-		guess = " The settings of the server are not known here: if it has such a regex already, the Node gets the key from the loop."
+		guess = " The server's settings are unknown: if it already has such a regex, the loop adds the key to the Node."
 	}
 	if e.by.Object != nil {
 		by = name(e.by.Ref)

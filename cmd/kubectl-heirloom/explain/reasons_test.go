@@ -161,10 +161,10 @@ func TestAbsences(t *testing.T) {
 		reason, says string
 	}{
 		{"all is there", func(w *topologyOf) { w.throughout(a, "") }, "node", a, "", ""},
-		{"settings unknown", func(w *topologyOf) { w.unknown = true; w.throughout("team", "node") }, "node", "team", "OutsideSyncedDomains", "settings of the server are not known"},
+		{"settings unknown", func(w *topologyOf) { w.unknown = true; w.throughout("team", "node") }, "node", "team", "OutsideSyncedDomains", "server's settings are unknown"},
 		{"a regex brings it", func(w *topologyOf) { w.flags = []string{regex}; w.throughout("team", "node") }, "node", "team", "NotYet", "10m0s"},
 		{"an annotation outside", func(w *topologyOf) { w.m.Annotations = map[string]string{"team": "1"} }, "node", "team", "OutsideSyncedDomains", "additionalSyncMachineAnnotations"},
-		{"bookkeeping and Nodes", func(w *topologyOf) { w.throughout("cluster.x-k8s.io/interruptible", "node") }, "node", "cluster.x-k8s.io/interruptible", "Bookkeeping", "never by a Node"},
+		{"bookkeeping and Nodes", func(w *topologyOf) { w.throughout("cluster.x-k8s.io/interruptible", "node") }, "node", "cluster.x-k8s.io/interruptible", "Bookkeeping", "Nodes never inherit them"},
 		{"invalid, beside another key with the same end", func(w *topologyOf) {
 			w.inTopo.Metadata.Labels = map[string]string{"a-cost": "not valid!", "cost": "invalid too!"}
 		}, "md", "cost", "Invalid", `label "cost"="invalid too!"`},
@@ -199,7 +199,7 @@ func TestAbsences(t *testing.T) {
 			w.inTopo.Metadata.Annotations = map[string]string{"taints.heirloom.dev/always": "a:NoSchedule"}
 			w.md.Spec.Template.Annotations, w.ms.Spec.Template.Annotations = w.inTopo.Metadata.Annotations, w.inTopo.Metadata.Annotations
 			w.m.Annotations = map[string]string{"taints.heirloom.dev/always": "b:NoSchedule"}
-		}, "m", "b", "OverriddenAbove", "instead of what Machine default/m declares"},
+		}, "m", "b", "OverriddenAbove", "overrides the declaration of Machine default/m"},
 		{"not yet, further up", func(w *topologyOf) { w.throughout("a", "md") }, "m", "a", "NotYet", "MachineDeployment default/md"},
 		{"an InfraMachine", func(w *topologyOf) { w.throughout("a", "") }, "i", "a", "NotYet", "AcmeMachine default/i"},
 		{"a key of Helm", func(w *topologyOf) { w.throughout("helm.sh/chart", "md") }, "m", "helm.sh/chart", "NeverInherited", "Choose another key"},
@@ -213,7 +213,7 @@ func TestAbsences(t *testing.T) {
 		{"other taints than the class", func(w *topologyOf) {
 			w.inClass.Taints, w.inTopo.Taints = always("old:NoSchedule"), always("new:NoSchedule")
 		}, "md", "old",
-			"OverriddenAbove", "Cluster default/c declares something else"},
+			"OverriddenAbove", "Cluster default/c has its own declaration"},
 		{"a MachineDeployment's own label", func(w *topologyOf) { w.md.Labels["own"] = "1" }, "m", "own", "NotPropagatedFromHere", "spec.template.metadata"},
 		{"a Cluster's own label", func(w *topologyOf) { w.cluster.Labels = map[string]string{"own": "1"} }, "m", "own", "NotPropagatedFromHere", "spec.topology"},
 		{"the taint with another value", func(w *topologyOf) { declared(w, "own=a:NoSchedule"); w.m.Spec.Taints = always("own=b:NoSchedule") }, "m", "own", "OwnValueWins", `"b"`},
@@ -242,22 +242,26 @@ func TestAbsences(t *testing.T) {
 		{"declared after the Node registered", func(w *topologyOf) {
 			w.m.Spec.Taints = stage.Taints(clusterv1.MachineTaintPropagationOnInitialization, "once:NoSchedule")
 		}, "node", "once", "OnlyAtRegistration", "when they register"},
+		{"its start-up gate has opened", func(w *topologyOf) {
+			w.m.Annotations = map[string]string{"taints.heirloom.dev/until": "net:NoSchedule until condition Net=True"}
+			w.node.Annotations[inherit.OpenedGatesAnnotation] = "net:NoSchedule"
+		}, "node", "net", "GateOpened", "is ready on Node n"},
 		{"the pace of NoExecute", func(w *topologyOf) { w.m.Spec.Taints = always("drain:NoExecute") }, "node", "drain", "WaitingForItsTurn", "--no-execute-rate"},
 		{"its Pods have not left", func(w *topologyOf) { w.softened("a b c d") }, "node", "drain", "WaitingForPods",
 			"It waits for 4 Pods: default/a (budget default/app), default/b (budget default/app), default/c (budget default/app) and 1 more."},
 		{"its Pods have left", func(w *topologyOf) { w.softened("") }, "node", "drain", "WaitingForPods", "All have left."},
 		{"nobody may see its Pods", func(w *topologyOf) { w.softened(""); w.refused = "PodList" }, "node", "drain", "WaitingForPods", "Its Pods are not known: listing the Pods of the Node: forbidden."},
-		{"the Machine has a Node", func(w *topologyOf) { declared(w, "drain:NoExecute"); w.m.Status.NodeRef.Name = "n" }, "m", "drain", "StaysAnnotation", "at its pace"},
+		{"the Machine has a Node", func(w *topologyOf) { declared(w, "drain:NoExecute"); w.m.Status.NodeRef.Name = "n" }, "m", "drain", "StaysAnnotation", "when its turn comes"},
 		{"declared past the validating webhook", func(w *topologyOf) { declared(w, "node.kubernetes.io/unreachable:NoExecute") }, "m", "node.kubernetes.io/unreachable",
-			"Reserved", "No one may declare this key"},
+			"Reserved", "This key must not be declared"},
 		{"the same, on its Node", func(w *topologyOf) { declared(w, "node.kubernetes.io/unreachable:NoExecute") }, "node", "node.kubernetes.io/unreachable",
-			"Reserved", "No one may declare this key"},
+			"Reserved", "This key must not be declared"},
 		{"not yet, on a Node", func(w *topologyOf) { w.throughout(a, "node") }, "node", a, "NotYet", "Node n"},
 		{"only a kubelet has written the Node", func(w *topologyOf) {
 			w.throughout(special, "node")
 			w.node.CreationTimestamp, w.node.Annotations = metav1.Time{Time: w.now}, nil
 			delete(w.node.Labels, inherit.RecordLabel)
-		}, "node", special, "RestrictedUntilPrivilegedWrite", "first write by Cluster API or the loop"},
+		}, "node", special, "RestrictedUntilPrivilegedWrite", "Cluster API or the loop adds it with the first write"},
 		{"no taints of an InfraMachine", func(w *topologyOf) { w.inTopo.Taints = always("gpu:NoSchedule") }, "i", "gpu", "", ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -331,12 +335,22 @@ func TestReasonsInOneWord(t *testing.T) {
 	}
 }
 
+// While a start-up gate is closed, a note says what it waits for.
+func TestAClosedGateIsNoted(t *testing.T) {
+	w := newTopology(t)
+	w.m.Annotations = map[string]string{"taints.heirloom.dev/until": "net:NoSchedule until condition Net=True"}
+	closed := ContainElement("A start-up gate is closed: net:NoSchedule until condition Net=True.")
+	NewWithT(t).Expect(w.list(t, "node", "").Items[0].Notes).NotTo(closed)
+	w.node.Spec.Taints = []corev1.Taint{{Key: "net", Effect: "NoSchedule"}}
+	NewWithT(t).Expect(w.list(t, "node", "").Items[0].Notes).To(closed)
+}
+
 // Who may not read an owner is told so, and sees the rest.
 func TestAnOwnerThatCannotBeReadIsNamed(t *testing.T) {
 	for kind, want := range map[string]string{
-		"MachineSet":        "What Machine default/m inherits is not known, because not all of its owners can be read: getting owner MachineSet default/ms: forbidden.",
-		"MachineDeployment": "Not all owners can be read, so what they declare is shown as far as it is known: getting owner MachineDeployment default/md: forbidden.",
-		"ClusterClass":      "Not all owners can be read, so what they declare is shown as far as it is known: getting ClusterClass default/class: forbidden.",
+		"MachineSet":        "Inheritance of Machine default/m is unknown, because some of its owners cannot be read: getting owner MachineSet default/ms: forbidden.",
+		"MachineDeployment": "Some owners cannot be read, so their declarations are missing here: getting owner MachineDeployment default/md: forbidden.",
+		"ClusterClass":      "Some owners cannot be read, so their declarations are missing here: getting ClusterClass default/class: forbidden.",
 	} {
 		w := newTopology(t)
 		w.refused = kind

@@ -158,7 +158,7 @@ func (e *Explanation) trace(entry *Entry, count int, title string, say func(styl
 		}
 	}
 	if entry.Status == compare.Differs && entry.Declared == nil {
-		say("", "No owner declares it any more: the next write of Heirloom removes it.", "")
+		say("", "No owner declares it any longer: the next write of Heirloom removes it.", "")
 	}
 	if entry.Reason != "" {
 		because := strings.ReplaceAll(entry.because, "{at}", each(entry.at))
@@ -284,7 +284,7 @@ func (e *Explanation) table(w *strings.Builder, flags *cli.PrintFlags, paint cli
 		}
 	}
 	if hidden := len(e.Entries) - len(shows.Entries); hidden > 0 {
-		fmt.Fprintf(w, "Not shown: %d that are set here, or bookkeeping (--all)\n", hidden)
+		fmt.Fprintf(w, "Hidden: %d (set on this object, or bookkeeping; use --all)\n", hidden)
 	}
 }
 

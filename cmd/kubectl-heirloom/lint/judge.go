@@ -101,8 +101,8 @@ func (l *linter) replaced(class inherit.Content, declared []inherit.Declaration)
 	instead.Content = class // what is declared in the same way is what replaces it
 	for _, e := range all {
 		if !slices.ContainsFunc(declared, func(d inherit.Declaration) bool { return d.Declares(e) }) {
-			l.found(listReplaced, l.world.file(instead.Object), pathOf(instead, e), "Repeat in this list what should stay.",
-				"%s %s of %s is lost: this list replaces that of the class", strings.Replace(e.What, "field", "readiness gate", 1), e.Name,
+			l.found(listReplaced, l.world.file(instead.Object), pathOf(instead, e), "Repeat all items to keep in this list.",
+				"%s %s of %s is lost: this list replaces the list of the class", strings.Replace(e.What, "field", "readiness gate", 1), e.Name,
 				nameOf(declared[1].Kind, declared[1].Object))
 		}
 	}
@@ -128,7 +128,7 @@ func (l *linter) leftOut(declared []inherit.Declaration, problems error) {
 		at := slices.IndexFunc(declared, func(d inherit.Declaration) bool { return d.Declares(one.Entry) && l.world.file(d.Object) != nil })
 		if at >= 0 {
 			l.found(leftOut, l.world.file(declared[at].Object), pathOf(declared[at], one.Entry),
-				"Correct it: until then it is left out, and the rest is inherited.", "%v", one)
+				"Correct it: until then, Heirloom leaves it out and propagates the rest.", "%v", one)
 		}
 	}
 }
@@ -137,7 +137,7 @@ func (l *linter) leftOut(declared []inherit.Declaration, problems error) {
 func (l *linter) declaration(s *subject, d inherit.Declaration, node inherit.Content, dropped inherit.Drops) {
 	if len(d.Taints) > 0 && !d.Annotates && l.Policy.ClusterAPITaints == inherit.PropagationDisabled {
 		l.found(typedWithoutGate, s, strings.Join(d.Paths.Taints, "."), "Declare them with the annotation "+taint.AlwaysAnnotation+" or "+
-			taint.InitializeAnnotation+", or turn on the gate MachineTaintPropagation.", "typed taints reach no Node while Cluster API's gate is off")
+			taint.InitializeAnnotation+", or turn on the gate MachineTaintPropagation.", "typed taints reach no Node while the gate MachineTaintPropagation is off")
 	}
 	for _, e := range keys(d.Content) {
 		value, _ := d.Value(e)
@@ -145,7 +145,7 @@ func (l *linter) declaration(s *subject, d inherit.Declaration, node inherit.Con
 		_, arrives := node.Value(e)
 		switch why := whyIn(dropped, e); {
 		case manifest.Placeholder(e.Name):
-			l.found(unfilledTemplate, s, path, fillIn, "%s %s was not judged", e.What, e.Name)
+			l.found(unfilledTemplate, s, path, fillIn, "%s %s was not checked", e.What, e.Name)
 		case arrives, d.Itself && e.What == "annotation":
 		case manifest.Placeholder(value):
 			l.missing(s, d, path, e, l.onNode(e))
@@ -153,12 +153,12 @@ func (l *linter) declaration(s *subject, d inherit.Declaration, node inherit.Con
 			l.missing(s, d, path, e, cmp.Or(why, inherit.DropElsewhere))
 		case d.Kind == "Cluster" || d.Kind == "ClusterClass":
 			l.found(usedBySelector, s, path, "Choose another key, or another selector.",
-				"label %s is not inherited: the selector of an object below uses it", e.Name)
+				"label %s is not inherited: an object below uses it in its selector", e.Name)
 		case l.onNode(e) != "": // the object sets the labels by which it selects on its Machines: a rule need not bring them
 			l.missing(s, d, path, e, l.onNode(e))
 		default:
 			l.found(usedBySelector, s, path, "Select by cluster.x-k8s.io/deployment-name instead: a selector cannot be changed, so this takes a new "+
-				d.Kind+".", "label %s is for Nodes and used by the selector: Heirloom leaves it alone, and you cannot change its value", e.Name)
+				d.Kind+".", "the selector uses label %s, which is for Nodes: Heirloom leaves it alone, and you cannot change its value", e.Name)
 		}
 	}
 }
@@ -170,14 +170,14 @@ func (l *linter) missing(s *subject, d inherit.Declaration, path string, e inher
 	switch {
 	case why == inherit.DropElsewhere && l.onNode(e) == "":
 		l.found(wrongPlace, s, path, "If the control plane consists of Machines, declare machineInfrastructure in spec.controlPlane of the ClusterClass.",
-			"%s %s is for Nodes, but reaches none: the ClusterClass says that its control plane does not consist of Machines", e.What, e.Name)
+			"%s %s is for Nodes, but reaches no Node: according to the ClusterClass, the control plane does not consist of Machines", e.What, e.Name)
 	case isClusterAPIs: // its controllers read the key where it is
 	case why == inherit.DropOutside:
 		flag := fmt.Sprintf("--additional-sync-machine-%ss='^%s$'", e.What, regexp.QuoteMeta(e.Name))
-		l.found(notForNodes, s, path, "To let it reach Nodes, start the server with "+flag+".", "%s %s reaches Machines and no Node", e.What, e.Name)
+		l.found(notForNodes, s, path, "To propagate it to Nodes, start the server with "+flag+".", "%s %s reaches Machines but no Node", e.What, e.Name)
 	case (why == inherit.DropNever || why == inherit.DropReserved) && !d.Itself:
 		l.found(neverInherited, s, path, "Remove it, or choose another key.",
-			"%s %s is one of the keys that are never inherited: it reaches no Node, and no flag changes that", e.What, e.Name)
+			"no rule and no flag propagates %s %s: it reaches no Node", e.What, e.Name)
 	}
 }
 
@@ -201,16 +201,16 @@ func (l *linter) onNode(e inherit.Entry) inherit.Why {
 
 // twice reports taints that an annotation declares although they are typed, or Always, somewhere: that wins.
 func (l *linter) twice(s *subject, d inherit.Declaration, all []inherit.Declaration) {
-	for _, way := range []string{taint.AlwaysAnnotation, taint.InitializeAnnotation} {
+	for n, way := range taint.Annotations {
 		taints, _ := taint.FromAnnotations(map[string]string{way: d.Annotations[way]})
 		for _, t := range taints {
 			id := taint.MachineID(t)
 			at := slices.IndexFunc(all, func(other inherit.Declaration) bool {
-				return other.TypedTaint(id.String()) || way == taint.InitializeAnnotation && other.TaintAnnotation(id.String()) == taint.AlwaysAnnotation
+				return other.TypedTaint(id.String()) || slices.Contains(taint.Annotations[:n], other.TaintAnnotation(id.String()))
 			})
 			if at >= 0 {
 				l.found(declaredTwice, s, pathOf(d, inherit.Entry{What: "annotation", Name: way}), "Remove one of the two.",
-					"taint %s is also declared in %s (%s): that one wins", id, nameOf(all[at].Kind, all[at].Object), pathOf(all[at], inherit.TaintEntry(id)))
+					"taint %s is also declared in %s (%s), which takes precedence", id, nameOf(all[at].Kind, all[at].Object), pathOf(all[at], inherit.TaintEntry(id)))
 			}
 		}
 	}

@@ -64,7 +64,7 @@ func Lint(set *manifest.Set, by Settings) (*Report, error) {
 	}}
 	for _, t := range set.Templates {
 		if strings.Contains(t.Text, clusterv1.GroupVersion.Group) {
-			l.found(unfilledTemplate, &subject{Object: t}, "", fillIn+" For one of Helm, give what it renders.", "this is a template and not read")
+			l.found(unfilledTemplate, &subject{Object: t}, "", fillIn+" For a Helm chart, check its rendered manifests.", "this is a template, which was not read")
 		}
 	}
 	var subjects []*subject
@@ -148,11 +148,11 @@ func (l *linter) read(object *manifest.Object) *subject {
 			return s
 		}
 	case manifest.Placeholder(err.Error()): // it repeats the value
-		l.found(unfilledTemplate, s, "", fillIn, "the object was not judged: %v", err)
+		l.found(unfilledTemplate, s, "", fillIn, "the object was not checked: %v", err)
 	case runtime.IsNotRegisteredError(err):
 		field := map[bool]string{true: "apiVersion", false: "kind"}[known.Recognizes(clusterv1.GroupVersion.WithKind(kind))]
 		l.found(unknownKind, s, field, "Correct it, or use a newer plugin if your Cluster API serves it.",
-			"kind %s of %s is not known, so that the object was not judged", kind, object.GetAPIVersion())
+			"kind %s of %s is unknown, so the object was not checked", kind, object.GetAPIVersion())
 	default:
 		field, wrong := "", &json.UnmarshalTypeError{}
 		if errors.As(err, &wrong) {
@@ -173,7 +173,7 @@ func (l *linter) decode(s *subject, raw []byte) error {
 		raw = slices.Concat(literal.ReplaceAll(raw[:wrong.Offset], []byte("null")), raw[wrong.Offset:])
 		name := wrong.Field[strings.LastIndexByte(wrong.Field, '.')+1:]
 		if slices.Contains([]string{"labels", "annotations", "taints", inherit.FieldOf(name).Name()}, name) {
-			l.found(unfilledTemplate, s, wrong.Field, fillIn, "%s was not judged", wrong.Field)
+			l.found(unfilledTemplate, s, wrong.Field, fillIn, "%s was not checked", wrong.Field)
 		}
 	}
 }
@@ -193,13 +193,13 @@ func (s *subject) decode(raw []byte) error {
 // itself finds what is wrong with an object, whatever is above and below it.
 func (l *linter) itself(s *subject) {
 	if name, line := s.Duplicate(); line > 0 {
-		l.found(duplicateKey, s, "", "Remove one of them. If another object begins here, add a line --- before it.",
-			"key %s is there twice, and only the last counts", name)
+		l.found(duplicateKey, s, "", "Remove the duplicate. If another object begins here, add a line --- before it.",
+			"duplicate key %s: only the last value counts", name)
 		l.findings[len(l.findings)-1].Line = line
 	}
 	for _, err := range taint.ValidateCarrier(&s.carrier, nil, s.GroupVersionKind().Group == inherit.ControlPlaneGroup) {
 		if value := fmt.Sprint(err.BadValue); manifest.Placeholder(value) {
-			l.found(unfilledTemplate, s, err.Field, fillIn, "the taint %s was not judged", value)
+			l.found(unfilledTemplate, s, err.Field, fillIn, "the taint %s was not checked", value)
 		} else {
 			l.found(refusedTaint, s, err.Field, "Correct or remove the taint: Heirloom's webhook refuses the object.", "%s", err.ErrorBody())
 		}
@@ -226,8 +226,8 @@ func (l *linter) itself(s *subject) {
 // author of the object, put it in both places.
 func (l *linter) misplaced(s *subject, template inherit.Content, where string) {
 	for _, e := range keys(inherit.Content{Labels: s.GetLabels(), Annotations: s.GetAnnotations()}) {
-		problem := "is for Nodes, but reaches none from here"
-		if e.What == "annotation" && (e.Name == taint.AlwaysAnnotation || e.Name == taint.InitializeAnnotation) {
+		problem := "is for Nodes, but reaches no Node from here"
+		if e.What == "annotation" && slices.Contains(taint.Annotations, e.Name) {
 			problem = "declares taints, but reaches no Machine from here"
 		} else if l.onNode(e) != "" {
 			continue

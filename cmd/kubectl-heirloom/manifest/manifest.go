@@ -85,7 +85,7 @@ func Read(in io.Reader, from resource.FilenameOptions) (*Set, error) {
 // expand returns the files that a name stands for: itself, the manifests of a directory, or those that match a pattern.
 func expand(name string, recursive bool) (files []string, err error) {
 	if strings.Contains(name, "://") {
-		return nil, fmt.Errorf("%s: nothing is read from the network: download the file and name it", name)
+		return nil, fmt.Errorf("%s: URLs are not supported: download the file first", name)
 	}
 	matches, _ := filepath.Glob(name)
 	if _, err := os.Stat(name); err == nil || len(matches) == 0 {
@@ -101,7 +101,7 @@ func expand(name string, recursive bool) (files []string, err error) {
 		}
 	}
 	if len(files) == 0 {
-		err = fmt.Errorf("%s: no files ending in %s here (--recursive also looks in directories below)", name, strings.Join(resource.FileExtensions, ", "))
+		err = fmt.Errorf("%s: no files with the extension %s (use --recursive for subdirectories)", name, strings.Join(resource.FileExtensions, ", "))
 	}
 	return files, err
 }

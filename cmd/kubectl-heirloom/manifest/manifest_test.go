@@ -144,8 +144,8 @@ func TestRead(t *testing.T) {
 		{options: resource.FilenameOptions{Kustomize: dir + "/below"}, wrong: "unable to find one of 'kustomization.yaml"},
 		{options: resource.FilenameOptions{Kustomize: dir, Recursive: true}, wrong: "can't be used with"},
 		{options: resource.FilenameOptions{Filenames: []string{dir + "/missing.yaml", dir + "/a.yaml"}}, want: []string{"a"}, wrong: "no such file"},
-		{options: resource.FilenameOptions{Filenames: []string{dir + "/none"}}, wrong: "no files ending in"},
-		{options: resource.FilenameOptions{Filenames: []string{"https://example.com/a.yaml"}}, wrong: "nothing is read from the network"},
+		{options: resource.FilenameOptions{Filenames: []string{dir + "/none"}}, wrong: "no files with the extension"},
+		{options: resource.FilenameOptions{Filenames: []string{"https://example.com/a.yaml"}}, wrong: "URLs are not supported"},
 		{options: resource.FilenameOptions{}, wrong: "must specify one of -f and -k"},
 	} {
 		set, err := Read(strings.NewReader(configMap+"stdin\n"), c.options)

@@ -51,9 +51,9 @@ func did(kind schema.GroupKind, key types.NamespacedName, verb string) string {
 func (o *Object) Describe() string {
 	what := map[string]string{"Cluster": "in all objects of the Cluster and on its Nodes", "Machine": "there and on its Node"}[o.Kind]
 	if what == "" {
-		what = "there. Objects below it then inherit only what is left in it"
+		what = "there. Objects below it then inherit only its remaining entries"
 	}
-	return fmt.Sprintf("This labels %s with %s=%s: Heirloom gives up what it owns %s. It inherits nothing until you remove the label.\n%s",
+	return fmt.Sprintf("This labels %s with %s=%s: Heirloom gives up everything that it owns %s. It inherits nothing until you remove the label.\n%s",
 		o, inherit.IgnoreLabel, inherit.IgnoreAndRelease, what, removed)
 }
 
@@ -100,7 +100,7 @@ func (o *Object) Release(ctx context.Context) error {
 	_, _ = fmt.Fprintln(o.Out, did(o.GroupKind(), o.NamespacedName, " labeled"))
 	lease := &coordinationv1.Lease{} // who may not read it finds out by waiting
 	if err := o.Client.Get(ctx, o.Lease, lease); o.Lease.Name != "" && client.IgnoreNotFound(err) == nil && !release.Leads(lease, time.Now()) {
-		return fmt.Errorf("no replica of Heirloom seems to lead (Lease %s): what Heirloom owns there goes as soon as one does", o.Lease)
+		return fmt.Errorf("no replica of Heirloom seems to lead (Lease %s): the release happens as soon as a replica leads", o.Lease)
 	}
 	var owned []metav1.PartialObjectMetadata
 	err := wait.PollUntilContextTimeout(ctx, time.Second, timeout, true, func(ctx context.Context) (done bool, err error) {
@@ -108,7 +108,7 @@ func (o *Object) Release(ctx context.Context) error {
 		return len(owned) == 0, err
 	})
 	if wait.Interrupted(err) && ctx.Err() == nil {
-		return fmt.Errorf("after %s, Heirloom still owns something in %d objects: its log says why, or it has not come that far; run this again to look",
+		return fmt.Errorf("after %s, Heirloom still owns entries in %d objects: see its log, or run this again later",
 			timeout, len(owned))
 	}
 	if err == nil {

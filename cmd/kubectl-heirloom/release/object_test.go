@@ -83,9 +83,9 @@ func TestRelease(t *testing.T) {
 		{name: "a Machine", leader: "pod", kind: "Machine", object: "m", loops: true, takes: 2 * time.Second, says: "machine.cluster.x-k8s.io/m" + labeled + "machine.cluster.x-k8s.io/m" + released},
 		{name: "a Cluster", leader: "pod", kind: "Cluster", object: "x", loops: true, takes: 6 * time.Second, says: "cluster.cluster.x-k8s.io/x" + labeled + "cluster.cluster.x-k8s.io/x" + released},
 		{name: "nobody leads", kind: "Machine", object: "m", says: "machine.cluster.x-k8s.io/m" + labeled,
-			problem: "no replica of Heirloom seems to lead (Lease hs/lease): what Heirloom owns there goes as soon as one does"},
+			problem: "no replica of Heirloom seems to lead (Lease hs/lease): the release happens as soon as a replica leads"},
 		{name: "the loop does not", leader: "pod", kind: "Cluster", object: "x", takes: 2 * time.Minute, says: "cluster.cluster.x-k8s.io/x" + labeled,
-			problem: "after 2m0s, Heirloom still owns something in 2 objects: "},
+			problem: "after 2m0s, Heirloom still owns entries in 2 objects: "},
 		{name: "it is not there", leader: "pod", kind: "Machine", object: "none", problem: "labelling machine.cluster.x-k8s.io/none in namespace fleet: "},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

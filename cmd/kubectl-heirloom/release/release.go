@@ -26,7 +26,7 @@ import (
 // those of the Deployment: settings that were given may be of a release with another name, and what is not there would seem to be stopped.
 func Check(ctx context.Context, reader client.Reader, s *settings.Settings, namespace string, dryRun, one bool) error {
 	if !s.Known {
-		return fmt.Errorf(`a release must know the settings that Heirloom has or had. %s If all of them were the defaults, give --server-flags=""`,
+		return fmt.Errorf(`a release needs the settings of Heirloom. %s If all settings are or were the defaults, use --server-flags=""`,
 			strings.Join(s.Notes, " "))
 	}
 	if s.Deployment.Name == "" {
@@ -45,25 +45,25 @@ func Check(ctx context.Context, reader client.Reader, s *settings.Settings, name
 	d := &appsv1.Deployment{}
 	switch {
 	case len(s.Others) > 0:
-		return fmt.Errorf("there are several Heirlooms, such as %s and %s: choose one with --heirloom-namespace", s.Deployment, s.Others[0])
+		return fmt.Errorf("found several Heirlooms, such as %s and %s (use --heirloom-namespace)", s.Deployment, s.Others[0])
 	case dryRun || one:
 		return nil
 	case s.Config.LeaderElectNamespace == "":
-		return errors.New("where the Lease of Heirloom's leader is must be known: give the namespace in which Heirloom is or was installed with --heirloom-namespace")
+		return errors.New("the namespace of the leader's Lease is unknown: set --heirloom-namespace to the namespace in which Heirloom is or was installed")
 	case s.Config.LeaderElect || s.Deployment.Name == "":
 		return nil
 	default:
 		if err := reader.Get(ctx, s.Deployment, d); err != nil || d.Status.Replicas == 0 {
 			return client.IgnoreNotFound(err)
 		}
-		return fmt.Errorf("without leader election, no Lease tells when Heirloom has stopped; stop it first, and wait for its Pods to be gone:\n"+
+		return fmt.Errorf("without leader election, no Lease shows when Heirloom has stopped: stop it first, and wait until its Pods are gone:\n"+
 			"  kubectl scale deployment %s --namespace %s --replicas=0", d.Name, d.Namespace)
 	}
 }
 
 const (
-	shows   = "--dry-run shows each of them."
-	removed = "Labels, annotations, taints and fields that no one else owns are removed. Pods can then be scheduled where a taint kept them away.\n" + shows
+	shows   = "--dry-run lists them all."
+	removed = "Labels, annotations, taints and fields without another owner are removed. Pods can then be scheduled to Nodes whose taints are removed.\n" + shows
 )
 
 // Describe says what a release of everything is about to do.
@@ -90,12 +90,12 @@ func Describe(s settings.Settings, what release.Options) string {
 // Ask asks whether to go on.
 func Ask(in io.Reader, out io.Writer, terminal bool, description string) error {
 	if !terminal {
-		return errors.New("there is no terminal to ask on: give --yes to release without being asked, or --dry-run to look first")
+		return errors.New("no terminal to ask for confirmation: use --yes to release without it, or --dry-run to look first")
 	}
 	_, _ = fmt.Fprintf(out, "%s\n\nContinue? [y/N] ", description)
 	answer, _ := bufio.NewReader(in).ReadString('\n') // no answer is none
 	if slices.Contains([]string{"y", "yes"}, strings.ToLower(strings.TrimSpace(answer))) {
 		return nil
 	}
-	return errors.New("you did not answer yes, so nothing was released")
+	return errors.New("not confirmed: nothing was released")
 }

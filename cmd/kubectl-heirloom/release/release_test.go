@@ -39,14 +39,14 @@ func TestCheck(t *testing.T) {
 	}{
 		{name: "all is known", flags: "--leader-elect --leader-elect-namespace=hs", running: 2},
 		{name: "no settings", change: func(s *settings.Settings) { s.Known, s.Notes = false, []string{"They are unknown."} }, one: true,
-			problem: `a release must know the settings that Heirloom has or had. They are unknown. If all of them were the defaults, give --server-flags=""`},
+			problem: `a release needs the settings of Heirloom. They are unknown. If all settings are or were the defaults, use --server-flags=""`},
 		{name: "several", change: func(s *settings.Settings) { s.Others = []types.NamespacedName{{Namespace: "b", Name: "two"}} }, dryRun: true,
-			problem: "there are several Heirlooms, such as hs/own and b/two: choose one with --heirloom-namespace"},
-		{name: "no namespace of the Lease", problem: "where the Lease of Heirloom's leader is must be known: give the namespace in which Heirloom is or was installed with --heirloom-namespace"},
+			problem: "found several Heirlooms, such as hs/own and b/two (use --heirloom-namespace)"},
+		{name: "no namespace of the Lease", problem: "the namespace of the leader's Lease is unknown: set --heirloom-namespace to the namespace in which Heirloom is or was installed"},
 		{name: "which a dry run does not need", dryRun: true},
 		{name: "nor does one object", one: true},
 		{name: "a server without leader election", flags: "--leader-elect-namespace=hs", running: 1,
-			problem: "without leader election, no Lease tells when Heirloom has stopped; stop it first, and wait for its Pods to be gone:\n  kubectl scale deployment own --namespace hs --replicas=0"},
+			problem: "without leader election, no Lease shows when Heirloom has stopped: stop it first, and wait until its Pods are gone:\n  kubectl scale deployment own --namespace hs --replicas=0"},
 		{name: "which has stopped", flags: "--leader-elect-namespace=hs"},
 		{name: "which runs elsewhere", flags: "--leader-elect-namespace=hs", running: 1, change: func(s *settings.Settings) { s.Deployment = types.NamespacedName{} }},
 	} {
@@ -79,7 +79,7 @@ func TestAReleaseWithAnotherName(t *testing.T) {
 
 	s = given(t, "--leader-elect=false")
 	s.Deployment = types.NamespacedName{}
-	Expect(Check(t.Context(), fake.NewFakeClient(d), &s, "", false, false)).To(MatchError(HavePrefix("without leader election, no Lease tells when Heirloom has stopped")))
+	Expect(Check(t.Context(), fake.NewFakeClient(d), &s, "", false, false)).To(MatchError(HavePrefix("without leader election, no Lease shows when Heirloom has stopped")))
 }
 
 func TestDescribe(t *testing.T) {
@@ -99,5 +99,5 @@ func TestAsk(t *testing.T) {
 		NewWithT(t).Expect(err == nil).To(Equal(yes), "%q: %v", answer, err)
 		NewWithT(t).Expect(out.String()).To(Equal("What it does.\n\nContinue? [y/N] "))
 	}
-	NewWithT(t).Expect(Ask(strings.NewReader("y\n"), &bytes.Buffer{}, false, "What it does.")).To(MatchError(HavePrefix("there is no terminal to ask on: give --yes")))
+	NewWithT(t).Expect(Ask(strings.NewReader("y\n"), &bytes.Buffer{}, false, "What it does.")).To(MatchError(HavePrefix("no terminal to ask for confirmation: use --yes")))
 }

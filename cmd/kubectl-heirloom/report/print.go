@@ -126,7 +126,7 @@ func (r *Report) Sentences(wide bool) (all []string) {
 		}
 	}
 	if observed > 0 {
-		all = append(all, cli.Count(observed, "object")+" would be written if their Clusters were not only observed.")
+		all = append(all, cli.Count(observed, "object")+" would be written, but Heirloom only observes their Clusters.")
 	}
 	if len(r.Required) > 0 && len(r.Lacking) == 0 {
 		all = append(all, "No Node lacks a required key ("+cli.Count(nodes, "Node")+").")

@@ -45,15 +45,15 @@ func (s *Settings) readClusterAPI(ctx context.Context, reader client.Reader) err
 	differs := slices.IndexFunc(found, func(d appsv1.Deployment) bool { return PropagationOf(&d) != s.Propagation })
 	if differs > 0 {
 		s.Propagation = inherit.PropagationUnknown
-		s.notePropagation(fmt.Sprintf("its Deployments %s and %s differ in that", client.ObjectKeyFromObject(&found[0]), client.ObjectKeyFromObject(&found[differs])))
+		s.notePropagation(fmt.Sprintf("its Deployments %s and %s have different settings", client.ObjectKeyFromObject(&found[0]), client.ObjectKeyFromObject(&found[differs])))
 	} else if s.Propagation == inherit.PropagationUnknown {
-		s.notePropagation(fmt.Sprintf("it has version %s, and this plugin knows it only up to %s", s.ClusterAPI, newestKnown))
+		s.notePropagation(fmt.Sprintf("it has version %s, but this plugin knows only versions up to %s", s.ClusterAPI, newestKnown))
 	}
 	return nil
 }
 
 func (s *Settings) notePropagation(why string) {
-	s.note(`Whether Cluster API propagates taints itself is unknown, because %s: give --server-flags="--cluster-api-taint-propagation=enabled" or "…=disabled".`, why)
+	s.note(`Cluster API's feature gate MachineTaintPropagation is unknown, because %s (use --server-flags=--cluster-api-taint-propagation=enabled or …=disabled).`, why)
 }
 
 // CoreManagers returns the Deployments of Cluster API's core manager or, if you may list only those of the usual namespace, of that one.

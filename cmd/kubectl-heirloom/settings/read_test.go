@@ -64,15 +64,15 @@ const (
 )
 
 const (
-	assumed        = ", so the defaults are assumed: give them with --values or --server-flags, or say with --heirloom-namespace where Heirloom is."
-	sayPropagation = `: give --server-flags="--cluster-api-taint-propagation=enabled" or "…=disabled".`
+	assumed        = ", so the defaults are assumed (use --values, --server-flags or --heirloom-namespace)."
+	sayPropagation = ` (use --server-flags=--cluster-api-taint-propagation=enabled or …=disabled).`
 )
 
 func TestRead(t *testing.T) {
 	const (
 		server1 = "hs/own r/heirloom:v0.3.0 "
-		refused = "This plugin does not know the server's flags %s, or not their values, and assumes the defaults: use the plugin of the server's release, or give them with --values or --server-flags."
-		unknown = "Whether Cluster API propagates taints itself is unknown, because "
+		refused = "This plugin does not know flags %s of the server, or their values, and assumes the defaults: use the plugin of the server's release, or --values or --server-flags."
+		unknown = "Cluster API's feature gate MachineTaintPropagation is unknown, because "
 	)
 	for _, tc := range []struct {
 		name      string
@@ -99,7 +99,7 @@ func TestRead(t *testing.T) {
 		}, {
 			name: "several", want: "true Deployment a/one, v0.3.0, v1.13.1: one 1 one a enabled",
 			objects: []client.Object{server("b/two r/heirloom:v0.3.0 --watch-filter=two"), server("a/one r/heirloom:v0.3.0 --watch-filter=one"), core(gateOn)},
-			notes:   []string{"There are several Heirlooms, and this answer is about a/one (others: b/two): choose one with --heirloom-namespace."},
+			notes:   []string{"Found several Heirlooms; this answer is for a/one (others: b/two; use --heirloom-namespace)."},
 		}, {
 			name: "one of several", flags: Flags{Namespace: "b"}, forbidden: []string{""}, want: "true Deployment b/two, v0.3.0, v1.13.1: two 1 two b enabled",
 			objects: []client.Object{server("b/two r/heirloom:v0.3.0 --watch-filter=two"), server("a/one r/heirloom:v0.3.0"), core(gateOn)},
@@ -121,13 +121,13 @@ func TestRead(t *testing.T) {
 		}, {
 			name: "environment variables", objects: []client.Object{server(server1 + "--namespace=$(NS)"), core(gateOn)}, want: "true Deployment hs/own, v0.3.0, v1.13.1:  1 own hs enabled",
 			notes: []string{fmt.Sprintf(refused, "--namespace"),
-				"The server's flags use environment variables, which this plugin does not resolve: give them with --values or --server-flags."},
+				"The server's flags use environment variables, which this plugin does not resolve (use --values or --server-flags)."},
 		}, {
 			name: "Cluster APIs that differ", objects: []client.Object{server(server1), core(gateOn), core("zz/capi r/c:v1.13.0")}, want: "true Deployment hs/own, v0.3.0, v1.13.1:  1 own hs unknown",
-			notes: []string{unknown + "its Deployments capi-system/capi and zz/capi differ in that" + sayPropagation},
+			notes: []string{unknown + "its Deployments capi-system/capi and zz/capi have different settings" + sayPropagation},
 		}, {
 			name: "a Cluster API that came later", objects: []client.Object{server(server1), core("x/capi r/c:v1.15.0 --leader-elect")}, want: "true Deployment hs/own, v0.3.0, v1.15.0:  1 own hs unknown",
-			notes: []string{unknown + "it has version v1.15.0, and this plugin knows it only up to 1.14" + sayPropagation},
+			notes: []string{unknown + "it has version v1.15.0, but this plugin knows only versions up to 1.14" + sayPropagation},
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -167,9 +167,9 @@ func TestOffline(t *testing.T) {
 	Expect(s.Notes).To(HaveLen(1))
 
 	for flags, want := range map[string]string{
-		"--watch-filter='a":                  `--server-flags="--watch-filter='a": leave out the quotes in it`,
+		"--watch-filter='a":                  `--server-flags="--watch-filter='a": must not contain quotes`,
 		"--brand-new=x":                      "--server-flags: unknown flag: --brand-new",
-		"watch-filter=x":                     `--server-flags: "watch-filter=x" is no flag of the server`,
+		"watch-filter=x":                     `--server-flags: unknown flag of the server: "watch-filter=x"`,
 		"--no-execute-rate=-1":               "--server-flags: --no-execute-rate=-1",
 		"--additional-sync-machine-labels=(": "--server-flags: --additional-sync-machine-labels: error parsing regexp",
 	} {

@@ -51,8 +51,7 @@ func (f *Flags) running(ctx context.Context, reader client.Reader) (Settings, er
 	}
 	s, err := (&Flags{}).fromFlags()
 	s.Origin = "the defaults"
-	s.note("The server's settings are unknown, because %s, so the defaults are assumed: give them with --values or --server-flags, or say with "+
-		"--heirloom-namespace where Heirloom is.", why)
+	s.note("The server's settings are unknown, because %s, so the defaults are assumed (use --values, --server-flags or --heirloom-namespace).", why)
 	return s, err
 }
 
@@ -96,7 +95,7 @@ func Of(found []appsv1.Deployment) Settings {
 		others = append(others, client.ObjectKeyFromObject(&other).String())
 	}
 	if len(others) > 0 {
-		s.note("There are several Heirlooms, and this answer is about %s (others: %s): choose one with --heirloom-namespace.",
+		s.note("Found several Heirlooms; this answer is for %s (others: %s; use --heirloom-namespace).",
 			s.Deployment, strings.Join(others, ", "))
 	}
 	if apart := Apart(version.String(), s.Version); apart != "" {
@@ -110,7 +109,7 @@ func Of(found []appsv1.Deployment) Settings {
 		s.Config.WebhookConfiguration = d.Name
 	}
 	if strings.Contains(strings.Join(arguments, " "), "$(") {
-		s.note("The server's flags use environment variables, which this plugin does not resolve: give them with --values or --server-flags.")
+		s.note("The server's flags use environment variables, which this plugin does not resolve (use --values or --server-flags).")
 	}
 	return s
 }
@@ -155,8 +154,8 @@ func (s *Settings) parse(arguments []string) (fs *pflag.FlagSet) {
 		refused = append(refused, name)
 	}
 	if len(refused) > 0 {
-		s.note("This plugin does not know the server's flags %s, or not their values, and assumes the defaults: use the plugin of the server's "+
-			"release, or give them with --values or --server-flags.", strings.Join(refused, ", "))
+		s.note("This plugin does not know flags %s of the server, or their values, and assumes the defaults: use the plugin of the server's "+
+			"release, or --values or --server-flags.", strings.Join(refused, ", "))
 	}
 	return fs
 }
@@ -195,5 +194,5 @@ func Apart(plugin, server string) string {
 	if err != nil || wrong != nil || ours.PreRelease()+theirs.PreRelease() != "" || ours.Major() == theirs.Major() && ours.Minor() == theirs.Minor() {
 		return ""
 	}
-	return fmt.Sprintf("The plugin is %s and the server %s, which may act differently: use the plugin of the server's release.", plugin, server)
+	return fmt.Sprintf("The versions of plugin (%s) and server (%s) differ: use the plugin of the server's release.", plugin, server)
 }

@@ -65,10 +65,10 @@ type Flags struct {
 // AddFlags adds the flags to those of every command.
 func (f *Flags) AddFlags(fs *pflag.FlagSet) {
 	fs.StringArrayVar(&f.Values, "values", nil,
-		"File with values of Heirloom's chart, instead of the settings of the running server. If you repeat it, later files win.")
+		"File with values of Heirloom's chart, instead of the settings of the running server. Can be repeated; later files take precedence.")
 	fs.StringArrayVar(&f.ServerFlags, "server-flags", nil,
 		`Flags of the server, such as "--additional-sync-machine-labels=^team$ --watch-filter=blue", instead of the settings of the running `+
-			"server; with --values in addition to those. Spaces separate flags.")
+			"server; with --values, in addition to the values. Separate flags by spaces.")
 	fs.StringVar(&f.Namespace, "heirloom-namespace", "",
 		"Namespace in which Heirloom is installed. If unspecified, the plugin looks in all namespaces.")
 }
@@ -83,7 +83,7 @@ func (f *Flags) Offline() (Settings, error) {
 		return Settings{}, err
 	}
 	if s.Propagation = s.Config.Rules.ClusterAPITaints; s.Propagation == inherit.PropagationUnknown {
-		s.notePropagation("the plugin asks nobody")
+		s.notePropagation("the plugin contacts no server")
 	}
 	return s, nil
 }
@@ -113,7 +113,7 @@ func (f *Flags) fromFlags() (Settings, error) {
 	}
 	for _, flags := range f.ServerFlags {
 		if strings.ContainsAny(flags, `'"`) {
-			return Settings{}, fmt.Errorf("--server-flags=%q: leave out the quotes in it: no flag of the server has a space", flags)
+			return Settings{}, fmt.Errorf("--server-flags=%q: must not contain quotes: no flag of the server needs spaces", flags)
 		}
 		arguments = append(arguments, strings.Fields(flags)...)
 		origin = append(origin, "--server-flags")
@@ -121,7 +121,7 @@ func (f *Flags) fromFlags() (Settings, error) {
 	s := Settings{Known: f.Given(), Origin: strings.Join(slices.Compact(origin), ", ")}
 	var fs *pflag.FlagSet
 	if s.Config, fs, err = flagsOfServer(arguments); err == nil && fs.NArg() > 0 {
-		err = fmt.Errorf("%q is no flag of the server", fs.Arg(0))
+		err = fmt.Errorf("unknown flag of the server: %q", fs.Arg(0))
 	}
 	if err != nil {
 		return Settings{}, fmt.Errorf("%s: %w", s.Origin, err)

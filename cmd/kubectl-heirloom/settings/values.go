@@ -18,7 +18,7 @@ import (
 const flagsOfValues = `watchNamespace=namespace watchFilter=watch-filter syncPeriod=sync-period noExecuteRate=no-execute-rate
 	noExecute=no-execute noExecuteDeadline=no-execute-deadline
 	additionalSyncMachineLabels=additional-sync-machine-labels additionalSyncMachineAnnotations=additional-sync-machine-annotations
-	additionalProviderGroups=additional-provider-groups perClusterSyncAllowed=per-cluster-sync-allowed managementCluster=management-cluster
+	additionalProviderGroups=additional-provider-groups perClusterSyncAllowed=per-cluster-sync-allowed workerRole=worker-role mode=mode enrollment=enrollment managementCluster=management-cluster
 	clusterAPITaintPropagation=cluster-api-taint-propagation leaderElection.enabled=leader-elect
 	workloadClusters.enabled=workload-clusters workloadClusters.admission=workload-admission workloadClusters.webhookURL=workload-webhook-url
 	workloadClusters.concurrency=clustercache-concurrency workloadClusters.clientQPS=clustercache-client-qps
@@ -47,9 +47,24 @@ func fromValues(files []string) ([]string, error) {
 			flags = append(flags, arguments("--"+flag+"=", value)...)
 		}
 	}
+	flags = append(flags, factsOf(values)...)
 	name := fullName(values)
 	flags = append(flags, "--webhook-configuration="+name, "--workload-webhook-key-secret="+usual+"/"+name+"-workload-webhook")
 	return append(flags, arguments("", values["extraArgs"])...), nil
+}
+
+// factsOf returns the flags of the values about facts.
+func factsOf(values map[string]any) (flags []string) {
+	facts, _ := values["facts"].([]any)
+	for _, fact := range facts {
+		if f, ok := fact.(map[string]any); ok {
+			flags = append(flags, fmt.Sprintf("--node-fact=%v.%v:%v=%v", f["kind"], f["group"], f["fieldPath"], f["label"]))
+		}
+	}
+	if values["zoneFromFailureDomain"] == true {
+		flags = append(flags, "--node-fact=Machine.cluster.x-k8s.io:spec.failureDomain=topology.kubernetes.io/zone")
+	}
+	return flags
 }
 
 // merged merges files as Helm does, which is what JSON calls a merge patch. Numbers stay as they are written.
@@ -77,6 +92,9 @@ func arguments(prefix string, value any) (flags []string) {
 	list, isList := value.([]any)
 	if !isList && value != nil {
 		list = []any{value}
+	}
+	if isList && len(list) == 0 && prefix != "" { // which is not the default of every flag
+		return []string{prefix}
 	}
 	for _, item := range list {
 		flags = append(flags, prefix+fmt.Sprint(item))

@@ -38,6 +38,12 @@ syncPeriod: 1h30m
 noExecuteRate: 0.5
 noExecute: budgets
 noExecuteDeadline: 1h
+mode: observe
+enrollment: labelled
+perClusterSyncAllowed: ["example.com/*", team]
+workerRole: worker
+zoneFromFailureDomain: true
+facts: [{group: infrastructure.cluster.x-k8s.io, kind: AcmeMachine, fieldPath: "metadata.labels['a/b']", label: example.com/b}]
 managementCluster: fleet/self
 clusterAPITaintPropagation: enabled
 additionalSyncMachineLabels: ['^example\.com/', "b"]
@@ -59,7 +65,7 @@ func TestValuesMeanWhatTheChartMakesOfThem(t *testing.T) {
 		{"another name", []string{allValues, "nameOverride: inherit"}},
 		{"another whole name", []string{allValues, "fullnameOverride: inherit"}},
 		{"a later file", []string{allValues, `{workloadClusters: {concurrency: 3}, additionalSyncMachineLabels: [c], leaderElection: {enabled: false}, replicaCount: 1}`}},
-		{"empty ones", []string{`{watchNamespace: "", watchFilter: "", managementCluster: "", workloadClusters: {webhookURL: ""}}`}},
+		{"empty ones", []string{`{watchNamespace: "", watchFilter: "", managementCluster: "", perClusterSyncAllowed: [], additionalSyncMachineLabels: [], workloadClusters: {webhookURL: ""}}`}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			Expect := NewWithT(t).Expect

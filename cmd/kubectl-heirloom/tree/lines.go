@@ -99,7 +99,7 @@ func (v view) details(i *Item) (all []string) {
 	case i.Error != "":
 		all = append(all, "? "+i.Error)
 	case i.State == Stranger:
-		all = append(all, "? it inherits nothing: "+string(inherit.IsNoMachine)+". Compare its spec.providerID with that of "+
+		all = append(all, "? it inherits nothing: "+string(inherit.IsNoMachine)+". Compare the spec.providerID of the Node and "+
 			"the Machines (kubectl get machines -o wide), and delete the Node if its machine is gone.")
 	case i.LeftAlone != "":
 		all = append(all, "left alone: "+i.LeftAlone)
@@ -121,7 +121,7 @@ func (v view) wrong(e compare.Entry) string {
 	}
 	switch {
 	case e.Status == compare.Differs && e.Declared == nil:
-		text += ", declared nowhere any more"
+		text += ", no longer declared"
 	case e.Status == compare.Differs:
 		text += fmt.Sprintf(", declared %q", strings.TrimSpace(cli.Shorten(*e.Declared)+" "+e.DeclaredPropagation)) + by
 	case by != "":

@@ -98,7 +98,7 @@ func TestTheServerOfAKubeconfig(t *testing.T) {
 			NewWithT(t).Expect(err).NotTo(HaveOccurred(), server)
 			continue
 		}
-		NewWithT(t).Expect(err).To(MatchError(ContainSubstring(`cluster "c" has a server that is no DNS name or IP address`)), "%.50s", server)
+		NewWithT(t).Expect(err).To(MatchError(ContainSubstring(`cluster "c" has a server that is neither a DNS name nor an IP address`)), "%.50s", server)
 	}
 }
 

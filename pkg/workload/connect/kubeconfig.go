@@ -56,7 +56,7 @@ func checkKubeconfig(raw []byte) error {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(config.Clusters)) {
-		refuse("cluster", name, "a server that is no DNS name or IP address", "https://<host>:<port>", !reachable(config.Clusters[name].Server))
+		refuse("cluster", name, "a server that is neither a DNS name nor an IP address", "https://<host>:<port>", !reachable(config.Clusters[name].Server))
 		refuse("cluster", name, "certificate-authority", "certificate-authority-data", config.Clusters[name].CertificateAuthority != "")
 	}
 	for _, name := range slices.Sorted(maps.Keys(config.AuthInfos)) {

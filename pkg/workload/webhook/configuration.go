@@ -38,7 +38,7 @@ func Configuration(
 		return nil, fmt.Errorf("the installed MutatingWebhookConfiguration %s has no webhook %s", installed.Name, WebhookName)
 	}
 	if err := harmless(found); err != nil {
-		return nil, fmt.Errorf("the webhook %s of the installed MutatingWebhookConfiguration %s cannot be handed on: %w",
+		return nil, fmt.Errorf("the webhook %s of the installed MutatingWebhookConfiguration %s cannot be copied to workload clusters: %w",
 			WebhookName, installed.Name, err)
 	}
 	webhook := found.DeepCopy()
@@ -76,17 +76,17 @@ func harmless(webhook *admissionregistrationv1.MutatingWebhook) error {
 	policy := ptr.Deref(webhook.FailurePolicy, admissionregistrationv1.Fail)
 	refuse(policy != admissionregistrationv1.Ignore, "its failurePolicy is %s, not Ignore", policy)
 	seconds := ptr.Deref(webhook.TimeoutSeconds, 10) // the API server's default
-	refuse(seconds < 1 || seconds > LongestTimeout, "its timeoutSeconds are %d, not 1 to %d", seconds, LongestTimeout)
+	refuse(seconds < 1 || seconds > LongestTimeout, "its timeoutSeconds is %d, not 1 to %d", seconds, LongestTimeout)
 	refuse(len(webhook.Rules) == 0, "it has no rules")
 	writes := sets.New(admissionregistrationv1.Create, admissionregistrationv1.Update)
 	for _, rule := range webhook.Rules {
 		ofNodes := slices.Equal(rule.APIGroups, []string{corev1.GroupName}) && slices.Equal(rule.Resources, []string{"nodes"})
 		refuse(!ofNodes || !writes.HasAll(rule.Operations...),
-			"its rules ask for more than creates and updates of nodes: %v %v %v", rule.Operations, rule.APIGroups, rule.Resources)
+			"its rules match more than CREATE and UPDATE of nodes: %v %v %v", rule.Operations, rule.APIGroups, rule.Resources)
 	}
 	// Without CA certificates, an API server would trust those of its own machine, which Heirloom does not choose.
 	bundle := webhook.ClientConfig.CABundle
 	refuse(len(bundle) == 0, "it has no caBundle (yet)")
-	refuse(len(bundle) > 0 && !x509.NewCertPool().AppendCertsFromPEM(bundle), "its caBundle is no certificate in PEM")
+	refuse(len(bundle) > 0 && !x509.NewCertPool().AppendCertsFromPEM(bundle), "its caBundle is not a PEM certificate")
 	return errors.Join(errs...)
 }

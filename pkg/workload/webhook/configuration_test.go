@@ -47,27 +47,27 @@ func TestWhatCouldStopAClusterIsRefused(t *testing.T) {
 		{name: "another webhook", change: func(w *webhook) { w.Name = "machines.heirloom.dev" }, problem: "has no webhook nodes.heirloom.dev"},
 		{name: "a webhook that fails closed", change: func(w *webhook) { w.FailurePolicy = ptr.To(admissionregistrationv1.Fail) }, problem: "failurePolicy is Fail"},
 		{name: "a webhook that fails closed by default", change: func(w *webhook) { w.FailurePolicy = nil }, problem: "failurePolicy is Fail"},
-		{name: "three seconds", change: func(w *webhook) { w.TimeoutSeconds = ptr.To[int32](3) }, problem: "timeoutSeconds are 3"},
-		{name: "no time at all", change: func(w *webhook) { w.TimeoutSeconds = ptr.To[int32](0) }, problem: "timeoutSeconds are 0"},
-		{name: "the default of ten seconds", change: func(w *webhook) { w.TimeoutSeconds = nil }, problem: "timeoutSeconds are 10"},
+		{name: "three seconds", change: func(w *webhook) { w.TimeoutSeconds = ptr.To[int32](3) }, problem: "timeoutSeconds is 3"},
+		{name: "no time at all", change: func(w *webhook) { w.TimeoutSeconds = ptr.To[int32](0) }, problem: "timeoutSeconds is 0"},
+		{name: "the default of ten seconds", change: func(w *webhook) { w.TimeoutSeconds = nil }, problem: "timeoutSeconds is 10"},
 		{name: "no rules", change: func(w *webhook) { w.Rules = nil }, problem: "no rules"},
-		{name: "the status of Nodes", change: func(w *webhook) { w.Rules[0].Resources = []string{"nodes", "nodes/status"} }, problem: "more than creates and updates of nodes"},
-		{name: "every resource", change: func(w *webhook) { w.Rules[0].Resources = []string{"*"} }, problem: "more than creates and updates of nodes"},
-		{name: "Pods", change: func(w *webhook) { w.Rules[0].Resources = []string{"pods"} }, problem: "more than creates and updates of nodes"},
+		{name: "the status of Nodes", change: func(w *webhook) { w.Rules[0].Resources = []string{"nodes", "nodes/status"} }, problem: "more than CREATE and UPDATE of nodes"},
+		{name: "every resource", change: func(w *webhook) { w.Rules[0].Resources = []string{"*"} }, problem: "more than CREATE and UPDATE of nodes"},
+		{name: "Pods", change: func(w *webhook) { w.Rules[0].Resources = []string{"pods"} }, problem: "more than CREATE and UPDATE of nodes"},
 		{name: "a second rule, for Pods", change: func(w *webhook) {
 			w.Rules = append(w.Rules, *w.Rules[0].DeepCopy())
 			w.Rules[1].Resources = []string{"pods"}
-		}, problem: "more than creates and updates of nodes"},
-		{name: "other groups' nodes", change: func(w *webhook) { w.Rules[0].APIGroups = []string{"", "metrics.k8s.io"} }, problem: "more than creates and updates of nodes"},
-		{name: "every group", change: func(w *webhook) { w.Rules[0].APIGroups = []string{"*"} }, problem: "more than creates and updates of nodes"},
+		}, problem: "more than CREATE and UPDATE of nodes"},
+		{name: "other groups' nodes", change: func(w *webhook) { w.Rules[0].APIGroups = []string{"", "metrics.k8s.io"} }, problem: "more than CREATE and UPDATE of nodes"},
+		{name: "every group", change: func(w *webhook) { w.Rules[0].APIGroups = []string{"*"} }, problem: "more than CREATE and UPDATE of nodes"},
 		{name: "deletes", change: func(w *webhook) {
 			w.Rules[0].Operations = append(w.Rules[0].Operations, admissionregistrationv1.Delete)
-		}, problem: "more than creates and updates of nodes"},
+		}, problem: "more than CREATE and UPDATE of nodes"},
 		{name: "every operation", change: func(w *webhook) {
 			w.Rules[0].Operations = []admissionregistrationv1.OperationType{admissionregistrationv1.OperationAll}
-		}, problem: "more than creates and updates of nodes"},
+		}, problem: "more than CREATE and UPDATE of nodes"},
 		{name: "no CA certificates, as before cert-manager has been there", caBundle: []byte{}, problem: "no caBundle (yet)"},
-		{name: "CA certificates that are none", caBundle: []byte("Cg=="), problem: "no certificate in PEM"},
+		{name: "CA certificates that are none", caBundle: []byte("Cg=="), problem: "not a PEM certificate"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if tc.caBundle == nil {

@@ -36,7 +36,7 @@ func KeyOf(secret *corev1.Secret) ([]byte, error) {
 		key = secret.Data[formerKeyData]
 	}
 	if len(key) != KeySize {
-		return nil, fmt.Errorf("the Secret %s/%s has no usable key: its %q has %d bytes instead of %d (delete the Secret, and another is made)",
+		return nil, fmt.Errorf("the Secret %s/%s has no usable key: its %q has %d bytes instead of %d (delete the Secret, and Heirloom creates another)",
 			secret.Namespace, secret.Name, keyData, len(key), KeySize)
 	}
 	return key, nil
@@ -74,7 +74,7 @@ func (*Keys) NeedLeaderElection() bool { return true }
 func (k *Keys) Start(ctx context.Context) error {
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		if err := k.ensure(ctx); err != nil && ctx.Err() == nil {
-			ctrl.LoggerFrom(ctx).Error(err, "There is no key of workload clusters' webhooks; trying again")
+			ctrl.LoggerFrom(ctx).Error(err, "Key of workload clusters' webhooks is missing; retrying")
 		}
 	}, look)
 	return nil

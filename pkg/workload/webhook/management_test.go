@@ -24,12 +24,12 @@ func TestWhatIsRegisteredStaysWhileNothingElseCanBeMade(t *testing.T) {
 		{name: "the installed webhook fails closed", change: func(c *configuration) {
 			c.Webhooks[1].FailurePolicy = ptr.To(admissionregistrationv1.Fail)
 		}, problem: "its failurePolicy is Fail"},
-		{name: "the installed webhook waits for long", change: func(c *configuration) { c.Webhooks[1].TimeoutSeconds = ptr.To[int32](30) }, problem: "its timeoutSeconds are 30"},
+		{name: "the installed webhook waits for long", change: func(c *configuration) { c.Webhooks[1].TimeoutSeconds = ptr.To[int32](30) }, problem: "its timeoutSeconds is 30"},
 		{name: "the installed webhook is for more than Nodes", change: func(c *configuration) {
 			c.Webhooks[1].Rules[0].Resources = []string{"nodes", "nodes/status"}
-		}, problem: "more than creates and updates of nodes"},
+		}, problem: "more than CREATE and UPDATE of nodes"},
 		{name: "the CA certificates are gone", change: func(c *configuration) { c.Webhooks[1].ClientConfig.CABundle = nil }, problem: "no caBundle (yet)"},
-		{name: "the CA certificates are broken", change: func(c *configuration) { c.Webhooks[1].ClientConfig.CABundle = []byte("x") }, problem: "no certificate in PEM"},
+		{name: "the CA certificates are broken", change: func(c *configuration) { c.Webhooks[1].ClientConfig.CABundle = []byte("x") }, problem: "not a PEM certificate"},
 		{name: "the webhook for Nodes is not installed any more", change: func(c *configuration) { c.Webhooks = c.Webhooks[:1] }, problem: "has no webhook nodes.heirloom.dev"},
 		{name: "nothing is installed any more", problem: "getting the installed webhook configuration"},
 	} {

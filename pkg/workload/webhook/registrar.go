@@ -37,7 +37,7 @@ type Registrar struct {
 }
 
 // ErrForeign says that a webhook configuration leads to another Heirloom.
-var ErrForeign = errors.New("it leads to another Heirloom, or to a URL that Heirloom no longer knows")
+var ErrForeign = errors.New("it points to another Heirloom, or to a URL that Heirloom no longer knows")
 
 // OwnError is an error that is not the workload cluster's.
 type OwnError struct{ Err error }
@@ -81,7 +81,7 @@ func (r *Registrar) Ensure(ctx context.Context, workload client.Client, cluster 
 func (r *Registrar) desired(ctx context.Context, cluster Identity) (*admissionregistrationv1.MutatingWebhookConfiguration, error) {
 	key, installed := r.Key(ctx), &admissionregistrationv1.MutatingWebhookConfiguration{}
 	if key == nil {
-		return nil, errors.New("there is no key yet to make the webhook's path with")
+		return nil, errors.New("the key for the webhook's path does not exist yet")
 	}
 	if err := r.Management.Get(ctx, types.NamespacedName{Name: r.Installed}, installed); err != nil {
 		return nil, fmt.Errorf("getting the installed webhook configuration: %w", err)

@@ -236,7 +236,7 @@ func TestNoRegistrationIsMadeFromHalfOfWhatItNeeds(t *testing.T) {
 		change  func(r *Registrar, management, workload *apiServer)
 		problem string
 	}{
-		{name: "without a key", change: func(r *Registrar, _, _ *apiServer) { r.Key = always(nil) }, problem: "no key yet"},
+		{name: "without a key", change: func(r *Registrar, _, _ *apiServer) { r.Key = always(nil) }, problem: "the key for the webhook's path does not exist yet"},
 		{name: "without the installed configuration", change: func(r *Registrar, _, _ *apiServer) { r.Installed = "gone" }, problem: "getting the installed webhook configuration"},
 		{name: "without CA certificates", change: func(r *Registrar, _, _ *apiServer) { r.Management = newAPIServer(installedWith(t, nil)) }, problem: "no caBundle (yet)"},
 		{name: "while the management cluster does not answer", change: func(_ *Registrar, m, _ *apiServer) { m.fail["get"] = broken }, problem: "getting the installed webhook configuration: broken"},

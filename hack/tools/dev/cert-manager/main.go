@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command cert-manager runs cert-manager's own controllers, as far as Heirloom's chart needs them: those of Certificates,
-// those of Issuers that are self-signed or have a CA, and the injector of CA certificates into webhook configurations.
+// Command cert-manager runs cert-manager's own controllers, as far as Heirloom's chart and Cluster API's providers need them: those of Certificates,
+// those of Issuers that are self-signed or have a CA, and the injector of CA certificates.
 // cert-manager's commands are modules of their own that are not published; their packages are.
 package main
 
@@ -31,6 +31,7 @@ import (
 	_ "github.com/cert-manager/cert-manager/pkg/issuer/selfsigned"
 	utilfeature "github.com/cert-manager/cert-manager/pkg/util/feature"
 	"golang.org/x/sync/errgroup"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/clientcmd"
@@ -100,7 +101,7 @@ func startControllers(ctx context.Context, group *errgroup.Group, kubeconfig str
 	return nil
 }
 
-// startInjector starts the injector of CA certificates for both kinds of webhook configurations.
+// startInjector starts the injector of CA certificates, for webhook configurations and for the conversions of Cluster API's CRDs.
 func startInjector(ctx context.Context, group *errgroup.Group, kubeconfig string) error {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
@@ -108,7 +109,7 @@ func startInjector(ctx context.Context, group *errgroup.Group, kubeconfig string
 	}
 	config.UserAgent = "cert-manager-cainjector"
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, cmapi.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, cmapi.AddToScheme, apiextensionsv1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			return fmt.Errorf("registering types: %w", err)
 		}
@@ -125,6 +126,7 @@ func startInjector(ctx context.Context, group *errgroup.Group, kubeconfig string
 		EnableCertificatesDataSource: true,
 		EnabledReconcilersFor: map[string]bool{
 			cainjector.MutatingWebhookConfigurationName: true, cainjector.ValidatingWebhookConfigurationName: true,
+			cainjector.CustomResourceDefinitionName: true,
 		},
 	})
 	if err != nil {

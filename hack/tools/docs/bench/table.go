@@ -12,7 +12,7 @@ import (
 
 // heading names what cells returns.
 func heading() []string {
-	return []string{"Benchmark", "Metric", "Median", "Quartiles", "n", "Target"}
+	return []string{"Benchmark", "Metric", "Median", "Quartiles", "Target"}
 }
 
 func cells(r *row, c *contents) []string {
@@ -23,10 +23,11 @@ func cells(r *row, c *contents) []string {
 			goal += ", missed"
 		}
 	}
-	return []string{
-		r.benchmark, r.metric, number(r.quantile(0.5)),
-		number(r.quantile(0.25)) + " – " + number(r.quantile(0.75)), strconv.Itoa(r.n()), goal,
+	quartiles := ""
+	if r.n() > 1 {
+		quartiles = number(r.quantile(0.25)) + "–" + number(r.quantile(0.75))
 	}
+	return []string{r.benchmark, r.metric, number(r.quantile(0.5)), quartiles, goal}
 }
 
 // number rounds to three digits, which is more than any of this repeats to.
@@ -62,18 +63,29 @@ func printTable(out io.Writer, rows []*row, c *contents) error {
 	return nil
 }
 
-// markdown is a table of these rows.
+// markdown is a table of these rows, without the columns that no row fills. A benchmark has its name in its first row.
 func markdown(rows []*row, c *contents) string {
-	var text strings.Builder
-	line := func(cells []string) { text.WriteString("| " + strings.Join(cells, " | ") + " |\n") }
-	line(heading())
-	line([]string{"---", "---", "--:", "--:", "--:", "---"})
-	for _, r := range rows {
+	table := [][]string{heading(), {"---", "---", "--:", "--:", "---"}}
+	filled := make([]bool, len(heading()))
+	for at, r := range rows {
 		of := cells(r, c)
+		if at > 0 && rows[at-1].benchmark == r.benchmark {
+			of[0] = ""
+		}
 		for i := range of {
+			filled[i] = filled[i] || of[i] != ""
 			of[i] = strings.ReplaceAll(of[i], "|", `\|`)
 		}
-		line(of)
+		table = append(table, of)
+	}
+	var text strings.Builder
+	for _, line := range table {
+		for i := range line {
+			if filled[i] {
+				text.WriteString("| " + line[i] + " ")
+			}
+		}
+		text.WriteString("|\n")
 	}
 	return text.String()
 }
