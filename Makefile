@@ -67,7 +67,7 @@ generate: ## Regenerate all generated files.
 
 .PHONY: lint
 lint: ## Run golangci-lint, which also enforces the import rules.
-	@$(call programs,lint); "$$HEIRLOOM_LINT/golangci-lint" run
+	@$(call programs,lint); "$$HEIRLOOM_LINT/golangci-lint" run --allow-serial-runners
 
 .PHONY: verify
 verify: ## Run every check that is not a test: generated files, format, lint, licences, chart, modules, vulnerabilities.

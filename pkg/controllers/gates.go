@@ -23,6 +23,15 @@ import (
 // gateEvery is how soon to look again for a ready Pod that opens a start-up gate: Pods are not watched.
 const gateEvery = 10 * time.Second
 
+// planWithGates plans, and once more if nothing else is to be written and a Pod is ready that opens a start-up gate.
+func (r *nodes) planWithGates(ctx context.Context, v *visit) (nodePlan, error) {
+	p, err := r.plan(ctx, r.Chain, *v)
+	if err == nil && !p.due() && r.findReady(ctx, v, p) {
+		return r.plan(ctx, r.Chain, *v)
+	}
+	return p, err
+}
+
 // openGates removes from the plan's result the taints of start-up gates that are open.
 func (p *nodePlan) openGates(v visit) {
 	p.result = p.Source.OpenGates(p.result, v.node.Status.Conditions, v.ready)

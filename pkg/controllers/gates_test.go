@@ -17,8 +17,6 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
-func nodeOfPod(pod client.Object) []string { return []string{pod.(*corev1.Pod).Spec.NodeName} }
-
 // gated is a Machine whose Node has a start-up taint until there is a ready Pod of DaemonSet cni, and another until it has condition Net=True.
 func gated() *clusterv1.Machine {
 	m := nodeMachine("m")

@@ -96,10 +96,7 @@ func (r *nodes) sync(ctx context.Context, req NodeRequest) (again time.Duration,
 	if v.server, v.node, err = r.get(ctx, req); err != nil || v.node == nil {
 		return 0, err
 	}
-	p, err := r.plan(ctx, r.Chain, v)
-	if err == nil && !p.due() && r.findReady(ctx, &v, p) {
-		p, err = r.plan(ctx, r.Chain, v)
-	}
+	p, err := r.planWithGates(ctx, &v)
 	if err != nil {
 		return 0, err // what is known of the Node stays true until it can be looked at
 	}
