@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -83,6 +84,8 @@ type visit struct {
 	node   *corev1.Node
 	policy inherit.Policy
 	now    time.Time
+	// ready are those DaemonSets with a ready Pod on the Node that a start-up gate waits for.
+	ready sets.Set[types.NamespacedName]
 }
 
 // sync applies to the Node what it inherits, and returns when to look again if something has to wait.
@@ -92,6 +95,9 @@ func (r *nodes) sync(ctx context.Context, req NodeRequest) (again time.Duration,
 		return 0, err
 	}
 	p, err := r.plan(ctx, r.Chain, v)
+	if err == nil && !p.due() && r.findReady(ctx, &v, p) {
+		p, err = r.plan(ctx, r.Chain, v)
+	}
 	if err != nil {
 		return 0, err // what is known of the Node stays true until it can be looked at
 	}
@@ -156,6 +162,8 @@ type nodePlan struct {
 	evicting, held []taint.ID
 	limits         [2]pace.Limit
 	heldBy         string
+	// awaited are the DaemonSets that closed start-up gates wait for.
+	awaited []types.NamespacedName
 	// wait is how long the write is left to Cluster API, and again when to look again.
 	wait, again time.Duration
 }
@@ -183,6 +191,7 @@ func (r *nodes) plan(ctx context.Context, chain *owners.Chain, v visit) (p nodeP
 		}
 	}
 	p.result, p.dropped = v.policy.NodeHolding(p.Source, p.held, believed, inherit.Privileged)
+	p.openGates(v)
 	if !p.result.Fits() { // its kubelet has taken the room of the record that is restored
 		p.result.Annotations = p.current.Annotations
 	}
@@ -305,6 +314,7 @@ func (r *nodes) tell(p nodePlan, node *corev1.Node) {
 		r.Recorder.Eventf(p.from.Object, nil, corev1.EventTypeNormal, reasonDriftRepaired, "Inherit",
 			"Restored inherited entries of Node %s: %s", node.Name, strings.Join(names, ", "))
 	}
+	r.tellOpened(p, node)
 	if broken := inherit.BrokenTracking(p.current); broken != nil {
 		r.Recorder.Eventf(p.from.Object, nil, corev1.EventTypeWarning, reasonTrackingAnnotationBroken, "Inherit",
 			"Repaired the record of taints from the Machine on Node %s, without its broken parts: %v", node.Name, broken)
@@ -371,11 +381,9 @@ func (r *nodes) release(ctx context.Context, v visit) (again time.Duration, err 
 		return 0, nil
 	}
 	return r.clusters.try(v.Cluster, func() (sent bool, err error) {
-		live := r.Live
-		if v.Cluster != r.ManagementCluster {
-			if live, err = r.Workloads.GetUncachedClient(ctx, v.Cluster); err != nil {
-				return false, fmt.Errorf("reaching the workload cluster %s: %w", v.Cluster, err)
-			}
+		live, err := r.uncached(ctx, v.Cluster)
+		if err != nil {
+			return false, err
 		}
 		changed, removed, err := release.Node(ctx, v.server, live, v.Name, release.Mode{})
 		if err != nil {

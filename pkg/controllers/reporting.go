@@ -22,6 +22,7 @@ const (
 	reasonTrackingAnnotationBroken  = "TrackingAnnotationBroken"
 	reasonNoExecuteTaintsRollingOut = "NoExecuteTaintsRollingOut"
 	reasonNoExecuteTaintsRolledOut  = "NoExecuteTaintsRolledOut"
+	reasonStartupGateOpened         = "StartupGateOpened"
 	reasonKubeconfigRefused         = "KubeconfigRefused"
 	reasonWouldWrite                = "WouldWrite"
 	reasonProviderKindUnavailable   = "ProviderKindUnavailable"

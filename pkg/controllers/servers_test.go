@@ -33,7 +33,7 @@ func (l *loop) connect(name string, objects ...client.Object) client.WithWatch {
 	for field, values := range owners.Indexes(&corev1.Node{}) {
 		builder.WithIndex(&corev1.Node{}, field, values)
 	}
-	server := builder.Build()
+	server := builder.WithIndex(&corev1.Pod{}, "spec.nodeName", nodeOfPod).Build()
 	if l.ManagementCluster == key(name) {
 		l.ManagementCluster = client.ObjectKey{}
 	}
@@ -55,7 +55,7 @@ func (l *loop) newServer(scheme *runtime.Scheme, objects []client.Object) client
 		builder.WithIndex(object, field, values)
 	}
 	l.Expect(owners.Prepare(l.t.Context(), l.informers, true)).To(Succeed())
-	return builder.Build()
+	return builder.WithIndex(&corev1.Pod{}, "spec.nodeName", nodeOfPod).Build()
 }
 
 func newScheme(t *testing.T) *runtime.Scheme {
@@ -75,7 +75,7 @@ func newWorkloadScheme(t *testing.T) *runtime.Scheme {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	scheme.AddKnownTypes(corev1.SchemeGroupVersion, &corev1.Node{}, &corev1.NodeList{}, &corev1.Namespace{}, &corev1.NamespaceList{},
-		&corev1.ConfigMap{}, &corev1.ConfigMapList{})
+		&corev1.ConfigMap{}, &corev1.ConfigMapList{}, &corev1.Pod{}, &corev1.PodList{})
 	NewWithT(t).Expect(admissionregistrationv1.AddToScheme(scheme)).To(Succeed())
 	return scheme
 }

@@ -36,6 +36,7 @@ const (
 	DropTaints      Why = "TaintsNotSupported"             // the object cannot have typed taints, or Cluster API would refuse them there
 	DropPaced       Why = "StaysAnnotation"                // Cluster API would add the typed taint to a Node in use without a limit
 	DropOnce        Why = "OnlyAtRegistration"             // a Node gets the taint when it registers, and this one has been initialized
+	DropGateOpened  Why = "GateOpened"                     // what the taint waited for was ready, so that it went for good
 	DropWaiting     Why = "WaitingForItsTurn"              // the taint evicts Pods, and the Node waits for its turn
 	DropElsewhere   Why = "NotPropagatedFromHere"          // the rule brings nothing from where the key is
 )

@@ -131,7 +131,7 @@ func bytesOf(m map[string]string) []claimant {
 }
 
 func declaresTaints(annotation string) bool {
-	return annotation == taint.AlwaysAnnotation || annotation == taint.InitializeAnnotation
+	return slices.Contains(taint.Annotations, annotation)
 }
 
 func oneEach[T any](items []T, name func(T) string) []claimant {

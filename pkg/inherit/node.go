@@ -35,7 +35,7 @@ const UninitializedAnnotation = "heirloom.dev/uninitialized"
 var TrackingAnnotations = []string{
 	clusterv1.LabelsFromMachineAnnotation, clusterv1.AnnotationsFromMachineAnnotation, clusterv1.TaintsFromMachineAnnotation,
 	LabelsFromMachineAnnotation, AnnotationsFromMachineAnnotation, TaintsFromMachineAnnotation, UninitializedAnnotation, RecordAnnotation,
-	MatchedByAddressAnnotation,
+	MatchedByAddressAnnotation, OpenedGatesAnnotation,
 }
 
 func tracks(annotation string) bool { return slices.Contains(TrackingAnnotations, annotation) }
@@ -289,9 +289,12 @@ func (n *nodeSync) withTaints(result NodeState) NodeState {
 	current, declared := n.current, n.from.taints()
 	initialized := current.initialized()
 	result.Taints = taint.Sync(current.Taints, declared, n.record.Taints, initialized)
+	opened := OpenedGates(current)
 	for _, t := range declared {
-		if initialized && taint.Initialize(t) {
-			n.out.drop(Entry{taintKey, taint.MachineID(t).String(), true}, DropOnce, "", "")
+		if id := taint.MachineID(t).String(); initialized && taint.Initialize(t) && opened.Has(id) {
+			n.out.drop(Entry{taintKey, id, true}, DropGateOpened, "", "")
+		} else if initialized && taint.Initialize(t) {
+			n.out.drop(Entry{taintKey, id, true}, DropOnce, "", "")
 		}
 	}
 	byClusterAPI, byHeirloom := listedTaints(current.Annotations)

@@ -177,7 +177,7 @@ func (c Content) TaintAnnotation(id string) string {
 	if c.TypedTaint(id) {
 		return ""
 	}
-	for _, name := range []string{taint.AlwaysAnnotation, taint.InitializeAnnotation} {
+	for _, name := range taint.Annotations {
 		annotated, _ := taint.FromAnnotations(map[string]string{name: c.Annotations[name]})
 		if (Content{Taints: annotated}).TypedTaint(id) {
 			return name

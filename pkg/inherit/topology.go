@@ -61,11 +61,12 @@ func (p Policy) MachinePool(s Section, mp *clusterv1.MachinePool) (Object, Drops
 	template.Taints = nil
 	at := child.template(&out)
 	if typed := at.usable(taint.Worker, top.Taints); len(typed) > 0 {
-		annotated, unreadable := taint.FromAnnotations(top.Annotations)
+		rest := filter(top.Annotations, func(key string) bool { return key != taint.UntilAnnotation })
+		annotated, unreadable := taint.FromAnnotations(rest)
 		for name, problem := range unreadable {
 			at.drop(annotationKey, name, "", "", problem.Error())
 		}
-		template.Annotations = filter(top.Annotations, func(key string) bool { return !declaresTaints(key) })
+		template.Annotations = filter(top.Annotations, func(key string) bool { return !declaresTaints(key) || !has(rest, key) })
 		maps.Copy(template.Annotations, taint.ToAnnotations(taint.Merge(typed, annotated)))
 		for _, t := range typed {
 			at.drop(taintKey, taint.MachineID(t).String(), DropTaints, "", "")

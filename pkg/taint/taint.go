@@ -150,17 +150,19 @@ func Parse(s string) (corev1.Taint, error) {
 }
 
 // ParseList reads a comma-separated list of taints. Entries that are not taints are left out and reported together in the error.
-func ParseList(s string) ([]corev1.Taint, error) {
+func ParseList(s string) ([]corev1.Taint, error) { return parseList(s, Parse) }
+
+func parseList[T any](s string, parse func(string) (T, error)) ([]T, error) {
 	if len(s) > longestList {
 		return nil, fmt.Errorf("%d bytes of taints: no object can have more than %d", len(s), longestList)
 	}
-	var taints []corev1.Taint
+	var all []T
 	var errs []error
 	wrong := 0
 	for _, entry := range Split(s) {
-		t, err := Parse(entry)
+		one, err := parse(entry)
 		if err == nil {
-			taints = append(taints, t)
+			all = append(all, one)
 		} else if wrong++; wrong <= MostProblems {
 			errs = append(errs, err)
 		}
@@ -168,7 +170,7 @@ func ParseList(s string) ([]corev1.Taint, error) {
 	if wrong > MostProblems {
 		errs = append(errs, fmt.Errorf("and %d more", wrong-MostProblems))
 	}
-	return taints, errors.Join(errs...)
+	return all, errors.Join(errs...)
 }
 
 // longestList is how many bytes of annotations an API server accepts.
@@ -194,10 +196,10 @@ func Join(entries []string) string {
 }
 
 // FromAnnotations returns the taints that an object's annotations declare, Always before Initialize where both name
-// the same key and effect. Entries that cannot be read are left out, and reported for each annotation.
+// the same key and effect. Start-up gates are Initialize taints. Entries that cannot be read are left out, and reported for each annotation.
 func FromAnnotations(annotations map[string]string) (taints []clusterv1.MachineTaint, unreadable map[string]error) {
 	unreadable = map[string]error{}
-	for _, name := range []string{AlwaysAnnotation, InitializeAnnotation} {
+	for _, name := range Annotations {
 		declared, err := declared(annotations, name)
 		if err != nil {
 			unreadable[name] = err
@@ -213,14 +215,14 @@ func declared(annotations map[string]string, name string) ([]clusterv1.MachineTa
 		propagation = clusterv1.MachineTaintPropagationAlways
 	}
 	var taints []clusterv1.MachineTaint
-	parsed, err := ParseList(annotations[name])
+	parsed, err := parseList(annotations[name], parserOf(name))
 	for _, t := range parsed {
 		taints = append(taints, clusterv1.MachineTaint{Key: t.Key, Value: t.Value, Effect: t.Effect, Propagation: propagation})
 	}
 	return taints, err
 }
 
-// ToAnnotations returns the annotations that declare the taints; it is the inverse of FromAnnotations.
+// ToAnnotations returns the annotations that declare the taints; it is the inverse of FromAnnotations, without start-up gates.
 func ToAnnotations(taints []clusterv1.MachineTaint) map[string]string {
 	annotations := map[string]string{}
 	for name, declares := range map[string]func(clusterv1.MachineTaint) bool{AlwaysAnnotation: Always, InitializeAnnotation: Initialize} {

@@ -52,7 +52,7 @@ func Validate(path *field.Path, role Role, taints, old []clusterv1.MachineTaint)
 // ValidateAnnotations is Validate for the taints that annotations declare. Its errors name the annotation's path.
 func ValidateAnnotations(path *field.Path, role Role, annotations, old map[string]string) field.ErrorList {
 	var errs field.ErrorList
-	for _, name := range []string{AlwaysAnnotation, InitializeAnnotation} {
+	for _, name := range Annotations {
 		value, at := annotations[name], path.Key(name)
 		if len(value) > longestList {
 			errs = append(errs, field.TooLong(at, "", longestList))
@@ -60,7 +60,7 @@ func ValidateAnnotations(path *field.Path, role Role, annotations, old map[strin
 		}
 		known, wrong := sets.New(Split(old[name])...), 0
 		for _, entry := range Split(value) {
-			if _, err := Parse(entry); err != nil && !known.Has(entry) && wrong < MostProblems {
+			if _, err := parserOf(name)(entry); err != nil && !known.Has(entry) && wrong < MostProblems {
 				errs = append(errs, field.Invalid(at, entry, err.Error()))
 				wrong++
 			}

@@ -25,6 +25,9 @@ func TestTaintsAreJudgedWhereSomethingMayBeWrong(t *testing.T) {
 	annotated := func(value string) *unstructured.Unstructured {
 		return machine(fmt.Sprintf(`,"annotations":{"taints.heirloom.dev/always":%q}`, value), "")
 	}
+	gated := func(value string) *unstructured.Unstructured {
+		return machine(fmt.Sprintf(`,"annotations":{"taints.heirloom.dev/until":%q}`, value), "")
+	}
 	typed := func(taints string) *unstructured.Unstructured { return machine("", `"taints":[`+taints+`]`) }
 	gpu := `{"key":"example.com/gpu","value":"true","effect":"NoSchedule","propagation":"Always"}`
 	for _, tc := range []struct {
@@ -48,6 +51,12 @@ func TestTaintsAreJudgedWhereSomethingMayBeWrong(t *testing.T) {
 		{"keys for Nodes", nil, machine(`,"annotations":{"sync.heirloom.dev/labels":"team, example.com/*,*"}`, ""), false},
 		{"a broken key for Nodes", nil, machine(`,"annotations":{"sync.heirloom.dev/labels":"team,-a"}`, ""), true},
 		{"two keys without a comma", nil, machine(`,"annotations":{"sync.heirloom.dev/annotations":"team note"}`, ""), true},
+		{"start-up gates", nil, gated("net=a:NoSchedule until condition example.com/Net=False, cni:NoExecute until daemonset kube-system/cni"), false},
+		{"a gate that waits for nothing", nil, gated("net=a:NoSchedule"), true},
+		{"a gate with a reserved taint", nil, gated("node.kubernetes.io/x:NoSchedule until condition Net=False"), true},
+		{"two gates with one key", nil, gated("net:NoSchedule until condition A=True, net:NoSchedule until condition B=True"), true},
+		{"a gate in an annotation for taints", nil, annotated("net:NoSchedule until condition A=True"), true},
+		{"a gate that stays broken", gated("net"), gated("net"), false},
 		{"a reserved taint that comes", machine("", ""), annotated("node.kubernetes.io/x:NoSchedule"), true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -126,7 +135,8 @@ func carrier(t *testing.T, r *rand.Rand, kind string) *unstructured.Unstructured
 	}
 	for _, place := range append(annotated[kind], nil) {
 		if r.IntN(3) == 0 {
-			set(annotatedTaints(r), append(place, "metadata", "annotations", pick(r, taint.AlwaysAnnotation, taint.InitializeAnnotation))...)
+			annotation := pick(r, taint.Annotations...)
+			set(annotatedTaints(r, annotation == taint.UntilAnnotation), append(place, "metadata", "annotations", annotation)...)
 		}
 	}
 	if r.IntN(4) == 0 {
@@ -143,10 +153,13 @@ func typedTaints(r *rand.Rand) []any {
 	return taints
 }
 
-func annotatedTaints(r *rand.Rand) string {
+func annotatedTaints(r *rand.Rand, gates bool) string {
 	var entries []string
 	for range r.IntN(4) {
 		entries = append(entries, pick(r, key(r), key(r)+"="+value(r))+pick(r, ":", ":", ":", "=", "")+effect(r)+pick(r, "", "", "", " ", ":"))
+		if gates {
+			entries[len(entries)-1] += pick(r, " until ", " until ", " until ", "  until ", " ") + opens(r)
+		}
 	}
 	return strings.Join(entries, pick(r, ",", ",", ", ", ",,"))
 }
@@ -159,6 +172,14 @@ func key(r *rand.Rand) string {
 	return pick(r, "node.kubernetes.io/x", "node.kubernetes.io/out-of-service", "node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master",
 		"node.cluster.x-k8s.io/uninitialized", "node.cluster.x-k8s.io/outdated-revision", "node.cloudprovider.kubernetes.io/y", "", "a..b/c", "A.example.com/x", "-x", "x-",
 		"a/b/c", "/x", "x/", "ü", strings.Repeat("k", 64), strings.Repeat("p", 63)+".example.com/k", strings.Repeat("long.", 60)+"example.com/k", "x y", "x\n")
+}
+
+func opens(r *rand.Rand) string {
+	if r.IntN(4) > 0 {
+		return pick(r, "condition Net=False", "condition example.com/Net=Unknown", "daemonset kube-system/cni", "daemonset a/b.c")
+	}
+	return pick(r, "condition ", "condition Net", "condition Net=false", "condition "+key(r)+"=True", "daemonset cni", "daemonset a.b/c", "daemonset a/"+key(r),
+		"daemonset A/b", "daemonset a/b/c", "daemonset "+strings.Repeat("n", 64)+"/a", "deployment a/b", "condition Net=True ", "condition Net=True\n")
 }
 
 func value(r *rand.Rand) string {

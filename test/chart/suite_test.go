@@ -43,7 +43,7 @@ func everything() values {
 		"additionalSyncMachineLabels": []any{`^example\.com/`}, "additionalSyncMachineAnnotations": []any{"note$"},
 		"additionalProviderGroups": []any{"infrastructure.example.com"}, "perClusterSyncAllowed": []any{"example.com/*", "team"},
 		"facts":                 []any{values{"group": "infrastructure.example.com", "kind": "AcmeMachine", "fieldPath": "metadata.labels['a/b']", "label": "example.com/b"}},
-		"zoneFromFailureDomain": true, "workerRole": "worker",
+		"zoneFromFailureDomain": true, "workerRole": "worker", "startupGates": values{"daemonSets": true},
 		"requiredKeys": []any{values{"label": "team", "kind": "MachineDeployment"}, values{"annotation": "a/b", "kind": "Cluster", "action": "warn"}},
 		"workloadClusters": values{
 			"admission": "webhook", "webhookURL": "https://heirloom.example.com:8443/base",

@@ -35,7 +35,7 @@ type example struct {
 	cluster string
 	// onMachine are labels of the Machine that do not reach the Node.
 	onMachine, labels, annotations map[string]string
-	always, initialize             string
+	always, initialize, until      string
 	// also checks what is special about the example.
 	also func(s *examples, e example, node *corev1.Node)
 }
@@ -104,7 +104,7 @@ func allExamples() []example {
 		{dir: "machinepool", node: "spot-2", machine: ofPool(false), labels: is("spot"), always: "spot:NoSchedule"},
 		{
 			dir: "startup-taints", node: "cilium-1", machine: ofDeployment("cilium"), always: "dedicated=web:NoSchedule",
-			initialize: "node.cilium.io/agent-not-ready=true:NoExecute",
+			initialize: "node.cilium.io/agent-not-ready=true:NoExecute", until: "storage:NoSchedule until daemonset kube-system/csi-node",
 		},
 		{
 			dir: "autoscale-from-zero", node: "burst-1", machine: ofDeployment("burst"), labels: is("burst"), always: "burst:NoSchedule",
@@ -157,6 +157,7 @@ func (s *examples) expect(e example) {
 			g.Expect(m.Annotations).To(haveAll(e.annotations))
 			g.Expect(m.Annotations[taint.AlwaysAnnotation]).To(Equal(e.always))
 			g.Expect(m.Annotations[taint.InitializeAnnotation]).To(Equal(e.initialize))
+			g.Expect(m.Annotations[taint.UntilAnnotation]).To(Equal(e.until))
 		})
 	}
 	node := of.expectNode(e)
@@ -169,7 +170,8 @@ func (s *examples) expect(e example) {
 func (s *scene) expectNode(e example) *corev1.Node {
 	s.t.Helper()
 	node, kubelet := stage.Node(e.node), s.kubelet(e.node)
-	taints := strings.Split(strings.Trim(e.always+","+e.initialize, ","), ",")
+	until, _, _ := strings.Cut(e.until, " ")
+	taints := taint.Split(strings.Join([]string{e.always, e.initialize, until}, ","))
 	has := func(g Gomega, node *corev1.Node) {
 		g.Expect(strings.Split(taint.FormatList(node.Spec.Taints), ",")).To(ContainElements(taints))
 	}

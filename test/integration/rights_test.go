@@ -21,6 +21,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/heirloom-dev/heirloom/pkg/taint"
 	"github.com/heirloom-dev/heirloom/test/controlplane"
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
@@ -49,7 +50,7 @@ func TestRights(t *testing.T) {
 			args := []string{"--insecure-diagnostics=false", "--management-cluster=" + own}
 			values := map[string]any{"watchNamespace": namespace, "managementCluster": own}
 			if namespace != "" {
-				values["certificates"] = map[string]any{"mode": "self"}
+				values["certificates"], values["startupGates"] = map[string]any{"mode": "self"}, map[string]any{"daemonSets": true}
 				args = append(args, "--namespace="+namespace, "--webhook-cert-secret="+authority.String(), "--webhook-cert-dns-names=localhost")
 			}
 			if name == leftAlone {
@@ -61,7 +62,8 @@ func TestRights(t *testing.T) {
 				// As with older API servers: otherwise a watch begins with a list, and list is used nowhere.
 				Env: []string{"KUBE_FEATURE_WatchListClient=false"},
 			})
-			s.doEverything()
+			gates := map[bool]string{true: "cni:NoSchedule until daemonset kube-system/cni"}[namespace != ""] // elsewhere, the right is not granted
+			s.doEverything(gates)
 			granted := s.granted()
 			s.Expect(granted).NotTo(BeEmpty())
 			s.Expect(slices.ContainsFunc(granted, func(r right) bool { return r.resource == "secrets" })).To(Equal(name != leftAlone))
@@ -97,8 +99,8 @@ func TestWithoutRights(t *testing.T) {
 	s.Expect(process.Stop()).To(Succeed(), "log: %s", s.read(log))
 }
 
-// doEverything makes the program do all that it needs a right for.
-func (s *scene) doEverything() {
+// doEverything makes the program do all that it needs a right for, also for start-up gates of a Node.
+func (s *scene) doEverything(gates string) {
 	s.t.Helper()
 	// Nobody refuses this taint yet, so that there is something to report in Events.
 	s.ensureNamespace(fleetName)
@@ -122,6 +124,7 @@ func (s *scene) doEverything() {
 	own := stage.Cluster(fleetName, "own")
 	s.create(own)
 	declares := stage.MachineDeployment(own, "own", declared())
+	declares.Spec.Template.Annotations[taint.UntilAnnotation] = gates
 	s.create(declares)
 	set := stage.MachineSet(declares, "own")
 	s.create(set)

@@ -143,7 +143,7 @@ func workers() []Rule {
 		},
 		{
 			Number: 13, From: "Machine `spec.taints` and taint annotations", To: "Node `spec.taints`",
-			Taints: carried("`Always`, and `OnInitialization` (annotation `initialize`)"),
+			Taints: carried("`Always`, and `OnInitialization` (annotations `initialize` and `until`)"),
 			Source: taintsProposal + "; declared by annotation they are Heirloom's own", Code: "Policy.Node",
 		},
 	}

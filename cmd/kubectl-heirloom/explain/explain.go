@@ -198,6 +198,11 @@ func (x *Explainer) notesOn(o *compare.Object) (notes []string) {
 		say("Heirloom only observes this Cluster: it reports what is missing or differs, and writes nothing (--mode, or the label %s of the Cluster or its ClusterClass).",
 			inherit.ModeLabel)
 	}
+	if o.Node != nil {
+		for _, gate := range o.Node.Would.Source.ClosedGates(o.Node.State) {
+			say("A start-up gate is closed: %s.", gate)
+		}
+	}
 	if o.Sources.Err != nil {
 		say("Some owners cannot be read, so their declarations are missing here: %s.", cli.OneLine(o.Sources.Err))
 	}

@@ -224,6 +224,10 @@ func TestAbsences(t *testing.T) {
 		{"declared after the Node registered", func(w *topologyOf) {
 			w.m.Spec.Taints = stage.Taints(clusterv1.MachineTaintPropagationOnInitialization, "once:NoSchedule")
 		}, "node", "once", "OnlyAtRegistration", "when they register"},
+		{"its start-up gate has opened", func(w *topologyOf) {
+			w.m.Annotations = map[string]string{"taints.heirloom.dev/until": "net:NoSchedule until condition Net=True"}
+			w.node.Annotations[inherit.OpenedGatesAnnotation] = "net:NoSchedule"
+		}, "node", "net", "GateOpened", "is ready on Node n"},
 		{"the pace of NoExecute", func(w *topologyOf) { w.m.Spec.Taints = always("drain:NoExecute") }, "node", "drain", "WaitingForItsTurn", "--no-execute-rate"},
 		{"the Machine has a Node", func(w *topologyOf) { declared(w, "drain:NoExecute"); w.m.Status.NodeRef.Name = "n" }, "m", "drain", "StaysAnnotation", "when its turn comes"},
 		{"declared past the validating webhook", func(w *topologyOf) { declared(w, "node.kubernetes.io/unreachable:NoExecute") }, "m", "node.kubernetes.io/unreachable",
@@ -298,6 +302,16 @@ func TestReasonsInOneWord(t *testing.T) {
 		Expect(v.why).To(Equal(want), string(reason))
 		Expect(texts[v.why][0]).NotTo(BeEmpty())
 	}
+}
+
+// While a start-up gate is closed, a note says what it waits for.
+func TestAClosedGateIsNoted(t *testing.T) {
+	w := newTopology(t)
+	w.m.Annotations = map[string]string{"taints.heirloom.dev/until": "net:NoSchedule until condition Net=True"}
+	closed := ContainElement("A start-up gate is closed: net:NoSchedule until condition Net=True.")
+	NewWithT(t).Expect(w.list(t, "node", "").Items[0].Notes).NotTo(closed)
+	w.node.Spec.Taints = []corev1.Taint{{Key: "net", Effect: "NoSchedule"}}
+	NewWithT(t).Expect(w.list(t, "node", "").Items[0].Notes).To(closed)
 }
 
 // Who may not read an owner is told so, and sees the rest.

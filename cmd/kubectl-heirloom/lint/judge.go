@@ -201,12 +201,12 @@ func (l *linter) onNode(e inherit.Entry) inherit.Why {
 
 // twice reports taints that an annotation declares although they are typed, or Always, somewhere: that wins.
 func (l *linter) twice(s *subject, d inherit.Declaration, all []inherit.Declaration) {
-	for _, way := range []string{taint.AlwaysAnnotation, taint.InitializeAnnotation} {
+	for n, way := range taint.Annotations {
 		taints, _ := taint.FromAnnotations(map[string]string{way: d.Annotations[way]})
 		for _, t := range taints {
 			id := taint.MachineID(t)
 			at := slices.IndexFunc(all, func(other inherit.Declaration) bool {
-				return other.TypedTaint(id.String()) || way == taint.InitializeAnnotation && other.TaintAnnotation(id.String()) == taint.AlwaysAnnotation
+				return other.TypedTaint(id.String()) || slices.Contains(taint.Annotations[:n], other.TaintAnnotation(id.String()))
 			})
 			if at >= 0 {
 				l.found(declaredTwice, s, pathOf(d, inherit.Entry{What: "annotation", Name: way}), "Remove one of the two.",

@@ -227,7 +227,7 @@ func (l *linter) itself(s *subject) {
 func (l *linter) misplaced(s *subject, template inherit.Content, where string) {
 	for _, e := range keys(inherit.Content{Labels: s.GetLabels(), Annotations: s.GetAnnotations()}) {
 		problem := "is for Nodes, but reaches no Node from here"
-		if e.What == "annotation" && (e.Name == taint.AlwaysAnnotation || e.Name == taint.InitializeAnnotation) {
+		if e.What == "annotation" && slices.Contains(taint.Annotations, e.Name) {
 			problem = "declares taints, but reaches no Machine from here"
 		} else if l.onNode(e) != "" {
 			continue

@@ -3,14 +3,19 @@
 package world
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
 
+	jsonpatch "github.com/evanphx/json-patch/v5"
+	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -30,8 +35,12 @@ type history struct {
 	quiet  bool // whether nothing may be written any more
 	// takes returns how long ago a write that is stored now may have been decided.
 	takes func() time.Duration
-	// asked has since when a Machine or MachineDeployment has asked for an Always taint without a break, and lost since when it has lost a key.
-	asked, lost map[string]map[string]time.Time
+	// asked has since when a Machine or MachineDeployment has asked for an Always taint without a break.
+	asked map[string]map[string]time.Time
+	// lost has since when a Machine, or a MachineDeployment and its MachineSet, have lost what they once declared.
+	lost map[string]map[string]moment
+	// version is the last of the management cluster.
+	version uint64
 	// paced has when a replica has last brought a taint that evicts Pods to a Node of a Cluster.
 	paced map[string]time.Time
 	// declares has what a MachineDeployment and its MachineSet declare, by the Cluster.
@@ -42,9 +51,15 @@ type history struct {
 	taken map[string]bool
 }
 
+// moment is a time, and a version of the management cluster: many things happen at the same time.
+type moment struct {
+	at      time.Time
+	version uint64
+}
+
 func newHistory() *history {
 	return &history{
-		began: time.Now(), asked: map[string]map[string]time.Time{}, lost: map[string]map[string]time.Time{}, taken: map[string]bool{}, blinded: map[string]bool{},
+		began: time.Now(), asked: map[string]map[string]time.Time{}, lost: map[string]map[string]moment{}, taken: map[string]bool{}, blinded: map[string]bool{},
 		paced: map[string]time.Time{}, declares: map[string]map[string]map[string]bool{},
 	}
 }
@@ -100,6 +115,9 @@ func (h *history) stored(server string, w apiserver.Write) {
 	if h.quiet {
 		h.violate("%s writes %s %s after everything had settled%s", w.User, w.GVR.Resource, object.GetName(), differences(w))
 	}
+	if server == "management" {
+		h.version = max(h.version, versionOf(object))
+	}
 	if w.After != nil {
 		h.declared(w)
 	}
@@ -115,14 +133,14 @@ func (h *history) stored(server string, w apiserver.Write) {
 		}
 		h.loses(w.After.GetName(), inherited(w.Before), inherited(w.After))
 		if strings.HasPrefix(w.User, heirloomUser) {
-			h.bringsNothingBack(w, w.After.GetLabels()[clusterv1.ClusterNameLabel])
+			h.bringsNothingBack(w, versionOf(w.Before), w.After.GetLabels()[clusterv1.ClusterNameLabel])
 		}
 	case "nodes":
 		if _, recorded := w.After.GetAnnotations()[inherit.RecordAnnotation]; !recorded && strings.HasPrefix(w.User, kubeletPrefix) {
 			h.blinded[w.After.GetName()] = true
 		}
 		h.keepsAlways(server, w)
-		h.bringsNothingBack(w, w.After.GetName(), server)
+		h.bringsNothingBack(w, 0, w.After.GetName(), server)
 		h.paces(server, w)
 	}
 }
@@ -190,8 +208,56 @@ func (h *history) keepsAlways(server string, w apiserver.Write) {
 	}
 }
 
-// bringsNothingBack holds each write of a Node or Machine to bring no key that its owners have lost a while ago.
-func (h *history) bringsNothingBack(w apiserver.Write, owners ...string) {
+// answered holds the answer of a webhook about an update to what admission must not bring, whoever writes: what nobody declared any more
+// when the webhook was asked.
+func (h *history) answered(server, replica string, asked uint64, body, answer []byte) error {
+	var question, reply admissionv1.AdmissionReview
+	if err := errors.Join(json.Unmarshal(body, &question), json.Unmarshal(answer, &reply)); err != nil {
+		return err
+	}
+	if question.Request.Operation != admissionv1.Update || len(reply.Response.Patch) == 0 {
+		return nil
+	}
+	patch, err := jsonpatch.DecodePatch(reply.Response.Patch)
+	if err != nil {
+		return err
+	}
+	patched, err := patch.Apply(question.Request.Object.Raw)
+	if err != nil {
+		return err
+	}
+	w := apiserver.Write{User: "the webhook of " + replica, Before: &unstructured.Unstructured{}, After: &unstructured.Unstructured{}}
+	if err := errors.Join(w.Before.UnmarshalJSON(question.Request.Object.Raw), w.After.UnmarshalJSON(patched)); err != nil {
+		return err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch cluster := w.After.GetLabels()[clusterv1.ClusterNameLabel]; w.After.GetKind() {
+	case "Node":
+		h.bringsNothingBack(w, asked, w.After.GetName(), server)
+	case "Machine":
+		h.bringsNothingBack(w, asked, cluster)
+	case "FakeMachine":
+		h.bringsNothingBack(w, asked, w.After.GetName(), cluster)
+	}
+	return nil
+}
+
+// now returns the last version of the management cluster.
+func (h *history) now() uint64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.version
+}
+
+func versionOf(object *unstructured.Unstructured) uint64 {
+	version, _ := strconv.ParseUint(object.GetResourceVersion(), 10, 64) // the API server's own
+	return version
+}
+
+// bringsNothingBack holds each write of a Node or Machine to bring nothing that its owners have lost a while ago or, as long as nothing
+// keeps the writer from asking, before the version that the writer has seen.
+func (h *history) bringsNothingBack(w apiserver.Write, seen uint64, owners ...string) {
 	before, after := inherited(w.Before), inherited(w.After)
 	if w.User == foreignUser {
 		for _, t := range taintsOf(w.After) {
@@ -203,7 +269,9 @@ func (h *history) bringsNothingBack(w apiserver.Write, owners ...string) {
 	}
 	for key := range after {
 		has := slices.ContainsFunc(owners, func(owner string) bool {
-			return time.Since(h.lost[owner][key]) <= h.takes() || h.lost[owner][key].IsZero()
+			lost, ok := h.lost[owner][key]
+			takes := h.takes()
+			return !ok || time.Since(lost.at) <= takes && (takes > calm || lost.version >= seen)
 		})
 		if !before[key] && !has {
 			h.violate("%s brings %s back to %s %s, although %v have lost it a while ago", w.User, key, w.After.GetKind(), w.After.GetName(), owners)
@@ -211,14 +279,14 @@ func (h *history) bringsNothingBack(w apiserver.Write, owners ...string) {
 	}
 }
 
-// loses remembers which of the keys that operators declare an owner has lost, and since when.
+// loses remembers what of that which operators declare an owner has lost, and since when.
 func (h *history) loses(owner string, before, after map[string]bool) {
 	if h.lost[owner] == nil {
-		h.lost[owner] = map[string]time.Time{}
+		h.lost[owner] = map[string]moment{}
 	}
 	for key := range before {
 		if !after[key] {
-			h.lost[owner][key] = time.Now()
+			h.lost[owner][key] = moment{time.Now(), h.version}
 		}
 	}
 	for key := range after {
@@ -228,6 +296,9 @@ func (h *history) loses(owner string, before, after map[string]bool) {
 
 // drops remembers what neither a MachineDeployment nor its MachineSet declares any more.
 func (h *history) drops(w apiserver.Write) {
+	if w.After.GetDeletionTimestamp() != nil { // another has its place
+		return
+	}
 	cluster := w.After.GetLabels()[clusterv1.ClusterNameLabel]
 	if h.declares[cluster] == nil {
 		h.declares[cluster] = map[string]map[string]bool{}
@@ -274,21 +345,26 @@ func (h *history) begins(replica string) {
 	maps.DeleteFunc(h.paced, func(of string, _ time.Time) bool { return strings.HasPrefix(of, replica) })
 }
 
-// inherited are the keys of an object that operators declare.
+// inherited is what an object has of that which operators declare.
 func inherited(object *unstructured.Unstructured) map[string]bool {
 	found := map[string]bool{}
 	for _, key := range labels {
-		if _, ok := object.GetLabels()[key]; ok {
-			found["label "+key] = true
+		if value, ok := object.GetLabels()[key]; ok {
+			found["label "+key+"="+value] = true
 		}
 	}
 	for _, key := range annotations {
-		if _, ok := object.GetAnnotations()[key]; ok {
-			found["annotation "+key] = true
+		if value, ok := object.GetAnnotations()[key]; ok {
+			found["annotation "+key+"="+value] = true
 		}
 	}
-	for key := range taintMap(object) {
-		found["taint "+key] = true
+	all, _ := taint.ParseList(object.GetAnnotations()[taint.AlwaysAnnotation]) // which operators write well
+	all = append(all, taintsOf(object)...)
+	for _, t := range machineTaints(object) {
+		all = append(all, taint.ForNode(t))
+	}
+	for _, t := range all {
+		found["taint "+taint.Format(t)] = true
 	}
 	return found
 }

@@ -72,6 +72,7 @@ type makesAction func(dice *rand.Rand, cluster, replica int) Action
 var kinds = []makesAction{
 	declareLabel, declareLabel, declareAnnotation, declareTaints, declareTaints, scale, recreate, deleteMachine, foreignNode, foreignNode, foreignNode, staleTaints,
 	kubeletWrites, kubeletWrites, deleteNode, killReplica, killClusterAPI, away, hangs, webhooksAway, webhooksSlow, cutWatches, storm, stall, stall, stall, stall,
+	brief, brief,
 }
 
 func lasting(dice *rand.Rand) time.Duration { return time.Duration(1+dice.IntN(90)) * time.Second }
@@ -128,11 +129,18 @@ func recreate(_ *rand.Rand, cluster, _ int) Action {
 			}
 		}
 		w.actions.Go(func() {
-			for ctx.Err() == nil && apierrors.IsAlreadyExists(w.management.admin.Create(ctx, deployment(name, machines))) { // which is still being deleted
+			for ctx.Err() == nil && apierrors.IsAlreadyExists(w.management.admin.Create(ctx, deployment(name, machines))) && !w.deploys(name) {
 				sleep(ctx, time.Second)
 			}
 		})
 	}}
+}
+
+// deploys reports whether there is a MachineDeployment of that name that is not being deleted: another action may have created it.
+func (w *World) deploys(name string) bool {
+	return slices.ContainsFunc(w.management.objects("MachineDeployment"), func(md *unstructured.Unstructured) bool {
+		return md.GetName() == name && md.GetDeletionTimestamp() == nil
+	})
 }
 
 func scale(dice *rand.Rand, cluster, _ int) Action {
@@ -345,6 +353,23 @@ func stall(dice *rand.Rand, _, replica int) Action {
 	of := []string{"owners", "owners", "machines", "machinesets", "machinedeployments", "nodes", "fakemachines"}
 	what := stallOf(fmt.Sprintf("%s-%d", heirloomUser, replica), of[dice.IntN(len(of))])
 	return Action{Name: what, Lasts: lasting(dice), do: func(_ context.Context, w *World, a Action) { w.goesWrong(what, a.Lasts) }}
+}
+
+// brief is a change that is made twice while Cluster API is away: what was declared then is dropped before Cluster API has seen it.
+func brief(dice *rand.Rand, cluster, replica int) Action {
+	kill, later := killClusterAPI(dice, cluster, replica), time.Duration(1+dice.IntN(40))*time.Second
+	declares := []makesAction{declareLabel, declareAnnotation, declareTaints}[dice.IntN(3)](dice, cluster, replica)
+	return Action{
+		Name: fmt.Sprintf("%s; %s, and again %s later", kill.Name, declares.Name, later), Lasts: later + 5*time.Second,
+		do: func(ctx context.Context, w *World, a Action) {
+			kill.do(ctx, w, a)
+			declares.do(ctx, w, a)
+			w.actions.Go(func() {
+				sleep(ctx, later)
+				declares.do(ctx, w, a)
+			})
+		},
+	}
 }
 
 // storm is a time in which requests are late, fail, and lose their answers.

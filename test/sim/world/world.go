@@ -90,7 +90,10 @@ func (w *World) serve(name string, key client.ObjectKey, crds []*apiextensionsv1
 	of := &cluster{key: key}
 	var err error
 	of.server, err = apiserver.New(apiserver.Options{
-		Name: name, CRDs: crds, Turn: w.scheduler.turns(name), Webhook: w.callWebhook,
+		Name: name, CRDs: crds, Turn: w.scheduler.turns(name),
+		Webhook: func(ctx context.Context, hook admissionregistrationv1.MutatingWebhook, body []byte) ([]byte, error) {
+			return w.callWebhook(ctx, name, hook, body)
+		},
 		Stored: func(write apiserver.Write) { w.history.stored(name, write) },
 	})
 	if err != nil {
@@ -161,7 +164,7 @@ func (w *World) lateness() time.Duration {
 }
 
 // callWebhook asks a replica. Which replica is the seed's choice.
-func (w *World) callWebhook(ctx context.Context, hook admissionregistrationv1.MutatingWebhook, body []byte) ([]byte, error) {
+func (w *World) callWebhook(ctx context.Context, server string, hook admissionregistrationv1.MutatingWebhook, body []byte) ([]byte, error) {
 	if w.left(webhooksAreLate) > 0 {
 		sleep(ctx, w.lateness())
 	}
@@ -169,7 +172,8 @@ func (w *World) callWebhook(ctx context.Context, hook admissionregistrationv1.Mu
 	if w.left(webhooksAreAway) > 0 || len(ready) == 0 || ctx.Err() != nil {
 		return nil, errUnreachable
 	}
-	chosen := ready[w.scheduler.choose(hook.Name, len(ready))].serving.Load()
+	replica := ready[w.scheduler.choose(hook.Name, len(ready))]
+	chosen, asked := replica.serving.Load(), w.history.now()
 	handler, path := chosen.management, ""
 	if at := hook.ClientConfig.URL; at != nil {
 		parsed, err := url.Parse(*at)
@@ -198,6 +202,7 @@ func (w *World) callWebhook(ctx context.Context, hook admissionregistrationv1.Mu
 	if answer.Code != http.StatusOK {
 		return nil, fmt.Errorf("the webhook answered %d: %s", answer.Code, strings.TrimSpace(answer.Body.String()))
 	}
+	w.history.must(w.history.answered(server, replica.name, asked, body, answer.Body.Bytes()))
 	return answer.Body.Bytes(), nil
 }
 

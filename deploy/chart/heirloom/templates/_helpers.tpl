@@ -299,12 +299,18 @@ type(t) != map || type(t.?key.orValue('')) != string || type(t.?value.orValue(''
 || !{{ . }}.exists_one(u, u.?key.orValue('') == t.key && u.?effect.orValue('') == t.effect))
 {{- end }}
 
-{{- /* The same for the value of an annotation, in which each key is there once. */ -}}
+{{- /* The same for the value of an annotation, in which each key is there once. Takes a list: the value, and what follows each taint. */ -}}
 {{- define "heirloom.questionableAnnotation" -}}
-{{ . }}.size() > 250 || {{ . }}.contains('kubernetes.io/') || {{ . }}.contains('x-k8s.io/')
-|| !{{ . }}.split(',').all(t,
-t.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?(=([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?)?:(NoSchedule|PreferNoSchedule|NoExecute)$')
-&& {{ . }}.split(',').exists_one(u, u.split(':')[0].split('=')[0] == t.split(':')[0].split('=')[0]))
+{{- $value := index . 0 -}}
+{{ $value }}.size() > 250 || {{ $value }}.contains('kubernetes.io/') || {{ $value }}.contains('x-k8s.io/')
+|| !{{ $value }}.split(',').all(t,
+t.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?(=([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?)?:(NoSchedule|PreferNoSchedule|NoExecute){{ index . 1 }}$')
+&& {{ $value }}.split(',').exists_one(u, u.split(':')[0].split('=')[0] == t.split(':')[0].split('=')[0]))
+{{- end }}
+
+{{- /* What a start-up gate waits for, as pkg/taint reads it. */ -}}
+{{- define "heirloom.opens" -}}
+{{ " until (condition ([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?=(True|False|Unknown)|daemonset [a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?/[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*)" }}
 {{- end }}
 
 {{- /* A list of keys and prefixes without a broken entry, as pkg/inherit reads it. */ -}}

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/taint"
+)
+
+func nodeOfPod(pod client.Object) []string { return []string{pod.(*corev1.Pod).Spec.NodeName} }
+
+// gated is a Machine whose Node has a start-up taint until there is a ready Pod of DaemonSet cni, and another until it has condition Net=True.
+func gated() *clusterv1.Machine {
+	m := nodeMachine("m")
+	m.Annotations = map[string]string{taint.UntilAnnotation: "cni:NoSchedule until daemonset kube-system/cni, net:NoSchedule until condition Net=True"}
+	return m
+}
+
+// podOf is a ready Pod on Node m of a DaemonSet in kube-system.
+func podOf(daemonSet string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "pod", OwnerReferences: []metav1.OwnerReference{
+			{APIVersion: "apps/v1", Kind: "DaemonSet", Name: daemonSet, UID: "u", Controller: new(true)},
+		}},
+		Spec:   corev1.PodSpec{NodeName: "m"},
+		Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
+	}
+}
+
+// setsCondition sets condition Net=True of a Node.
+func (l *loop) setsCondition(n *corev1.Node) {
+	l.t.Helper()
+	l.stored(n)
+	n.Status.Conditions = []corev1.NodeCondition{{Type: "Net", Status: "True"}}
+	l.Expect(l.server.Status().Update(l.t.Context(), n)).To(Succeed())
+	l.writtenAs(n)
+}
+
+// A start-up gate opens once, in a write of the loop, with an Event. While it waits for a Pod, the loop looks again every ten seconds.
+func TestAStartupGateOpens(t *testing.T) {
+	m, n := gated(), node("m")
+	l := newLoop(t, theCluster(), machineSet(), m, n)
+	_, again := l.after("m")
+	l.Expect(again).To(Equal(10 * time.Second))
+	l.writes.take()
+	taints, again := l.after("m")
+	l.Expect([]any{taints, again}).To(Equal([]any{"cni:NoSchedule,gpu:NoSchedule,net:NoSchedule", 10 * time.Second}))
+	l.wrote()
+	l.told()
+
+	l.setsCondition(n)
+	taints, _ = l.after("m")
+	l.Expect(taints).To(Equal("cni:NoSchedule,gpu:NoSchedule"))
+	l.told("Normal StartupGateOpened Machine/m: Start-up gates of Node m are open: removed net:NoSchedule")
+	l.counted(`inherited_keys_total{by="resync",change="removed",kind="Node",what="taint"} 1`)
+
+	l.Expect(l.server.Create(t.Context(), podOf("cni"))).To(Succeed())
+	l.Expect(l.seeNode("m")).To(Succeed())
+	l.Expect(l.taintsOf("m")).To(Equal("gpu:NoSchedule"))
+	l.told("Normal StartupGateOpened Machine/m: Start-up gates of Node m are open: removed cni:NoSchedule")
+
+	l.change(n, func() { n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: "net", Effect: "NoSchedule"}) })
+	l.change(m, func() { m.Annotations = nil })
+	l.writes.take()
+	l.Expect(l.seeNode("m")).To(Succeed())
+	l.wrote(`patches Node /m@1004 {"metadata":{"annotations":{"heirloom.dev/opened-gates":null}}}`)
+	l.Expect(l.taintsOf("m")).To(Equal("gpu:NoSchedule,net:NoSchedule"))
+}
+
+// Only a ready Pod of that DaemonSet, on that Node, opens a gate.
+func TestAPodThatOpensNoGate(t *testing.T) {
+	for name, change := range map[string]func(*corev1.Pod){
+		"it is on another Node":          func(pod *corev1.Pod) { pod.Spec.NodeName = "other" },
+		"it is in another namespace":     func(pod *corev1.Pod) { pod.Namespace = "default" },
+		"it is of another DaemonSet":     func(pod *corev1.Pod) { pod.OwnerReferences[0].Name = "other" },
+		"it is of no DaemonSet":          func(pod *corev1.Pod) { pod.OwnerReferences[0].Kind = "ReplicaSet" },
+		"the DaemonSet does not control": func(pod *corev1.Pod) { pod.OwnerReferences[0].Controller = nil },
+		"it is not ready":                func(pod *corev1.Pod) { pod.Status.Conditions[0].Status = corev1.ConditionFalse },
+		"it is being deleted":            func(pod *corev1.Pod) { pod.DeletionTimestamp, pod.Finalizers = new(metav1.Now()), []string{"a/b"} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := podOf("cni")
+			change(pod)
+			l := newLoop(t, theCluster(), machineSet(), gated(), node("m"), pod)
+			for range 2 {
+				taints, _ := l.after("m")
+				l.Expect(taints).To(ContainSubstring("cni:NoSchedule"))
+			}
+		})
+	}
+}
+
+// In a workload cluster the Pods are those of that cluster. If they cannot be read, the gate stays closed, that is told, and the rest is inherited.
+func TestGatesOfAWorkloadCluster(t *testing.T) {
+	m := gated()
+	l := newLoop(t, theCluster(), machineSet(), m)
+	server := l.connect("c", node("m"), podOf("cni"))
+	look := func() (taints string) {
+		again, err := l.lookAt("c", "m")
+		l.Expect(err).NotTo(HaveOccurred())
+		n := node("m")
+		l.Expect(server.Get(t.Context(), client.ObjectKeyFromObject(n), n)).To(Succeed())
+		taints = taint.FormatList(n.Spec.Taints)
+		l.Expect(again).To(Equal(map[bool]time.Duration{true: 10 * time.Second}[taints == "cni:NoSchedule,gpu:NoSchedule,net:NoSchedule"]))
+		return taints
+	}
+	l.workloads.brokenUncached = errors.New("no connection")
+	look()
+	look()
+	l.told("Warning InheritanceFailed Machine/m: Failed to check the start-up gates of Node m: ")
+	l.workloads.brokenUncached = nil
+	l.Expect(look()).To(Equal("gpu:NoSchedule,net:NoSchedule"))
+	l.told("Normal StartupGateOpened Machine/m: ")
+}
+
+// A Cluster that is only observed, or paused, keeps its gates closed.
+func TestGatesThatAreLeftAlone(t *testing.T) {
+	for name, leave := range map[string]func(*clusterv1.Cluster){
+		"observed": func(c *clusterv1.Cluster) { c.Labels = map[string]string{inherit.ModeLabel: string(inherit.Observe)} },
+		"paused":   func(c *clusterv1.Cluster) { c.Spec.Paused = new(true) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster, n := theCluster(), node("m")
+			l := newLoop(t, cluster, machineSet(), gated(), n)
+			l.after("m")
+			l.setsCondition(n)
+			l.change(cluster, func() { leave(cluster) })
+			l.writes.take()
+			taints, _ := l.after("m")
+			l.Expect(taints).To(ContainSubstring("net:NoSchedule"))
+			l.wrote()
+		})
+	}
+}

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/taint"
+	"github.com/heirloom-dev/heirloom/test/stage"
+)
+
+// The Node of a workload cluster gets the taints of its start-up gates. A condition opens one and a ready Pod of a DaemonSet the other, each once; without the
+// declaration nothing is left of them. A broken gate is refused.
+func TestStartupGates(t *testing.T) {
+	t.Parallel()
+	s := sharedScene(t)
+	const network = "net=calico:NoSchedule"
+	name := s.own("gates")
+	until := network + " until condition NetworkUnavailable=False, cni:NoExecute until daemonset kube-system/calico-node"
+	f := s.settleIn(name, name, stage.Declared{Annotations: map[string]string{taint.UntilAnnotation: until}})
+	a := abroad{f, s.workload(f.cluster)}
+	node := stage.Node(f.m.Name)
+	s.Expect(a.Client.Create(s.ctx, node)).To(Succeed())
+	has := func(taints, opened string) {
+		t.Helper()
+		s.eventuallyNode(a, node, func(g Gomega) {
+			g.Expect(taint.FormatList(node.Spec.Taints)).To(Equal(taints + ",node.kubernetes.io/not-ready:NoSchedule")) // the API server's own
+			g.Expect(node.Annotations[inherit.OpenedGatesAnnotation]).To(Equal(opened))
+		})
+	}
+	has("cni:NoExecute,"+network, "")
+
+	node.Status.Conditions = append(node.Status.Conditions, corev1.NodeCondition{Type: corev1.NodeNetworkUnavailable, Status: corev1.ConditionFalse})
+	s.Expect(a.Client.Status().Update(s.ctx, node)).To(Succeed())
+	has("cni:NoExecute", "net:NoSchedule")
+	s.expectEvent("StartupGateOpened", "Machine", f.m.Name, ContainSubstring("removed net:NoSchedule"))
+	node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: "net", Value: "calico", Effect: corev1.TaintEffectNoSchedule})
+	s.Expect(a.Client.Update(s.ctx, node)).To(Succeed())
+
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: node.Name, OwnerReferences: []metav1.OwnerReference{
+			{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "calico-node", UID: "u", Controller: new(true)},
+		}},
+		Spec: corev1.PodSpec{NodeName: node.Name, Containers: []corev1.Container{{Name: "calico", Image: "calico"}}},
+	}
+	s.Expect(a.Client.Create(s.ctx, pod)).To(Succeed())
+	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	s.Expect(a.Client.Status().Update(s.ctx, pod)).To(Succeed())
+	has(network, "cni:NoExecute,net:NoSchedule")
+
+	s.update(f.md, func() { f.md.Spec.Template.Annotations = nil })
+	has(network, "")
+
+	f.md.Spec.Template.Annotations = map[string]string{taint.UntilAnnotation: "net:NoSchedule until lunch"}
+	s.Expect(s.Client.Update(s.ctx, f.md)).To(MatchError(ContainSubstring("spec.template.metadata.annotations[taints.heirloom.dev/until]")))
+}
