@@ -68,7 +68,7 @@ func (r *nodes) findReady(ctx context.Context, v *visit, p nodePlan) bool {
 	if err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Failed to look for Pods that open start-up gates; retrying")
 		r.Recorder.Eventf(p.from.Object, nil, corev1.EventTypeWarning, reasonInheritanceFailed, "Open",
-			"Failed to find out whether a start-up gate of Node %s opens: %v", v.Name, workload.Told(err))
+			"Failed to check the start-up gates of Node %s: %v", v.Name, workload.Told(err))
 	}
 	return len(v.ready) > 0
 }
@@ -96,6 +96,6 @@ func (r *nodes) uncached(ctx context.Context, cluster types.NamespacedName) (cli
 func (r *nodes) tellOpened(p nodePlan, node *corev1.Node) {
 	if opened := inherit.OpenedGates(p.result).Difference(inherit.OpenedGates(p.current)); len(opened) > 0 {
 		r.Recorder.Eventf(p.from.Object, nil, corev1.EventTypeNormal, reasonStartupGateOpened, "Open",
-			"Node %s has what its start-up taints wait for: %s removed", node.Name, strings.Join(sets.List(opened), ", "))
+			"Start-up gates of Node %s are open: removed %s", node.Name, strings.Join(sets.List(opened), ", "))
 	}
 }

@@ -59,13 +59,13 @@ func TestAStartupGateOpens(t *testing.T) {
 	l.setsCondition(n)
 	taints, _ = l.after("m")
 	l.Expect(taints).To(Equal("cni:NoSchedule,gpu:NoSchedule"))
-	l.told("Normal StartupGateOpened Machine/m: Node m has what its start-up taints wait for: net:NoSchedule removed")
+	l.told("Normal StartupGateOpened Machine/m: Start-up gates of Node m are open: removed net:NoSchedule")
 	l.counted(`inherited_keys_total{by="resync",change="removed",kind="Node",what="taint"} 1`)
 
 	l.Expect(l.server.Create(t.Context(), podOf("cni"))).To(Succeed())
 	l.Expect(l.seeNode("m")).To(Succeed())
 	l.Expect(l.taintsOf("m")).To(Equal("gpu:NoSchedule"))
-	l.told("Normal StartupGateOpened Machine/m: Node m has what its start-up taints wait for: cni:NoSchedule removed")
+	l.told("Normal StartupGateOpened Machine/m: Start-up gates of Node m are open: removed cni:NoSchedule")
 
 	l.change(n, func() { n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: "net", Effect: "NoSchedule"}) })
 	l.change(m, func() { m.Annotations = nil })
@@ -115,7 +115,7 @@ func TestGatesOfAWorkloadCluster(t *testing.T) {
 	l.workloads.brokenUncached = errors.New("no connection")
 	look()
 	look()
-	l.told("Warning InheritanceFailed Machine/m: Failed to find out whether a start-up gate of Node m opens: ")
+	l.told("Warning InheritanceFailed Machine/m: Failed to check the start-up gates of Node m: ")
 	l.workloads.brokenUncached = nil
 	l.Expect(look()).To(Equal("gpu:NoSchedule,net:NoSchedule"))
 	l.told("Normal StartupGateOpened Machine/m: ")

@@ -53,13 +53,13 @@ func ParseGate(s string) (g Gate, err error) {
 		g.Condition, g.Status = corev1.NodeConditionType(name), corev1.ConditionStatus(status)
 		problems = validation.IsQualifiedName(name)
 		if !slices.Contains([]corev1.ConditionStatus{corev1.ConditionTrue, corev1.ConditionFalse, corev1.ConditionUnknown}, g.Status) {
-			problems = append(problems, "a status is True, False or Unknown")
+			problems = append(problems, "the status must be True, False or Unknown")
 		}
 	case "daemonset":
 		g.DaemonSet.Namespace, g.DaemonSet.Name, _ = strings.Cut(words[3], "/")
 		problems = slices.Concat(validation.IsDNS1123Label(g.DaemonSet.Namespace), validation.IsDNS1123Subdomain(g.DaemonSet.Name))
 	default:
-		problems = []string{"a gate waits for a condition or a daemonset"}
+		problems = []string{"a gate must wait for a condition or a daemonset"}
 	}
 	if len(problems) > 0 {
 		return Gate{}, fmt.Errorf("start-up gate %q: %s", s, strings.Join(problems, "; "))

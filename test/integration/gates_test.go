@@ -38,7 +38,7 @@ func TestStartupGates(t *testing.T) {
 	node.Status.Conditions = append(node.Status.Conditions, corev1.NodeCondition{Type: corev1.NodeNetworkUnavailable, Status: corev1.ConditionFalse})
 	s.Expect(a.Client.Status().Update(s.ctx, node)).To(Succeed())
 	has("cni:NoExecute", "net:NoSchedule")
-	s.expectEvent("StartupGateOpened", "Machine", f.m.Name, ContainSubstring("net:NoSchedule removed"))
+	s.expectEvent("StartupGateOpened", "Machine", f.m.Name, ContainSubstring("removed net:NoSchedule"))
 	node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: "net", Value: "calico", Effect: corev1.TaintEffectNoSchedule})
 	s.Expect(a.Client.Update(s.ctx, node)).To(Succeed())
 

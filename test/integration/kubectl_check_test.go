@@ -26,8 +26,8 @@ func testKubectlCheck(t *testing.T, w *kubectlWorld) {
 		found := w.checks(t, 0, well, nil)
 		w.Expect(found["nodes"].Message).To(Equal("6 of 8 Nodes are as declared."))
 		w.Expect(found["nodes"].Details).To(ConsistOf(
-			And(HavePrefix("fleet/edge: without a Machine"), HaveSuffix(": edge-stranger")),
-			And(HavePrefix("fleet/prod: without a Machine"), HaveSuffix(": prod-stranger")),
+			And(HavePrefix("fleet/edge: no Machine matches"), HaveSuffix(": edge-stranger")),
+			And(HavePrefix("fleet/prod: no Machine matches"), HaveSuffix(": prod-stranger")),
 		))
 		out, stderr, code := w.kubectl(t, "check", "--wait=1m")
 		w.Expect(code).To(BeZero(), stderr)
