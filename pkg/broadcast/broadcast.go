@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package broadcast tells controllers about changes of things that are not API objects: an option of the rules, a schema.
+// Package broadcast informs controllers about changes of things that are not API objects: an option of the rules, a schema.
 package broadcast
 
 import (
@@ -20,7 +20,7 @@ func (b *Broadcaster) Subscribe() <-chan event.GenericEvent {
 	return subscriber
 }
 
-// Publish does not wait: an event that has not been received yet stands for the next one, too.
+// Publish does not wait: an event that has not been received yet also stands for the next event.
 func (b *Broadcaster) Publish() {
 	for _, subscriber := range b.subscribers {
 		select {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package capabilities finds out what the management cluster's API server can do: which of the optional fields of Cluster
+// Package capabilities detects the capabilities of the management cluster's API server: which of the optional fields of Cluster
 // API's contract for control planes a provider's kind has, and whether Cluster API propagates taints itself.
 package capabilities
 
@@ -64,7 +64,7 @@ func ClusterAPI(mapper meta.RESTMapper) error {
 	return nil
 }
 
-// Gate is what is known of Cluster API's feature gate MachineTaintPropagation. No API tells whether it is on. But Cluster
+// Gate is the known state of Cluster API's feature gate MachineTaintPropagation. No API says whether it is on. But Cluster
 // API's webhook refuses every Machine with taints while it is off, and CRDs before v1.12 do not have the field. So a dry run
 // applies one harmless taint to an existing Machine or MachineSet, and the answer shows what Cluster API does with it. That
 // needs no right that the loop does not have.
@@ -81,7 +81,7 @@ type Gate struct {
 	state atomic.Int32
 }
 
-// State returns what is known now.
+// State returns the state that is known now.
 func (g *Gate) State() inherit.TaintPropagation {
 	return inherit.TaintPropagation(g.state.Load())
 }

@@ -23,16 +23,16 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
-// Schemas holds what is known of the schemas of control planes. An API server drops a field that a CRD lacks without a word,
-// the two versions of the contract have the same fields at different paths, and a provider's version of the API does not tell
-// which of them it is. So the schema has to. API servers publish the schemas of all kinds as OpenAPI documents, one for each
+// Schemas holds the known schemas of control planes. An API server drops a field that a CRD lacks without a word,
+// the two versions of the contract have the same fields at different paths, and a provider's version of the API does not say which
+// version it follows. Only the schema does. API servers publish the schemas of all kinds as OpenAPI documents, one for each
 // group version, to every client: reading CRDs would need one more right and a cache of large objects.
 //
 // It is a manager.Runnable that runs on every replica, because every replica answers admission requests.
 type Schemas struct {
 	// Broadcaster tells when a document that was known has changed.
 	broadcast.Broadcaster
-	// Client reads what the API server publishes. Its requests take no context, so they need a timeout of their own, or
+	// Client reads the documents that the API server publishes. Its requests take no context, so they need a timeout of their own, or
 	// one that hangs stands in the way of all that follow.
 	Client openapi.Client
 	// Interval is how often the API server is asked whether the schemas have changed.

@@ -33,7 +33,7 @@ const noExecutePace, noExecuteBudgets = "pace", "budgets"
 // auto is the value of --cluster-api-taint-propagation that makes Heirloom find out.
 const auto = "auto"
 
-// Config is what the options mean, checked.
+// Config has the settings of the options, checked.
 type Config struct {
 	Options
 
@@ -53,7 +53,7 @@ type Config struct {
 	Metrics metricsserver.Options
 }
 
-// Complete checks the options and returns what they mean. Its error names every flag that is wrong.
+// Complete checks the options and returns their settings. Its error names every flag that is wrong.
 func (o *Options) Complete() (*Config, error) {
 	c := &Config{Options: *o}
 	err := errors.Join(c.completeObjects(), c.completeRules(), c.completeWorkloads(), c.completeServers(), c.completeCertificates())

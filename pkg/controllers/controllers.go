@@ -46,10 +46,10 @@ const (
 	parametersEvery = time.Second
 )
 
-// Dependencies are what the controllers of all kinds need.
+// Dependencies are needed by the controllers of all kinds.
 type Dependencies struct {
 	Client client.Client
-	// Live reads from the API server what caches do not hold.
+	// Live reads objects that caches do not hold from the API server.
 	Live     client.Reader
 	Chain    *owners.Chain
 	Metrics  *metrics.Metrics

@@ -23,7 +23,7 @@ const (
 	CapacityTaintsAnnotation = "capacity.cluster-autoscaler.kubernetes.io/taints"
 )
 
-// CapacityAnnotations are those that rule 14 writes.
+// CapacityAnnotations are the annotations that rule 14 writes.
 var CapacityAnnotations = []string{CapacityLabelsAnnotation, CapacityTaintsAnnotation} //nolint:gochecknoglobals // nothing changes it
 
 // TellsCapacity reports whether an object carries one of these annotations, from any manager.
@@ -31,7 +31,7 @@ func TellsCapacity(object Object) bool {
 	return slices.ContainsFunc(CapacityAnnotations, func(name string) bool { return has(object.Top.Annotations, name) })
 }
 
-// Capacity is rule 14: what an object that cluster-autoscaler scales tells it about Nodes to come. These are the labels and taints
+// Capacity is rule 14: the data about future Nodes in an object that cluster-autoscaler scales. These are the labels and taints
 // that rules 11 and 13 would give to a Node that registers now, once the object itself has inherited, and the facts of its template.
 func (p Policy) Capacity(current, inherits Object, facts ...FactValue) (map[string]string, Drops) {
 	annotations := mergeMaps(current.Top.Annotations, inherits.Top.Annotations)
@@ -70,7 +70,7 @@ func autoscaled(annotations map[string]string) bool {
 }
 
 // OfMachineDeployments reports whether a MachineSet belongs to a MachineDeployment. The label is enough: after a restore there may
-// be no owner references. Such a MachineSet tells cluster-autoscaler nothing itself, but inherits the annotations of its
+// be no owner references. Such a MachineSet has no data of its own for cluster-autoscaler, but inherits the annotations of its
 // MachineDeployment (rule 5).
 func OfMachineDeployments(ms *clusterv1.MachineSet) bool {
 	return has(ms.Labels, clusterv1.MachineDeploymentNameLabel) || slices.ContainsFunc(ms.OwnerReferences, func(ref metav1.OwnerReference) bool {

@@ -97,7 +97,7 @@ func (d *Drops) drop(e Entry, why Why, value, detail string) {
 	*d = append(*d, Dropped{e, why, value, detail})
 }
 
-// Problems returns what users must be told, sorted; nil if that is nothing.
+// Problems returns the problems that users must know, sorted; nil if there are none.
 func (d Drops) Problems() error {
 	told := slices.DeleteFunc(slices.Clone(d), func(dropped Dropped) bool { return dropped.Detail == "" })
 	slices.SortStableFunc(told, func(a, b Dropped) int {

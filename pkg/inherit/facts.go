@@ -54,7 +54,7 @@ func ParseFact(text string) (Fact, error) {
 	return f, nil
 }
 
-// FactValue is what an object says of a fact.
+// FactValue is the value of a fact in an object.
 type FactValue struct {
 	Fact
 	// Unknown says that the object could not be read. Value is empty if the object has no such field, or if Problem says why it is no label.

@@ -168,7 +168,7 @@ type ControlPlaneMachineTemplate struct {
 	// Spec has the fields in the v1beta2 contract.
 	Spec ControlPlaneMachineSpec `json:"spec,omitempty"`
 
-	// The v1beta1 contract has the fields beside the metadata.
+	// The v1beta1 contract has the fields next to the metadata.
 	Taints                  []clusterv1.MachineTaint         `json:"taints,omitempty"`
 	ReadinessGates          []clusterv1.MachineReadinessGate `json:"readinessGates,omitempty"`
 	NodeDrainTimeout        *metav1.Duration                 `json:"nodeDrainTimeout,omitempty"`
@@ -241,8 +241,8 @@ var (
 	}
 )
 
-// ControlPlaneLayout is that of a provider's control plane, of whose schema has reports whether there is a field. By Cluster API's contract,
-// a Machine's fields are in spec.machineTemplate.spec in v1beta2, and beside spec.machineTemplate.metadata in v1beta1.
+// ControlPlaneLayout is the layout of a provider's control plane, of whose schema has reports whether there is a field. By Cluster API's contract,
+// a Machine's fields are in spec.machineTemplate.spec in v1beta2, and next to spec.machineTemplate.metadata in v1beta1.
 func ControlPlaneLayout(version string, has func(path ...string) bool) Layout {
 	template := []string{"spec", "machineTemplate"}
 	newer, older := pathsIn(below(template, "metadata"), below(template, "spec")), pathsIn(nil, template)

@@ -22,7 +22,7 @@ const (
 	mostGates  = 32
 )
 
-// Fit returns as much of desired as a child with current has room for, and what users must be told of the rest, which is left out as if it
+// Fit returns as much of desired as a child with current has room for, and the problems of the rest for users, which is left out as if it
 // were not declared: otherwise an API server would refuse every write of the child.
 //
 // before returns the child without what this write injects. stays reports which of those entries remain whatever the child inherits; nil

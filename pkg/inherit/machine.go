@@ -28,7 +28,7 @@ func (p Policy) MachineSet(md *clusterv1.MachineDeployment, ms *clusterv1.Machin
 	}, out
 }
 
-// External is rules 4 and 8 for the objects beside a Machine: what an InfraMachine or a BootstrapConfig inherits from the
+// External is rules 4 and 8 for the siblings of a Machine: what an InfraMachine or a BootstrapConfig inherits from the
 // template of the Machine's owner, which is nil where there is none. That is labels and annotations: the spec is the provider's.
 func (Policy) External(template *Template, child Object) (Object, Drops) {
 	if template == nil {

@@ -10,11 +10,11 @@ import (
 // ModeLabel on a Cluster, or on a ClusterClass for all its Clusters, says whether Heirloom writes there. Any other value counts as Observe.
 const ModeLabel = "heirloom.dev/mode"
 
-// Mode says what becomes of decisions.
+// Mode says whether decisions are written.
 type Mode string
 
 const (
-	// Enforce writes what is decided.
+	// Enforce writes decisions.
 	Enforce Mode = "enforce"
 	// Observe decides as always and writes nothing: metrics and Events say what would be written.
 	Observe Mode = "observe"

@@ -42,7 +42,7 @@ type NodeSource struct {
 	machine   *clusterv1.Machine // as it is now; nil where nothing is known to be ahead of it
 }
 
-// SourceOfMachine returns what the Node of this Machine inherits from.
+// SourceOfMachine returns the source of inheritance for the Node of this Machine.
 func SourceOfMachine(m *clusterv1.Machine) NodeSource {
 	s := sourceOf(m.Labels, m.Annotations, m.Spec.Taints)
 	s.Ref, s.Cluster = Ref{"Machine", m}, types.NamespacedName{Namespace: m.Namespace, Name: m.Spec.ClusterName}

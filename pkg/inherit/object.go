@@ -55,11 +55,11 @@ const (
 	Owned Claim = iota
 	// Default entries give way to the child's own value.
 	Default
-	// Yielding entries are Default, and Heirloom gives them up as soon as another manager owns them, too.
+	// Yielding entries are Default, and Heirloom gives them up as soon as another manager also owns them.
 	Yielding
 )
 
-// Content is what can be inherited at one place of an object: at its top, or in the Machine template inside it.
+// Content holds the inheritable entries at one place of an object: at its top, or in the Machine template inside it.
 type Content struct {
 	Labels      map[string]string
 	Annotations map[string]string

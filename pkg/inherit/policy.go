@@ -11,8 +11,8 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
-// Policy holds the operator's options for the rules. The zero value is the rules of docs/design.md beside a Cluster API that does
-// not propagate taints.
+// Policy holds the operator's options for the rules. The zero value is the rules of docs/design.md with a Cluster
+// API that does not propagate taints.
 type Policy struct {
 	// AdditionalLabels and AdditionalAnnotations select further keys of the Machine for the Node; nothing is anchored, as in Cluster API.
 	AdditionalLabels, AdditionalAnnotations []*regexp.Regexp
@@ -35,7 +35,7 @@ type Policy struct {
 	facts     map[string]Fact     // labels of the Node that are facts (naming)
 }
 
-// TaintPropagation is what is known about Cluster API's feature gate MachineTaintPropagation.
+// TaintPropagation is the known state of Cluster API's feature gate MachineTaintPropagation.
 type TaintPropagation int
 
 const (
@@ -63,7 +63,7 @@ func (p Policy) typed(at place, role taint.Role, declared []clusterv1.MachineTai
 	return nil
 }
 
-// Outcome says what happens to an object.
+// Outcome is the result of a decision about an object.
 type Outcome int
 
 const (
@@ -102,7 +102,7 @@ func (d Decision) Untouched() bool { return d.Outcome == Skipped || d.Outcome ==
 func (d Decision) Problems() error { return d.Dropped.Problems() }
 
 // Keeps reports whether an entry of Heirloom's that is not desired stays in the object. Entries that an owner propagated stay while
-// no owner is known. What the object told cluster-autoscaler about itself goes.
+// no owner is known. The object's own data for cluster-autoscaler goes.
 func (d Decision) Keeps(e Entry) bool {
 	return d.Outcome == NoOwner && !slices.Contains(CapacityAnnotations, e.Name) && (!d.TaintsRefused || e.What != taintKey)
 }

@@ -32,7 +32,7 @@ func (r Ref) String() string {
 	return r.Kind + " " + r.Object.GetNamespace() + "/" + r.Object.GetName()
 }
 
-// Source is where an entry is declared: what a warning or an Event tells you to edit.
+// Source is where an entry is declared: the place that a warning or an Event asks you to edit.
 type Source struct {
 	Ref
 	// Field is a path in that object, such as spec.template.metadata.labels; empty for the object as a whole.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package metrics declares every metric that Heirloom exports beside those of controller-runtime and of Cluster API's
+// Package metrics declares every metric that Heirloom exports in addition to the metrics of controller-runtime and of Cluster API's
 // ClusterCache, each once. docs/monitoring.md lists them all.
 package metrics
 
@@ -183,7 +183,7 @@ func (m *Metrics) WorkloadClusters(connected, disconnected int) {
 	m.workloads.WithLabelValues("disconnected").Set(float64(disconnected))
 }
 
-// Certificate adds a metric for when the serving certificate expires. It is NaN while that is not known.
+// Certificate adds a metric for the expiration of the serving certificate. It is NaN while the expiration is unknown.
 func (m *Metrics) Certificate(expires func() (time.Time, bool)) error {
 	return m.register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "heirloom_webhook_certificate_expiration_timestamp_seconds",
@@ -199,19 +199,19 @@ func (m *Metrics) Certificate(expires func() (time.Time, bool)) error {
 
 // The values of labels.
 type (
-	// Outcome is what came of an admission request.
+	// Outcome is the result of an admission request.
 	Outcome string
 	// Server is one of the webhook servers.
 	Server string
 	// Rejection is why a request was turned away before anything of it was decoded.
 	Rejection string
-	// LookupResult is what came of looking an owner up for an admission request.
+	// LookupResult is the result of an owner lookup for an admission request.
 	LookupResult string
-	// By is what writes.
+	// By is the writer: admission or resync.
 	By string
-	// KeyChange is what becomes of something that is inherited.
+	// KeyChange is the change of an inherited entry.
 	KeyChange string
-	// WriteResult is what came of a write of the resync loop.
+	// WriteResult is the result of a write of the resync loop.
 	WriteResult string
 )
 
@@ -228,7 +228,7 @@ const (
 	WorkloadServer   Server = "workload"   // answers those of workload clusters
 
 	TooLarge        Rejection = "too_large"       // no API server sends a review of this size
-	TooMany         Rejection = "too_many"        // there was no room for it beside others
+	TooMany         Rejection = "too_many"        // there was no room for it next to others
 	TooSlow         Rejection = "too_slow"        // its body did not arrive in time
 	Unauthenticated Rejection = "unauthenticated" // it came without a client certificate that is accepted
 

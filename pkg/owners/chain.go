@@ -44,14 +44,14 @@ type Chain struct {
 	// AskMissing makes the chain ask Live for an owner that the cache does not have. Unlike the loop, admission cannot wait for
 	// the owner's event.
 	AskMissing bool
-	// LiveTimeout bounds the time that live reads for one decision may take, beside the context's own deadline; 0 is a second. In admission,
+	// LiveTimeout bounds the time that live reads for one decision may take, besides the context's own deadline; 0 is a second. In admission,
 	// the time that the caller waits is the only bound.
 	LiveTimeout time.Duration
 	// AllowLive limits live reads; nil allows all. Beyond the limit, the cache has the last word.
 	AllowLive func() bool
-	// Mapper tells which version of a provider's kind to read; nil reads the version that a reference names.
+	// Mapper says which version of a provider's kind to read; nil reads the version that a reference names.
 	Mapper meta.RESTMapper
-	// Layout tells where a kind of control plane has what it can inherit. If it is nil, control planes count as they are.
+	// Layout says where a kind of control plane has its inheritable entries. If it is nil, control planes count as they are.
 	Layout func(ctx context.Context, gvk schema.GroupVersionKind) (inherit.Layout, error)
 	// Count counts owner look-ups; nil counts none.
 	Count func(metrics.LookupResult)

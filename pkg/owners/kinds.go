@@ -18,13 +18,13 @@ import (
 
 // Kind is a row of the table of kinds: all that differs between kinds when Heirloom decides what an object inherits.
 type Kind struct {
-	// Name is that of a kind of Cluster API; empty for kinds of providers.
+	// Name is the name of a kind of Cluster API; empty for kinds of providers.
 	Name string
 	// Resource is what the kind's webhook is named after, such as "machinesets".
 	Resource string
 	// New returns an empty object of the type that objects of the kind are decoded into.
 	New func() client.Object
-	// Content returns what an object has at the places where it can inherit.
+	// Content returns the entries of an object at the places where it can inherit.
 	Content func(ctx context.Context, c *Chain, object metav1.Object) (inherit.Object, error)
 
 	// evaluate finds the object's owner and applies the rules to an object that is not skipped. The Cluster may be nil.

@@ -27,7 +27,7 @@ type NodeDecision struct {
 	Reason inherit.Reason
 	// Observed says that the decision is not carried out, only reported.
 	Observed bool
-	// Source is what a Node inherits from.
+	// Source is the object from which a Node inherits.
 	Source inherit.NodeSource
 }
 

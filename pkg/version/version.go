@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package version tells which build this is.
+// Package version identifies the build.
 package version
 
 import "runtime/debug"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package workload admits the Nodes of workload clusters: by policy, by webhook, or not at all. It chooses the way if the
-// operator has not, sets it up, removes the others, and tells what it did. Its subpackage connect reaches workload clusters;
+// operator has not, sets it up, removes the others, and reports its changes. Its subpackage connect reaches workload clusters;
 // webhook and policy are the ways.
 package workload
 

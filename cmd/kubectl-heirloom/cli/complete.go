@@ -38,7 +38,7 @@ func (f *Factory) Complete(takes Takes) cobra.CompletionFunc {
 	}
 }
 
-// CompleteFlag completes the value of a flag that kubectl has, too, or one that is the <namespace>/<name> of a Cluster.
+// CompleteFlag completes the value of a flag that kubectl also has, or of a flag for the <namespace>/<name> of a Cluster.
 func (f *Factory) CompleteFlag(name string) cobra.CompletionFunc {
 	return func(_ *cobra.Command, _ []string, toComplete string) ([]string, cobra.ShellCompDirective) {
 		config, _ := f.Config.ToRawKubeConfigLoader().RawConfig() // empty if it cannot be read

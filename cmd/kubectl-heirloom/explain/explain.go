@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package explain tells where each label, annotation, taint and field of an object comes from, and why one did not arrive. It asks package
+// Package explain shows where each label, annotation, taint and field of an object comes from, and why one did not arrive. It asks package
 // compare what the object has and should have, and climbs from there.
 package explain
 
@@ -29,7 +29,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
-// Explainer tells where everything on an object comes from.
+// Explainer shows where everything on an object comes from.
 type Explainer struct {
 	compare.World
 	// Cluster is the one whose Nodes are meant, and Namespace the only one in which Machines name a Node, if the user has said so.

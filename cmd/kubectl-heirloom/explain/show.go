@@ -54,7 +54,7 @@ type List struct {
 	Notes []string `json:"notes,omitempty"`
 
 	// Key is the only key of interest, if there is one. Single says that one object was asked for, All that what is set on objects
-	// themselves, and bookkeeping, is shown, too.
+	// themselves, and bookkeeping, is also shown.
 	Key         string `json:"-"`
 	Single, All bool   `json:"-"`
 }

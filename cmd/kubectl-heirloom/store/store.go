@@ -35,7 +35,7 @@ import (
 // patience bounds one read. The owner chain bounds it by what API servers wait for a webhook, and people wait longer.
 const patience = 10 * time.Second
 
-// Store reads each list and each object once, and remembers what does not exist or cannot be read, too. It answers lists by the
+// Store reads each list and each object once, and also remembers objects that do not exist or cannot be read. It answers lists by the
 // indexes of an owner chain. What it returns must not be changed.
 type Store struct {
 	// Layout returns where a kind of control plane has what it can inherit.
