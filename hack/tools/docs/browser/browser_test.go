@@ -47,7 +47,7 @@ func TestBrowserSearch(t *testing.T) {
 			for query, result := range map[string]string{
 				"HeirloomDrift":     "runbooks/heirloomdrift/",
 				"certificates.mode": "chart/",
-				"no-execute-rate":   "configuration/",
+				"no-execute-rate":   "flags/",
 			} {
 				tab.Expect(tab.visit("")).To(BeEmpty())
 				if device.width == phone {
