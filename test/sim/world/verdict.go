@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
@@ -31,7 +32,7 @@ func (w *World) judge() {
 		want := content{labels: labels, annotations: annotations}
 		for _, kind := range []string{"Machine", "FakeMachine"} {
 			for _, object := range w.management.objects(kind) {
-				if object.GetLabels()[clusterv1.ClusterNameLabel] == cluster && object.GetDeletionTimestamp() == nil {
+				if object.GetLabels()[clusterv1.ClusterNameLabel] == cluster && w.stays(object) {
 					w.equal(kind, object, want)
 				}
 			}
@@ -40,12 +41,21 @@ func (w *World) judge() {
 	}
 }
 
+// stays reports whether an object is not being deleted and has an owner: no garbage collector plays here, and Cluster API may create the
+// FakeMachine of a MachineSet that is just gone.
+func (w *World) stays(object *unstructured.Unstructured) bool {
+	owned := slices.ContainsFunc(object.GetOwnerReferences(), func(ref metav1.OwnerReference) bool {
+		return slices.ContainsFunc(w.management.objects(ref.Kind), func(owner *unstructured.Unstructured) bool { return owner.GetUID() == ref.UID })
+	})
+	return owned && object.GetDeletionTimestamp() == nil
+}
+
 // judgeNodes holds the Nodes of a Cluster to what its Machines have.
 func (w *World) judgeNodes(cluster string, want content) {
 	// Not the Machines: after a lost answer, Cluster API deletes the FakeMachine of a Machine that it has created all the same.
 	machines := map[string]bool{}
 	for _, m := range w.management.objects("FakeMachine") {
-		machines[m.GetName()] = m.GetLabels()[clusterv1.ClusterNameLabel] == cluster && m.GetDeletionTimestamp() == nil
+		machines[m.GetName()] = m.GetLabels()[clusterv1.ClusterNameLabel] == cluster && w.stays(m)
 	}
 	wanted := content{labels: nodeKeys(want.labels), annotations: nodeKeys(want.annotations)}
 	list, err := taint.ParseList(want.annotations[taint.AlwaysAnnotation])
