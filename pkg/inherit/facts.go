@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
@@ -152,13 +151,4 @@ func (p Policy) FactsOf(kind schema.GroupKind) (facts []Fact) {
 		}
 	}
 	return facts
-}
-
-// factLabels are the labels of all facts.
-func (p Policy) factLabels() sets.Set[string] {
-	all := sets.New[string]()
-	for _, f := range p.Facts {
-		all.Insert(f.Label)
-	}
-	return all
 }

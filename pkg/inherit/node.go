@@ -365,14 +365,14 @@ func (n *nodeSync) guard(result NodeState) NodeState {
 // LabelsRead returns those labels of a Node that the rules read: what they may bring or have brought. A kubelet and a cloud provider write a
 // dozen others. It takes no longer than the Node is long: a kubelet and its API server write whatever they like.
 func (p Policy) LabelsRead(node *corev1.Node) map[string]string {
-	recorded, facts := sets.New[string](), p.factLabels()
+	recorded := sets.New[string]()
 	for _, name := range TrackingAnnotations {
 		if list := node.Annotations[name]; len(list) <= mostBytes {
 			recorded.Insert(strings.FieldsFunc(list, func(r rune) bool { return strings.ContainsRune(",; ", r) })...)
 		}
 	}
 	return filter(node.Labels, func(key string) bool {
-		return marks(key) || recorded.Has(key) || p.notOnNode(labelKey, key) == "" || p.mayBeNamed(key) || facts.Has(key)
+		return marks(key) || recorded.Has(key) || p.notOnNode(labelKey, key) == "" || p.mayBeNamed(key) || slices.ContainsFunc(p.Facts, func(f Fact) bool { return f.Label == key })
 	})
 }
 

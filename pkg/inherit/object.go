@@ -9,6 +9,8 @@
 //	rules 1-3      topology.go    ClusterClass and Cluster topology → control plane, MachineDeployment, MachinePool
 //	rules 4-6, 8, 9  machine.go   templates → MachineSet, Machine, InfraMachine, BootstrapConfig
 //	rules 11-13    node.go        Machine → Node; nodesource.go, record.go, eviction.go
+//	for Nodes      sync.go        keys that a Cluster or a template names; facts.go: facts and the worker role
+//	               gates.go       start-up gates; soften.go: NoExecute taints that wait for Pods
 //	rule 14        capacity.go    what cluster-autoscaler is told of Nodes to come
 //	left out       drop.go        which keys, and why; fit.go: what has no room
 //	order          effective.go   a Node inherits what its Machine will have

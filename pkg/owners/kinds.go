@@ -277,6 +277,9 @@ func (d Decision) withCapacity(policy inherit.Policy, facts []inherit.FactValue)
 
 // templateFacts are the facts that a Machine template says of Machines to come, such as their failure domain.
 func templateFacts(object metav1.Object, policy inherit.Policy) (facts []inherit.FactValue) {
+	if len(policy.Facts) == 0 {
+		return nil
+	}
 	var template clusterv1.MachineTemplateSpec
 	switch o := object.(type) {
 	case *clusterv1.MachineDeployment:

@@ -44,7 +44,7 @@ func nodeInherits(from inherit.NodeSource) NodeDecision {
 	return NodeDecision{Outcome: inherit.Inherits, Source: from}
 }
 
-var errNotServed = errors.New("the API server does not serve the kind")
+var errNotThere = errors.New("the object does not exist, or its kind is not served")
 
 // noMachine is the decision about a Node that is nobody's.
 var noMachine = NodeDecision{Outcome: inherit.NoOwner, Reason: inherit.IsNoMachine}
@@ -126,16 +126,16 @@ func (c *Chain) facts(ctx context.Context, m *clusterv1.Machine, policy inherit.
 	return values
 }
 
-// provided reads an object of a provider's kind; nil if it does not exist.
+// provided reads an object of a provider's kind. One that is not there is an error: what it said before stays, as with an owner.
 func (c *Chain) provided(ctx context.Context, key types.NamespacedName, kind schema.GroupKind) (map[string]any, error) {
 	gvk, served, err := c.served(ctx, kind.WithVersion(""))
 	if err != nil || !served {
-		return nil, errors.Join(err, errNotServed)
+		return nil, errors.Join(err, errNotThere)
 	}
 	object := &unstructured.Unstructured{}
 	object.SetGroupVersionKind(gvk)
 	if found, err := c.get(ctx, key, "", object); err != nil || !found {
-		return nil, err
+		return nil, errors.Join(err, errNotThere)
 	}
 	return object.Object, nil
 }

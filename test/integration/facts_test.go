@@ -21,7 +21,7 @@ func TestFacts(t *testing.T) {
 	t.Parallel()
 	root, err := controlplane.RepositoryRoot(t.Context())
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
-	s := newScene(t, stage.Options{Args: factsOfExample(t, root)})
+	s := newScene(t, stage.Options{Args: factsOfExample(t, root), FailClosed: true})
 	const size, rack, zone = "node.example.com/instance-type", "node.example.com/rack", "topology.kubernetes.io/zone"
 	f := s.settle("facts", stage.Declared{})
 	f.m.Spec.FailureDomain = ""
