@@ -91,6 +91,14 @@ func (p Policy) mayBeNamed(key string) bool {
 	return OfItself(key) == "" && covered(p.SyncAllowed, key)
 }
 
+// NamedBy returns the annotation by which a Cluster may name a label or an annotation for its Nodes, or "" if the operator does not allow the key.
+func (p Policy) NamedBy(e Entry) string {
+	if !p.mayBeNamed(e.Name) {
+		return ""
+	}
+	return syncedBy[e.What]
+}
+
 // mayName reports whether the operator allows the key, or any key with the prefix.
 func (p Policy) mayName(named string) bool {
 	prefix, isPrefix := strings.CutSuffix(named, "*")

@@ -54,6 +54,8 @@ func TestAdmissionPolicy(t *testing.T) {
 		ContainSubstring("node.cluster.x-k8s.io/uninitialized:NoSchedule"), Not(ContainSubstring("gpu=no"))))
 	s.eventually(node, func(g Gomega) { g.Expect(ready(node)).To(BeTrue()) })
 
+	s.namedKeysReach("steady")
+
 	missed, stop := s.stream("steady")
 	for number := range 1200 {
 		s.machines = append(s.machines, racked(number))
@@ -72,6 +74,34 @@ func TestAdmissionPolicy(t *testing.T) {
 	s.Expect(policy.Remove(s.ctx, s.Client)).Error().To(Succeed())
 	s.eventuallyRegisters(stage.Node("steady"), func(g Gomega, made *corev1.Node) { g.Expect(made.Annotations).To(BeEmpty()) })
 	s.Expect(s.versions()).To(BeEmpty())
+}
+
+// namedKeysReach shows that keys which a Machine and its Cluster name come by the policy, and no longer when they do not name them.
+func (s *policyScene) namedKeysReach(name string) {
+	s.t.Helper()
+	m, cluster := s.machines[0], &clusterv1.Cluster{}
+	m.Labels["cost-center"], m.Annotations["owner-of"] = "7", "it"
+	s.Expect(s.ensure(s.Client)).To(BeFalse())
+	s.expectTheRules(stage.Node(name))
+
+	m.Annotations[inherit.SyncLabelsAnnotation] = "cost-center, other.example.com/*"
+	cluster.Annotations = map[string]string{inherit.SyncAnnotationsAnnotation: "owner*"}
+	s.rules.SyncAllowed = []string{inherit.SyncAnyKey}
+	s.rules = s.rules.Of(cluster)
+	s.Expect(s.ensure(s.Client)).To(BeFalse(), "the policy changes")
+	s.eventuallyRegisters(stage.Node(name), func(g Gomega, made *corev1.Node) {
+		g.Expect(made.Labels).To(HaveKeyWithValue("cost-center", "7"))
+		g.Expect(made.Annotations).To(HaveKeyWithValue("owner-of", "it"))
+	})
+	s.expectTheRules(stage.Node(name))
+
+	delete(m.Annotations, inherit.SyncLabelsAnnotation)
+	s.rules = s.rules.Of(&clusterv1.Cluster{})
+	s.Expect(s.ensure(s.Client)).To(BeFalse(), "the policy changes")
+	s.eventuallyRegisters(stage.Node(name), func(g Gomega, made *corev1.Node) {
+		g.Expect(made.Labels).NotTo(HaveKey("cost-center"))
+		g.Expect(made.Annotations).NotTo(HaveKey("owner-of"))
+	})
 }
 
 // policyScene is a workload cluster, and what its policy is made from.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -22,6 +23,8 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/printers"
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
+
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
 // Style is how a word stands out. Colour never says anything that the words do not.
@@ -268,6 +271,19 @@ func Some(names []string, first int) string {
 
 // OneLine returns an error as a part of a sentence. Errors that are joined have a line each.
 func OneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
+
+// ToSync says what to do so that a label or an annotation of Machines reaches their Nodes, if no rule propagates it.
+func ToSync(p inherit.Policy, e inherit.Entry) string {
+	lists, regex := "Labels", "^"+regexp.QuoteMeta(e.Name)+"$"
+	if e.What == "annotation" {
+		lists = "Annotations"
+	}
+	add := fmt.Sprintf("add %q to the chart's value additionalSyncMachine%s (--additional-sync-machine-%s)", regex, lists, strings.ToLower(lists))
+	if named := p.NamedBy(e); named != "" {
+		add = fmt.Sprintf("name it in the annotation %s of the Cluster, or %s", named, add)
+	}
+	return "To propagate it to Nodes, " + add + "."
+}
 
 // Shorten returns a value as a table shows it. Annotations can be long.
 func Shorten(value string) string {

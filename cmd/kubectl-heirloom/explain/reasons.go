@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -296,7 +295,7 @@ func (x *Explainer) leftAlone(at inherit.Ref, reason inherit.Reason) verdict {
 
 // texts say why and what to do, if there is anything to do.
 var texts = map[inherit.Why][2]string{ //nolint:gochecknoglobals // a table that nothing changes
-	inherit.DropOutside:     {"Neither a rule nor a configured regex propagates this {what} to Nodes.{guess}", "Start the server with {flag}."},
+	inherit.DropOutside:     {"Neither a rule nor a configured regex propagates this {what} to Nodes.{guess}", "{sync}"},
 	inherit.DropNever:       {"No rule propagates {key}: a tool or a controller uses it for bookkeeping.", "Choose another key."},
 	inherit.DropBookkeeping: {"Keys of this domain describe the object that carries them. Objects inherit them only from a template or a topology; Nodes never inherit them.", "Declare another key."},
 	inherit.DropSelected:    {"A selector uses this label, so {at} must not change it.", "Choose another key."},
@@ -345,10 +344,7 @@ func (f *finder) tell(e *Entry, v verdict) {
 	if accepts != "" {
 		text = texts["Annotated"]
 	}
-	exact, lists, guess, by := "^"+regexp.QuoteMeta(e.Of.Name)+"$", "Labels", "", ""
-	if e.Of.What == annotation {
-		lists = "Annotations"
-	}
+	guess, by := "", ""
 	if !f.Settings.Known {
 		guess = " The server's settings are unknown: if it already has such a regex, the loop adds the key to the Node."
 	}
@@ -357,8 +353,8 @@ func (f *finder) tell(e *Entry, v verdict) {
 	}
 	fill := strings.NewReplacer(
 		"{what}", e.Of.What, "{key}", e.Of.Name, "{guess}", guess, "{from}", e.From.String(), "{by}", by, "{of}", v.of, "{value}", fmt.Sprintf("%q", v.of),
-		"{accepts}", accepts, "{left}", f.left, "{rate}", fmt.Sprintf("%g", f.Settings.Config.NoExecuteRate), "{period}", f.Settings.Config.SyncPeriod.String(), "{flag}",
-		fmt.Sprintf("--additional-sync-machine-%s='%s', or add %q to the chart's value additionalSyncMachine%s", strings.ToLower(lists), exact, exact, lists),
+		"{accepts}", accepts, "{left}", f.left, "{rate}", fmt.Sprintf("%g", f.Settings.Config.NoExecuteRate), "{period}", f.Settings.Config.SyncPeriod.String(),
+		"{sync}", cli.ToSync(f.Settings.Policy(), e.Of),
 	)
 	e.at, e.because, e.fix = v.at, fill.Replace(text[0]), fill.Replace(text[1])
 	e.Reason, e.Message = string(v.why), strings.TrimSpace(e.because+" "+e.fix)

@@ -232,7 +232,11 @@ func TestAbsences(t *testing.T) {
 			w.inTopo.Taints = always("new:NoSchedule")
 			w.md.Spec.Template.Spec.Taints, w.ms.Spec.Template.Spec.Taints = w.inTopo.Taints, w.inTopo.Taints
 		}, "m", "new", "TaintsNotSupported", "taints.heirloom.dev/always"},
-		{"no synced domain", func(w *topologyOf) { w.throughout("cost", "node") }, "node", "cost", "OutsideSyncedDomains", "--additional-sync-machine-labels='^cost$'"},
+		{"no synced domain", func(w *topologyOf) { w.throughout("cost", "node") }, "node", "cost", "OutsideSyncedDomains", "sync.heirloom.dev/labels of the Cluster, or add \"^cost$\""},
+		{"no synced domain, and Clusters name no keys", func(w *topologyOf) {
+			w.flags = []string{"--per-cluster-sync-allowed="}
+			w.throughout("cost", "node")
+		}, "node", "cost", "OutsideSyncedDomains", "to Nodes, add \"^cost$\" to the chart's value additionalSyncMachineLabels (--additional-sync-machine-labels)"},
 		{"matched by its address", func(w *topologyOf) {
 			w.throughout(special, "node")
 			w.m.Spec.ProviderID, w.node.Spec.ProviderID = "", ""

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -19,6 +18,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/cli"
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/manifest"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/owners"
@@ -173,8 +173,7 @@ func (l *linter) missing(s *subject, d inherit.Declaration, path string, e inher
 			"%s %s is for Nodes, but reaches no Node: according to the ClusterClass, the control plane does not consist of Machines", e.What, e.Name)
 	case isClusterAPIs: // its controllers read the key where it is
 	case why == inherit.DropOutside:
-		flag := fmt.Sprintf("--additional-sync-machine-%ss='^%s$'", e.What, regexp.QuoteMeta(e.Name))
-		l.found(notForNodes, s, path, "To propagate it to Nodes, start the server with "+flag+".", "%s %s reaches Machines but no Node", e.What, e.Name)
+		l.found(notForNodes, s, path, cli.ToSync(l.Policy, e), "%s %s reaches Machines but no Node", e.What, e.Name)
 	case (why == inherit.DropNever || why == inherit.DropReserved) && !d.Itself:
 		l.found(neverInherited, s, path, "Remove it, or choose another key.",
 			"no rule and no flag propagates %s %s: it reaches no Node", e.What, e.Name)
