@@ -21,6 +21,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 	"github.com/heirloom-dev/heirloom/test/controlplane"
 	"github.com/heirloom-dev/heirloom/test/stage"
@@ -128,9 +129,11 @@ func (s *scene) doEverything(gates string) {
 	s.create(declares)
 	set := stage.MachineSet(declares, "own")
 	s.create(set)
-	s.create(stage.Node("own"), stage.Machine(set, "own")) // so it is the loop that writes the Node
-	node := stage.Node("own")
+	node, machine := stage.Node("own"), stage.Machine(set, "own")
+	s.create(node.DeepCopy(), machine) // so it is the loop that writes the Node
 	s.eventually(node, func(g Gomega) { g.Expect(node.Labels).To(HaveKey("node-role.kubernetes.io/worker")) })
+	s.update(machine, func() { machine.Labels[inherit.IgnoreLabel] = inherit.IgnoreAndRelease })
+	s.eventually(node, func(g Gomega) { g.Expect(node.Labels).NotTo(HaveKey(inherit.RecordLabel)) })
 	s.workload(f.cluster)
 	s.get(f.cluster)
 	s.update(f.cluster, func() { f.cluster.Labels = map[string]string{"heirloom.dev/workload-admission": "webhook"} })
