@@ -34,7 +34,7 @@ type history struct {
 	broken []string
 	quiet  bool // whether nothing may be written any more
 	// takes returns how long ago a write that is stored now may have been decided.
-	takes func() time.Duration
+	takes func(byCache bool) time.Duration
 	// asked has since when a Machine or MachineDeployment has asked for an Always taint without a break.
 	asked map[string]map[string]time.Time
 	// lost has since when a Machine, or a MachineDeployment and its MachineSet, have lost what they once declared.
@@ -202,7 +202,7 @@ func (h *history) keepsAlways(server string, w apiserver.Write) {
 	for _, t := range taintsOf(w.Before) {
 		since, asked := h.asked[server][taint.Format(t)]
 		_, asks := h.asked[w.After.GetName()][taint.Format(t)]
-		if asked && asks && time.Since(since) > h.takes() && !slices.Contains(after, t) {
+		if asked && asks && time.Since(since) > h.takes(true) && !slices.Contains(after, t) {
 			h.violate("%s removes the Always taint %s from Node %s, and admission lets it", w.User, taint.Format(t), w.After.GetName())
 		}
 	}
@@ -270,7 +270,7 @@ func (h *history) bringsNothingBack(w apiserver.Write, seen uint64, owners ...st
 	for key := range after {
 		has := slices.ContainsFunc(owners, func(owner string) bool {
 			lost, ok := h.lost[owner][key]
-			takes := h.takes()
+			takes := h.takes(false)
 			return !ok || time.Since(lost.at) <= takes && (takes > calm || lost.version >= seen)
 		})
 		if !before[key] && !has {

@@ -142,17 +142,19 @@ func (w *World) heals(ctx context.Context) {
 // How long a request may take.
 const calm, slow = time.Second, 10 * time.Second
 
-// takes returns how long ago a write that is stored now may have been decided, about as long as a request takes.
-func (w *World) takes() time.Duration {
-	if max(w.left(requestsFail), w.left(webhooksAreLate)) < -slow {
-		return calm
-	}
+// takes returns how long ago a write that is stored now may have been decided, about as long as a request takes. What a webhook leaves as it
+// is, it decides by its cache alone.
+func (w *World) takes(byCache bool) time.Duration {
+	inTime := max(w.left(requestsFail), w.left(webhooksAreLate)) < -slow
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for what, until := range w.wrong { // an owner that cannot be read live counts as the cache has it, which may be old
-		if strings.HasSuffix(what, isStalled) && time.Until(until) > -slow {
+		if (byCache || !inTime) && strings.HasSuffix(what, isStalled) && time.Until(until) > -slow {
 			return syncPeriod
 		}
+	}
+	if inTime {
+		return calm
 	}
 	return slow
 }
