@@ -7,6 +7,7 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
@@ -21,31 +22,39 @@ func TestAnAddressBringsNoPrivileges(t *testing.T) {
 	m.Labels = labels("node-role.kubernetes.io/vault=,node-restriction.kubernetes.io/tenant=a,node.cluster.x-k8s.io/pool=p")
 	m.Annotations = labels("node.cluster.x-k8s.io/note=n")
 	m.Spec.Taints = []clusterv1.MachineTaint{{Key: "gpu", Effect: "NoSchedule", Propagation: "Always"}}
+	m.Spec.FailureDomain = "z1"
 	node := known{name: "n", addresses: "InternalIP=10.0.0.1"}.node()
+	zone, err := inherit.ParseFact("Machine.cluster.x-k8s.io:spec.failureDomain=topology.kubernetes.io/zone")
+	Expect(err).NotTo(HaveOccurred())
+	policy := inherit.Policy{Facts: []inherit.Fact{zone}}
+	written := func(by inherit.Writer) inherit.NodeState {
+		t.Helper()
+		now := inherit.OfNode(node, time.Now())
+		state, err := withProblems(policy.Node(policy.SourceFor(node, &m).WithFacts([]inherit.FactValue{zone.InMachine(&m)}, now), now, by))
+		Expect(err).NotTo(HaveOccurred())
+		return state
+	}
+	privileges := []types.GomegaMatcher{HaveKey("node-role.kubernetes.io/vault"), HaveKey("node-restriction.kubernetes.io/tenant"), HaveKey("topology.kubernetes.io/zone")}
 
-	registered, err := withProblems(inherit.Policy{}.Node(inherit.Policy{}.SourceFor(node, &m), inherit.OfNode(node, time.Now()), inherit.Kubelet))
-	Expect(err).NotTo(HaveOccurred())
+	registered := written(inherit.Kubelet)
 	node.Labels, node.Annotations, node.Spec.Taints = registered.Labels, registered.Annotations, registered.Taints
-	synced, err := withProblems(inherit.Policy{}.Node(inherit.Policy{}.SourceFor(node, &m), inherit.OfNode(node, time.Now()), inherit.Privileged))
-	Expect(err).NotTo(HaveOccurred())
+	synced := written(inherit.Privileged)
 	Expect(synced.Labels).To(HaveKeyWithValue("node.cluster.x-k8s.io/pool", "p"))
-	Expect(synced.Labels).NotTo(Or(HaveKey("node-role.kubernetes.io/vault"), HaveKey("node-restriction.kubernetes.io/tenant")))
+	Expect(synced.Labels).NotTo(Or(privileges...))
 	Expect(synced.Annotations).To(And(HaveKeyWithValue("node.cluster.x-k8s.io/note", "n"), HaveKeyWithValue(inherit.MatchedByAddressAnnotation, HavePrefix("m."))))
 	Expect(taint.FormatList(synced.Taints)).To(ContainSubstring("gpu:NoSchedule"))
 	Expect(taint.Find(synced.Taints, taint.IDOf(clusterv1.NodeUninitializedTaint))).NotTo(Equal(-1), "no workload until the labels are there")
 
 	node.Spec.ProviderID = "aws://1"
-	proven, err := withProblems(inherit.Policy{}.Node(inherit.Policy{}.SourceFor(node, &m), inherit.OfNode(node, time.Now()), inherit.Privileged))
-	Expect(err).NotTo(HaveOccurred())
-	Expect(proven.Labels).To(And(HaveKey("node-role.kubernetes.io/vault"), HaveKey("node-restriction.kubernetes.io/tenant")))
+	proven := written(inherit.Privileged)
+	Expect(proven.Labels).To(And(privileges...))
 	Expect(proven.Annotations).NotTo(Or(HaveKey(inherit.MatchedByAddressAnnotation), HaveKey(inherit.UninitializedAnnotation)))
 	Expect(taint.FormatList(proven.Taints)).To(Equal("gpu:NoSchedule"))
 
 	node.Spec.ProviderID = ""
 	node.Labels, node.Annotations, node.Spec.Taints = proven.Labels, proven.Annotations, proven.Taints
-	borrowed, err := withProblems(inherit.Policy{}.Node(inherit.Policy{}.SourceFor(node, &m), inherit.OfNode(node, time.Now()), inherit.Privileged))
-	Expect(err).NotTo(HaveOccurred())
-	Expect(borrowed.Labels).NotTo(Or(HaveKey("node-role.kubernetes.io/vault"), HaveKey("node-restriction.kubernetes.io/tenant")), "what an earlier release gave for an address goes")
+	borrowed := written(inherit.Privileged)
+	Expect(borrowed.Labels).NotTo(Or(privileges...), "what an earlier release gave for an address goes")
 	Expect(m.Labels).To(HaveLen(3), "the input is not mutated")
 }
 
