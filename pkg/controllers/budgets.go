@@ -19,6 +19,7 @@ import (
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/owners"
+	"github.com/heirloom-dev/heirloom/pkg/pace"
 	"github.com/heirloom-dev/heirloom/pkg/pods"
 	"github.com/heirloom-dev/heirloom/pkg/workload"
 )
@@ -31,6 +32,30 @@ const (
 
 // hadTurn reports whether the Node of a plan has had its turn, and waits only for its Pods to leave.
 func (r *nodes) hadTurn(p nodePlan) bool { return r.NoExecuteBudgets && p.current.Softened() }
+
+// noteDraining notes the set of a Node that has had its turn, as long as it waits for its Pods.
+func (r *nodes) noteDraining(ctx context.Context, v visit, p nodePlan) {
+	set := ""
+	if r.hadTurn(p) && len(p.held) > 0 {
+		if set = r.draining.get(v.NodeRequest); set == "" {
+			if group, _, err := r.Chain.NodeGroup(ctx, p.Source); err == nil {
+				set = group.String()
+			}
+		}
+	}
+	r.draining.set(v.NodeRequest, set)
+}
+
+// waitForDraining returns when to ask again whether there is room for one more Node that waits for its Pods, and the limit. At most a tenth of
+// a set waits at a time: their NoSchedule taints would otherwise leave no Node for Pods that have to move, if budgets hold Nodes up.
+func (r *nodes) waitForDraining(v visit, limits [2]pace.Limit) (time.Duration, string) {
+	set, most := limits[0].Name, int(limits[0].PerMinute)
+	draining := r.draining.having(v.Cluster, set)
+	if !r.NoExecuteBudgets || draining < most {
+		return 0, ""
+	}
+	return evictEvery, fmt.Sprintf("%s (Nodes that wait for their Pods to leave: %d)", set, draining)
+}
 
 // soften makes the plan of a Node whose turn has come wait for the Pods that the taints would evict, unless they have left.
 func (r *nodes) soften(v visit, p *nodePlan, node inherit.NodeState) inherit.NodeState {

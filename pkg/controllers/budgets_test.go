@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
@@ -227,6 +228,34 @@ func TestPodsThatStayKeepNoOthers(t *testing.T) {
 		_, err := l.lookAt("c", "n0")
 		l.Expect(err).To(MatchError(And(ContainSubstring("Pod web/p00 to leave: "), ContainSubstring("more than one budget"), Not(ContainSubstring("p01")), Not(ContainSubstring("p02")))))
 		l.Expect(l.evicted()).To(HaveLen(10))
+	})
+}
+
+// While budgets hold Nodes up, nine tenths of a set stay schedulable, for the next leader as well. Other sets do not wait for it.
+func TestASetKeepsNodesForPodsThatMove(t *testing.T) {
+	inUse(t, func(t *testing.T) {
+		alone := &clusterv1.MachineSet{ObjectMeta: named("alone"), Spec: clusterv1.MachineSetSpec{ClusterName: "c"}}
+		l := withinBudgets(t, 2, pod("web"), alone, evicting("other", "MachineSet/alone"), node("other"))
+		l.staying["web"] = budget()
+		l.visit(softened, 10*time.Second)
+		for range 2 {
+			<-time.After(time.Hour)
+			l.visit(softened, 10*time.Second, "web")
+			l.events.take()
+			taints, again := l.after("n1")
+			l.Expect([]any{taints, again}).To(Equal([]any{withoutDrain, 10 * time.Second}))
+			l.told("Normal NoExecuteTaintsRollingOut Machine/n1: NoExecute taints evict Pods, so Nodes wait for their turn (--no-execute-rate); " +
+				"limit reached in MachineDeployment ns/md (Nodes that wait for their Pods to leave: 1)")
+			l.manager = nil
+		}
+		taints, _ := l.after("other")
+		l.Expect(taints).To(Equal(softened))
+		delete(l.staying, "web")
+		l.visit(softened, 10*time.Second, "web")
+		l.visit(all, 0)
+		<-time.After(time.Minute)
+		taints, _ = l.after("n1")
+		l.Expect(taints).To(Equal(softened))
 	})
 }
 

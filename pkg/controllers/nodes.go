@@ -58,13 +58,15 @@ type nodes struct {
 	// unprotected are Nodes without an Always taint, unlabelled new Nodes without labels that their kubelets may not set, ignored
 	// those whose Machine, MachinePool or Cluster is opted out, waiting those that wait for a taint that evicts Pods.
 	unprotected, unlabelled, ignored, waiting *nodeSet
+	// draining are the sets of those waiting Nodes that have had their turn.
+	draining *byNode[string]
 }
 
 func newNodes(d *Dependencies) *nodes {
 	return &nodes{
 		Dependencies: d, pacer: &pace.Pacer{}, records: newByNode[string](nil),
 		unprotected: newByNode[bool](d.Metrics.NodesUnprotected), unlabelled: newByNode[bool](nil),
-		ignored: newByNode[bool](d.Metrics.NodesIgnored), waiting: newByNode[bool](nil),
+		ignored: newByNode[bool](d.Metrics.NodesIgnored), waiting: newByNode[bool](nil), draining: newByNode[string](nil),
 	}
 }
 
@@ -105,7 +107,7 @@ func (r *nodes) sync(ctx context.Context, req NodeRequest) (again time.Duration,
 		r.observeNode(v.node, p)
 		return p.again, nil
 	}
-	r.note(v, p)
+	r.note(ctx, v, p)
 	if p.Reason.Released() {
 		return r.release(ctx, v)
 	}
@@ -123,7 +125,7 @@ func (r *nodes) sync(ctx context.Context, req NodeRequest) (again time.Duration,
 		if err != nil || again > 0 {
 			return again, err
 		}
-		r.note(v, p)
+		r.note(ctx, v, p)
 	}
 	r.report(ctx, v, p)
 	return p.again, nil
@@ -239,7 +241,11 @@ func (r *nodes) hold(ctx context.Context, chain *owners.Chain, v visit, p *nodeP
 		return fmt.Errorf("finding the Nodes that share this Node's taints: %w", err)
 	}
 	p.limits = pace.Limits("Cluster "+v.Cluster.String(), r.NoExecuteRate, set.String(), nodes)
-	if wait, heldBy := r.pacer.Wait(v.now, p.limits); wait > 0 {
+	wait, heldBy := r.pacer.Wait(v.now, p.limits)
+	if wait == 0 {
+		wait, heldBy = r.waitForDraining(v, p.limits)
+	}
+	if wait > 0 {
 		waiting, _ := r.waiting.counts(v.Cluster)
 		p.held, p.heldBy, p.again = p.evicting, heldBy, max(wait, time.Duration(waiting)*askEvery)
 	}
@@ -330,8 +336,8 @@ func (r *nodes) tell(p nodePlan, node *corev1.Node) {
 	}
 }
 
-// note notes the Node's record, what the Node misses, and whether it is ignored.
-func (r *nodes) note(v visit, p nodePlan) {
+// note notes the Node's record, what the Node misses, what it waits for, and whether it is ignored.
+func (r *nodes) note(ctx context.Context, v visit, p nodePlan) {
 	if !p.Inherits() {
 		r.forget(v.NodeRequest, p.Reason.OptedOut())
 		return
@@ -340,6 +346,7 @@ func (r *nodes) note(v visit, p nodePlan) {
 		r.records.set(v.NodeRequest, record)
 	}
 	r.ignored.set(v.NodeRequest, false)
+	r.noteDraining(ctx, v, p)
 	r.unprotected.set(v.NodeRequest, len(p.from.Unprotected(p.current)) > 0)
 	unlabelled := v.policy.Unlabelled(p.from, p.current) && (r.unlabelled.get(v.NodeRequest) || inherit.Registering(v.node, v.now))
 	if was := r.unlabelled.set(v.NodeRequest, unlabelled); was && !unlabelled {
@@ -413,6 +420,7 @@ func (r *nodes) forget(req NodeRequest, ignored bool) {
 		set.set(req, false)
 	}
 	r.ignored.set(req, ignored)
+	r.draining.set(req, "")
 	_, total := r.waiting.counts(req.Cluster)
 	r.Metrics.NoExecuteWaiting(total)
 }

@@ -58,6 +58,18 @@ func (b *byNode[V]) get(req NodeRequest) V {
 	return b.of[req.Cluster][req.Name]
 }
 
+// having returns how many Nodes of a Cluster have this value.
+func (b *byNode[V]) having(cluster types.NamespacedName, value V) (nodes int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, has := range b.of[cluster] {
+		if has == value {
+			nodes++
+		}
+	}
+	return nodes
+}
+
 // in returns the Nodes of a Cluster that have a value.
 func (b *byNode[V]) in(cluster types.NamespacedName) []NodeRequest {
 	b.mu.Lock()

@@ -309,7 +309,7 @@ var texts = map[inherit.Why][2]string{ //nolint:gochecknoglobals // a table that
 	inherit.DropSetThere:    {"Another writer has set this label on {at}, and a fact does not replace it.", "Remove the label from the Node if the fact should set it."},
 	inherit.DropPaced:       {"{at} already has a Node, and Cluster API would add a typed NoExecute taint there without a rate limit. So the taint stays an annotation, from which Heirloom taints the Node when its turn comes.", ""},
 	inherit.DropOnce:        {"Nodes get OnInitialization taints only once, when they register, and {at} has already registered.", "Declare it as Always if the Node should have it now."},
-	inherit.DropWaiting:     {"A NoExecute taint evicts Pods, so existing Nodes get it one after the other: at most {rate} per minute and Cluster (--no-execute-rate). {at} waits for its turn.", ""},
+	inherit.DropWaiting:     {"A NoExecute taint evicts Pods, so existing Nodes get it one after the other: at most {rate} per minute and Cluster (--no-execute-rate){share}. {at} waits for its turn.", ""},
 	inherit.DropTaints:      {"Cluster API's feature gate MachineTaintPropagation is off, so it would refuse typed taints in {at}.", "Declare the taint with the annotation taints.heirloom.dev/always, or turn the gate on."},
 	inherit.DropGateOpened:  {"A condition or a DaemonSet for which this taint waited is ready on {at}, so Heirloom removed the taint once.", ""},
 	inherit.DropPods:        {"A NoExecute taint evicts Pods, so {at} has it with effect NoSchedule until its Pods have left, as their budgets allow (--no-execute=budgets).{left}", ""},
@@ -344,7 +344,10 @@ func (f *finder) tell(e *Entry, v verdict) {
 	if accepts != "" {
 		text = texts["Annotated"]
 	}
-	guess, by := "", ""
+	guess, by, share := "", "", ""
+	if f.Settings.Config.NoExecuteBudgets {
+		share = ", while no more than a tenth of its set waits for Pods to leave"
+	}
 	if !f.Settings.Known {
 		guess = " The server's settings are unknown: if it already has such a regex, the loop adds the key to the Node."
 	}
@@ -353,7 +356,7 @@ func (f *finder) tell(e *Entry, v verdict) {
 	}
 	fill := strings.NewReplacer(
 		"{what}", e.Of.What, "{key}", e.Of.Name, "{guess}", guess, "{from}", e.From.String(), "{by}", by, "{of}", v.of, "{value}", fmt.Sprintf("%q", v.of),
-		"{accepts}", accepts, "{left}", f.left, "{rate}", fmt.Sprintf("%g", f.Settings.Config.NoExecuteRate), "{period}", f.Settings.Config.SyncPeriod.String(),
+		"{accepts}", accepts, "{left}", f.left, "{share}", share, "{rate}", fmt.Sprintf("%g", f.Settings.Config.NoExecuteRate), "{period}", f.Settings.Config.SyncPeriod.String(),
 		"{sync}", cli.ToSync(f.Settings.Policy(), e.Of),
 	)
 	e.at, e.because, e.fix = v.at, fill.Replace(text[0]), fill.Replace(text[1])

@@ -250,6 +250,9 @@ func TestAbsences(t *testing.T) {
 			w.m.Annotations = map[string]string{"taints.heirloom.dev/until": "net:NoSchedule until condition Net=True"}
 			w.node.Annotations[inherit.OpenedGatesAnnotation] = "net:NoSchedule"
 		}, "node", "net", "GateOpened", "is ready on Node n"},
+		{"the pace of NoExecute within budgets", func(w *topologyOf) {
+			w.flags, w.m.Spec.Taints = []string{"--no-execute=budgets"}, always("drain:NoExecute")
+		}, "node", "drain", "WaitingForItsTurn", "while no more than a tenth of its set waits"},
 		{"the pace of NoExecute", func(w *topologyOf) { w.m.Spec.Taints = always("drain:NoExecute") }, "node", "drain", "WaitingForItsTurn", "--no-execute-rate"},
 		{"its Pods have not left", func(w *topologyOf) { w.softened("a b c d") }, "node", "drain", "WaitingForPods",
 			"It waits for 4 Pods: default/a (budget default/app), default/b (budget default/app), default/c (budget default/app) and 1 more."},
