@@ -36,7 +36,7 @@ API write that creates or changes it, and keeps Always taints there. It fails op
 			if err := logsv1.ValidateAndApply(c.Logs, nil); err != nil {
 				return err
 			}
-			klog.SetLoggerWithOptions(briefly(klog.Background()), klog.ContextualLogger(true)) // client-go logs, too
+			klog.SetLoggerWithOptions(briefly(klog.Background()), klog.ContextualLogger(true)) // client-go logs through klog
 			ctrl.SetLogger(klog.Background())
 			return run(cmd.Context(), c)
 		},

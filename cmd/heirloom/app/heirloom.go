@@ -29,33 +29,33 @@ import (
 )
 
 const (
-	// liveReads is how many objects a second, and at once, webhooks and loop may each read from the API server. Owners are read once for many
+	// liveReads is how many objects the webhooks and the loop may each read live per second, and at once. An owner is read once for many
 	// requests, and each Node costs a read of its own Machine.
 	liveReads = 1000
-	// unknownFor is how long a kind that the API server does not serve counts as unknown in admission.
+	// unknownFor is how long admission treats a kind as unknown after the API server did not serve it.
 	unknownFor = 5 * time.Second
 )
 
-// Environment is what differs between the program and a simulation of it, which has no sockets and runs many times in one process.
+// Environment holds the differences between the program and a simulation of it, which has no sockets and runs many times in one process.
 type Environment struct {
 	Metrics prometheus.Registerer
-	// Connect returns what reaches workload clusters.
+	// Connect returns the connections to workload clusters.
 	Connect func(context.Context, ctrl.Manager, connect.Options) (clustercache.ClusterCache, error)
-	// Options change those of the manager.
+	// Options change the options of the manager.
 	Options []func(*ctrl.Options)
 }
 
-// Heirloom is the program without its servers: the manager runs the loop, and the webhooks need the rest.
+// Heirloom is the program without its servers: the manager, which runs the loop, and the dependencies of the webhooks.
 type Heirloom struct {
 	Manager  ctrl.Manager
 	Webhooks webhooks.Dependencies
-	// Key proves the paths of the webhooks of workload clusters.
+	// Key returns the key that proves the paths of the webhooks of workload clusters.
 	Key func(context.Context) []byte
 
 	metrics *metrics.Metrics
 }
 
-// New wires Heirloom. Nothing runs before the manager is started.
+// New wires Heirloom. Nothing runs before the manager starts.
 func New(ctx context.Context, restConfig *rest.Config, c *config.Config, environment Environment) (*Heirloom, error) {
 	mgr, err := newManager(restConfig, c, environment.Options...)
 	if err != nil {
@@ -75,10 +75,10 @@ func New(ctx context.Context, restConfig *rest.Config, c *config.Config, environ
 	return h, h.wire(ctx, c, environment)
 }
 
-// wire adds the loop to the manager, and what both loop and webhooks need.
+// wire adds the loop to the manager, and sets up the parts that loop and webhooks share.
 func (h *Heirloom) wire(ctx context.Context, c *config.Config, environment Environment) error {
 	mgr := h.Manager
-	// The requests of a discovery client have no context, but a timeout of their own.
+	// The requests of a discovery client have no context, but their own timeout.
 	discoveryClient, err := discovery.NewDiscoveryClientForConfig(mgr.GetConfig())
 	if err != nil {
 		return fmt.Errorf("creating the discovery client: %w", err)
@@ -117,7 +117,7 @@ func (h *Heirloom) wire(ctx context.Context, c *config.Config, environment Envir
 		Chain: &admission, Metrics: h.metrics, Namespace: c.Namespace, Policy: policy, ManagementCluster: c.ManagementClusterKey,
 	}
 	recorder := controllers.Brief(mgr.GetEventRecorder("heirloom"))
-	var clusterCache clustercache.ClusterCache // none, unless workload clusters are to be reached
+	var clusterCache clustercache.ClusterCache // nil, unless Heirloom reaches workload clusters
 	if c.WorkloadClusters {
 		clusterCache, err = environment.Connect(ctx, mgr, connect.Options{
 			WatchFilter: c.WatchFilter, SyncPeriod: c.SyncPeriod, Nodes: owners.Indexes(&corev1.Node{}), TrimNode: owners.TransformNode(c.Rules),
@@ -136,8 +136,8 @@ func (h *Heirloom) wire(ctx context.Context, c *config.Config, environment Envir
 	})
 }
 
-// newReaders returns what the webhooks and the loop read owners with, if the cache does not have them or may be behind. Each has a rate
-// limit of its own for all kinds, so that neither waits for the other.
+// newReaders returns the clients with which webhooks and loop read owners that the cache does not have, or that may be stale there. Each
+// client has its own rate limit for all kinds, so that neither waits for the other.
 func newReaders(mgr ctrl.Manager) (webhooks, loop client.Reader, err error) {
 	readers := [2]client.Reader{}
 	for i := range readers {

@@ -11,22 +11,23 @@ import (
 	"github.com/go-logr/logr"
 )
 
-// longestLogged is how many bytes are logged of a message, an error or a value. Others choose what is in them: a review, a kubeconfig and
-// an answer of a workload cluster may have megabytes.
+// longestLogged is the number of bytes that are logged of a message, an error or a value. Others choose the content: a review, a kubeconfig
+// or an answer of a workload cluster may have megabytes.
 const longestLogged = 2 << 10
 
-// brief cuts what is too long. It keeps the values of a logger until something is logged, because few requests log anything.
+// brief shortens long messages, errors and values. It keeps the values of a logger until something is logged, because few requests log
+// anything.
 type brief struct {
 	logr.LogSink
 	values []any
 }
 
-// briefly returns a logger that cuts what another logger would log.
+// briefly returns a logger that shortens the messages, errors and values of another logger.
 func briefly(logger logr.Logger) logr.Logger {
 	return logger.WithSink(brief{LogSink: logger.WithCallDepth(1).GetSink()})
 }
 
-// Enabled implements logr.LogSink. It is not promoted, so that callers are as far away as from the other methods.
+// Enabled implements logr.LogSink. It is not promoted, so that the call depth is the same as for the other methods.
 func (b brief) Enabled(level int) bool { return b.LogSink.Enabled(level) }
 
 // Info implements logr.LogSink.
@@ -62,7 +63,8 @@ func (b brief) WithCallDepth(depth int) logr.LogSink {
 	return b
 }
 
-// all returns the logger's own keys and values, and then these. A stack is long, and made of nothing that others choose.
+// all returns the logger's own keys and values, and then keysAndValues. It does not shorten stacks: they are long, but others do not choose
+// their content.
 func (b brief) all(keysAndValues []any) []any {
 	all := slices.Concat(b.values, keysAndValues)
 	for i := 1; i < len(all); i += 2 {

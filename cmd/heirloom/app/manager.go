@@ -56,7 +56,7 @@ func newManager(restConfig *rest.Config, c *config.Config, changes ...func(*ctrl
 	return mgr, nil
 }
 
-// newScheme returns the types of Kubernetes and Cluster API.
+// newScheme returns a scheme with the types of Kubernetes and Cluster API.
 func newScheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
@@ -64,7 +64,7 @@ func newScheme() *runtime.Scheme {
 	return scheme
 }
 
-// cacheOptions keeps in memory only what the rules read.
+// cacheOptions limits the cache to the fields that the rules read.
 func cacheOptions(c *config.Config) cache.Options {
 	options := cache.Options{
 		SyncPeriod:       &c.SyncPeriod,

@@ -10,8 +10,8 @@ import (
 	clientmetrics "k8s.io/client-go/tools/metrics"
 )
 
-// byHost counts requests to all servers but the management cluster's as those of one host: kubeconfigs choose the others, and each host
-// would be a series that stays as long as the program.
+// byHost counts the requests to all workload clusters under one host: kubeconfigs choose the hosts, and each host would be a series that
+// stays as long as the program.
 type byHost struct {
 	clientmetrics.ResultMetric
 	management string
@@ -25,7 +25,7 @@ func (b byHost) Increment(ctx context.Context, code, method, host string) {
 	b.ResultMetric.Increment(ctx, code, method, host)
 }
 
-// countRequests makes rest_client_requests_total count that way, once for the program.
+// countRequests makes rest_client_requests_total count as byHost does, once for the program.
 func countRequests(management *rest.Config) error {
 	if _, already := clientmetrics.RequestResult.(byHost); already {
 		return nil

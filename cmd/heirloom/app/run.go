@@ -20,12 +20,12 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/workload/connect"
 )
 
-// reserve is memory that is never touched, so that it takes none of the machine's; growth is the percentage by which the heap, with
-// the reserve, grows before garbage is collected. Together they leave some 40 MiB of garbage to a small heap, so that a replica does
-// not collect it for every few requests (BenchmarkWebhookCPU), and no more to a large one (BenchmarkResidentMemory).
+// reserve is memory that is never touched, so that it takes no memory of the machine; growth is the percentage by which the heap, with the
+// reserve, grows before a garbage collection. Together they allow a small heap about 40 MiB of garbage, so that a replica does not collect
+// garbage every few requests (BenchmarkWebhookCPU), and a large heap little more (BenchmarkResidentMemory).
 const reserve, growth = 256 << 20, 13
 
-// run serves until a while after told is done.
+// run serves until told is done and the shutdown delay is over.
 func run(told context.Context, c *config.Config) error {
 	defer runtime.KeepAlive(reserved())
 	ctrl.Log.Info("Starting Heirloom", "version", version.String())
@@ -54,8 +54,8 @@ func run(told context.Context, c *config.Config) error {
 	return start(ctx, h.Manager, filled)
 }
 
-// reserved makes the reserve. A limit of the memory counts it, so it is small where the limit is. It consists of pieces, because Go
-// writes zeros to all of an object of which it has used any memory before.
+// reserved allocates the reserve, but at most a quarter of the memory limit (GOMEMLIMIT), which counts it. The reserve consists of pieces,
+// because Go writes zeros to a whole object if it has used any of its memory before.
 func reserved() [][]byte {
 	const piece = 1 << 20
 	pieces := make([][]byte, min(reserve, debug.SetMemoryLimit(-1)/4)/piece)
@@ -68,7 +68,7 @@ func reserved() [][]byte {
 	return pieces
 }
 
-// drain returns a context that is done a while after told: until then the Service may lead to this Pod.
+// drain returns a context that is done a delay after told: until then, the Service may still send requests to this Pod.
 func drain(told context.Context, delay time.Duration) (context.Context, context.CancelFunc) {
 	ctx, stop := context.WithCancel(context.WithoutCancel(told))
 	unregister := context.AfterFunc(told, func() {
@@ -81,9 +81,9 @@ func drain(told context.Context, delay time.Duration) (context.Context, context.
 	}
 }
 
-// start blocks until ctx is done and everything has ended, or shutdownTimeout is over. It sets filled once the caches are filled. Until
-// then, a manager cannot be stopped: it keeps waiting for them, forever if a right is missing. A program that is not ready has nothing to
-// finish, so it just ends.
+// start blocks until ctx is done and all runnables have ended, or shutdownTimeout is over. It sets filled once the caches have synced.
+// Until then, a manager cannot be stopped: it waits for the caches, forever if a right is missing. A program that is not ready has nothing
+// to finish, so start returns at once.
 func start(ctx context.Context, mgr ctrl.Manager, filled *atomic.Bool) error {
 	ended := make(chan error, 1)
 	go func() { ended <- mgr.Start(ctx) }()

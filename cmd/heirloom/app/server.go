@@ -35,25 +35,26 @@ import (
 	"github.com/heirloom-dev/heirloom/webhooks"
 )
 
-// What a client can make a server hold. controller-runtime's own servers have hardly any limit. No server speaks HTTP/2, of which a
-// connection has many requests at a time: API servers ask for HTTP/1.1 only (k8s.io/apiserver/pkg/util/webhook), unless the webhook's URL is that of localhost, where they speak both.
+// Limits on the resources that a client can make a server hold. controller-runtime's own servers have hardly any limit. No server speaks
+// HTTP/2, which has many requests on a connection at a time: API servers use only HTTP/1.1 for webhooks
+// (k8s.io/apiserver/pkg/util/webhook), unless the host of the webhook's URL is localhost, where they speak both.
 const (
-	// unusedTimeout is how long a connection of webhooks may be unused, also before its first request: an API server opens some that it
-	// does not need at once. It keeps them for 90 seconds, so if we closed one first, a request that it sends just then would be lost.
-	// From the first byte of a body on, the webhooks have a limit of their own.
+	// unusedTimeout is how long a connection of webhooks may be unused, also before its first request: an API server opens connections before
+	// it needs them. It keeps them for 90 seconds. If Heirloom closed a connection first, a request that is sent at this moment would be lost.
+	// From the first byte of a body on, the webhooks have their own limit.
 	unusedTimeout = 2 * time.Minute
-	// briefTimeout is for probes and diagnostics, whose requests are small and come in one piece.
+	// briefTimeout is the timeout of probes and diagnostics, whose requests are small and come in one piece.
 	briefTimeout = 5 * time.Second
 	mostHeaders  = 8 << 10
-	// mostConnections is how many a server of webhooks or diagnostics has; others wait until one is closed.
+	// mostConnections limits the connections of a server of webhooks or diagnostics; other clients wait until a connection is closed.
 	mostConnections = 1000
-	// What a client certificate and its intermediate CAs may be. Go keeps ten times as much for each connection.
+	// The limits of a client certificate with its intermediate CAs. Go keeps ten times this size for each connection.
 	mostCertificates, mostCertificateBytes = 5, 16 << 10
-	// failuresLogged is how often each server logs what fails before there is a request, as a handshake that any client can make fail.
+	// failuresLogged is how often each server logs failures before a request, such as a failed TLS handshake, which any client can cause.
 	failuresLogged = time.Minute
 )
 
-// addCertificate returns what the webhook servers serve, and makes the manager keep it up to date. It comes from files, or is our own.
+// addCertificate returns the serving certificate of the webhooks, from files or Heirloom's own, and makes the manager keep it up to date.
 func addCertificate(ctx context.Context, mgr ctrl.Manager, c *config.Config) (certs.Source, error) {
 	if c.WebhookCertSecret != "" {
 		own := &certs.Own{Secret: c.WebhookCertName, Hosts: c.WebhookCertDNSNames, Configuration: c.WebhookConfiguration, Dir: c.WebhookCertDir}
@@ -66,8 +67,8 @@ func addCertificate(ctx context.Context, mgr ctrl.Manager, c *config.Config) (ce
 	return watcher.GetCertificate, mgr.Add(watcher)
 }
 
-// addServers starts the server that the management cluster's API servers call and, if there is a URL for them, another server for
-// workload clusters, because they must not reach the webhooks of the management cluster.
+// addServers adds the server for the management cluster's API servers and, if the webhooks of workload clusters have a URL, another server
+// for workload clusters, because they must not reach the webhooks of the management cluster.
 func addServers(ctx, told context.Context, c *config.Config, served certs.Source, h *Heirloom) error {
 	management := webhook.NewServer(webhook.Options{})
 	webhooks.Register(management, h.Webhooks)
@@ -84,9 +85,9 @@ func addServers(ctx, told context.Context, c *config.Config, served certs.Source
 	return addServer(h.Manager, c, c.WorkloadWebhookPort, served, false, newServer(told, "webhooks of workload clusters", workload.WebhookMux()))
 }
 
-// newServer returns a server of webhooks. Once told is done it goes on to answer, and closes each connection with its answer: API servers
-// keep connections for a long time, even to a Pod that has left the Service, and a request that is sent just when such a connection is
-// closed would be lost, and its object pass untouched.
+// newServer returns a server of webhooks. Once told is done, it still answers, and closes each connection with its answer: API servers keep
+// connections for a long time, even to a Pod that has left the Service. A request that is sent just when its connection is closed would be
+// lost, and its object would pass unchanged.
 func newServer(told context.Context, name string, webhooks http.Handler) *manager.Server {
 	return bounded(name, unusedTimeout, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if told.Err() != nil {
@@ -96,7 +97,7 @@ func newServer(told context.Context, name string, webhooks http.Handler) *manage
 	}))
 }
 
-// bounded returns a server with the limits that all have.
+// bounded returns a server with the limits that all servers have.
 func bounded(name string, unused time.Duration, handler http.Handler) *manager.Server {
 	return &manager.Server{Name: name, Server: &http.Server{
 		Handler: handler, ErrorLog: log.New(&failures{server: name, sometimes: rate.Sometimes{Interval: failuresLogged}}, "", 0),
@@ -104,7 +105,7 @@ func bounded(name string, unused time.Duration, handler http.Handler) *manager.S
 	}}
 }
 
-// failures logs some of what net/http says of a server.
+// failures logs some of the errors that net/http reports for a server.
 type failures struct {
 	server    string
 	sometimes rate.Sometimes
@@ -118,7 +119,7 @@ func (f *failures) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// addServer lets the manager run a server of webhooks, which may ask its clients for a certificate.
+// addServer makes the manager run a server of webhooks. If asks is set, the server asks its clients for a certificate.
 func addServer(mgr ctrl.Manager, c *config.Config, port int, served certs.Source, asks bool, server *manager.Server) error {
 	tlsConfig := &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: served}
 	if asks { // see onlyClients
@@ -127,7 +128,7 @@ func addServer(mgr ctrl.Manager, c *config.Config, port int, served certs.Source
 	return listen(mgr, c, net.JoinHostPort(c.WebhookHost, strconv.Itoa(port)), mostConnections, server, tlsConfig)
 }
 
-// fewCertificates refuses a client that sends more certificates than API servers have.
+// fewCertificates refuses a client that sends more certificates than an API server has.
 func fewCertificates(state tls.ConnectionState) error {
 	size := 0
 	for _, certificate := range state.PeerCertificates {
@@ -139,8 +140,8 @@ func fewCertificates(state tls.ConnectionState) error {
 	return nil
 }
 
-// listen lets the manager run a server, and stop it last. Its port is bound now, so a program that answers probes listens. It has so many
-// connections at most, or any number if that is 0.
+// listen makes the manager run a server, and stop it last. It binds the port at once, so a program that answers probes listens. The server
+// has at most as many connections as most says, or any number if most is 0.
 func listen(mgr ctrl.Manager, c *config.Config, address string, most int, server *manager.Server, tlsConfig *tls.Config) error {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
@@ -159,8 +160,8 @@ func listen(mgr ctrl.Manager, c *config.Config, address string, most int, server
 	return mgr.Add(server)
 }
 
-// onlyClients lets only requests with an accepted client certificate pass, if --webhook-client-ca-file says which are accepted. It follows
-// that file until ctx is done.
+// onlyClients passes only requests with an accepted client certificate, if --webhook-client-ca-file is set. It reloads this file until ctx
+// is done.
 func onlyClients(ctx context.Context, c *config.Config, webhooks http.Handler, rejected func(metrics.Rejection)) (http.Handler, error) {
 	if c.WebhookClientCAFile == "" {
 		return webhooks, nil
@@ -175,7 +176,7 @@ func onlyClients(ctx context.Context, c *config.Config, webhooks http.Handler, r
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, ok, err := verifier.AuthenticateRequest(r); err != nil || !ok {
 			rejected(metrics.Unauthenticated)
-			w.Header().Set("Connection", "close") // its body is not to be read
+			w.Header().Set("Connection", "close") // so that the body is not read
 			http.Error(w, http.StatusText(http.StatusUnauthorized), http.StatusUnauthorized)
 			return
 		}
@@ -183,10 +184,10 @@ func onlyClients(ctx context.Context, c *config.Config, webhooks http.Handler, r
 	}), nil
 }
 
-// addProbes makes the probes tell the truth: ready means that the caches have been filled and the certificate is valid. The caches then
-// have what admission needs in any case. Kinds of providers, which they begin to hold later, do not count: a kind that cannot be listed
-// would leave no replica ready to answer for the others. A server of webhooks that fails ends the program, so no probe connects to it. A
-// client that takes all connections would have the program restarted, so their number is not limited here.
+// addProbes adds the probes. Ready means that the caches have synced and the certificate is valid. The caches then have all kinds that
+// admission always needs. Kinds of providers, which are cached later, do not count: a kind that cannot be listed would leave no replica
+// ready for the other kinds. A server of webhooks that fails ends the program, so no probe connects to it. The number of connections is not
+// limited here, because a client that takes all connections would have the program restarted.
 func addProbes(mgr ctrl.Manager, c *config.Config, served certs.Source, filled *atomic.Bool) error {
 	synced := func(*http.Request) error {
 		if !filled.Load() {
@@ -205,8 +206,8 @@ func addProbes(mgr ctrl.Manager, c *config.Config, served certs.Source, filled *
 	return listen(mgr, c, c.HealthAddr, 0, bounded("probes", briefTimeout, mux), nil)
 }
 
-// addDiagnostics serves what controller-runtime's metrics server does, but for its missing limits, and with the certificate of the
-// webhooks, which clients can verify.
+// addDiagnostics serves the paths of controller-runtime's metrics server. It adds limits, and uses the certificate of the webhooks, which
+// clients can verify.
 func addDiagnostics(mgr ctrl.Manager, c *config.Config, served certs.Source) error {
 	address := cmp.Or(c.Metrics.BindAddress, metricsserver.DefaultBindAddress)
 	if address == "0" {

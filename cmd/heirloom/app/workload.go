@@ -15,8 +15,8 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/workload/webhook"
 )
 
-// addAdmission returns what admits the Nodes of workload clusters, and the key for their webhooks, which all replicas share. Without a
-// URL there is none.
+// addAdmission returns the ways to admit the Nodes of workload clusters, and the key of their webhooks, which all replicas share. Without a
+// URL for these webhooks, there is no key.
 func addAdmission(
 	ctx context.Context, mgr ctrl.Manager, c *config.Config, policy workload.ByPolicy,
 ) (*workload.Admission, *webhook.Keys, error) {
