@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command kubectl-heirloom is a kubectl plugin that explains what Cluster API objects and their Nodes inherit.
+// Command kubectl-heirloom is a kubectl plugin that explains the inheritance of Cluster API objects and their Nodes.
 package main
 
 import (
@@ -8,7 +8,7 @@ import (
 	"os"
 
 	"k8s.io/cli-runtime/pkg/genericiooptions"
-	_ "k8s.io/client-go/plugin/pkg/client/auth" // the ways to log in that a kubeconfig may name
+	_ "k8s.io/client-go/plugin/pkg/client/auth" // the login plugins that a kubeconfig may name
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/app"

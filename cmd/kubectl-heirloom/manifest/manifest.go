@@ -21,40 +21,40 @@ import (
 	sigsyaml "sigs.k8s.io/yaml"
 )
 
-// Set is what was read.
+// Set holds the objects that were read from files.
 type Set struct {
 	Objects []*Object
-	// Templates are documents that are no objects before someone fills in their variables.
+	// Templates holds the documents that are no objects before someone fills in their variables.
 	Templates []*Object
 }
 
 // Object is an object in a file.
 type Object struct {
 	*unstructured.Unstructured
-	File string // as it was given, or the kustomization that the object comes from
-	Text string // of a template
+	File string // the path as given, or the kustomization that renders the object
+	Text string // the text of a template
 
-	node  *yaml.Node // nil if the object was not written by hand
+	node  *yaml.Node // nil for templates, and for objects that a kustomization renders
 	above int        // lines of the file before the node's document, or the line of a template
 }
 
 var (
-	// variable is one of clusterctl, or something that Helm fills in; defaults are the variables of clusterctl that have a default.
+	// variable matches a variable of clusterctl or an action of Helm; defaults matches a variable of clusterctl with a default.
 	variable = regexp.MustCompile(`\$\{[^}\n]*\}|(?s:\{\{.*?\}\})`)
 	defaults = regexp.MustCompile(`\$\{[A-Za-z_][A-Za-z0-9_]*:?[-=]([^}$\n]*)\}`)
-	// separator begins a document, preamble is what may come before its content, and step is a part of a path.
+	// separator matches the beginning of a document, preamble the lines before its content, and step an element of a path.
 	separator = regexp.MustCompile(`(?m)^(---)(?:\s|$)|\}\s*\n(\{)["\s]`)
 	preamble  = regexp.MustCompile(`^(\s*([#%].*|---\s|---$|\.\.\.))*\s*`)
 	step      = regexp.MustCompile(`\[[^\]]*\]|[^.\[]+`)
-	// twice is how the decoder says that a key is there twice.
+	// twice matches the decoder's error for a duplicate key.
 	twice = regexp.MustCompile(`line (\d+): mapping key "(.*)" already defined`)
 )
 
-// Placeholder reports whether a text has a variable of a template that has no default, such as ${CLUSTER_NAME} of clusterctl.
+// Placeholder reports whether a text has a template's variable without a default, such as ${CLUSTER_NAME} of clusterctl.
 func Placeholder(text string) bool { return strings.Contains(text, "${") && variable.MatchString(text) }
 
-// Read reads what kubectl's flags --filename, --recursive and --kustomize name. "-" is in. The result has all that could be read,
-// whatever the error says. What a kustomization renders has no lines: it is in no file.
+// Read reads the files of kubectl's flags --filename, --recursive and --kustomize; "-" is in. Even with an error, the result has all
+// objects that could be read. Objects that a kustomization renders have no lines: they are in no file.
 func Read(in io.Reader, from resource.FilenameOptions) (*Set, error) {
 	set, errs := &Set{}, []error{from.RequireFilenameOrKustomize()}
 	if from.Kustomize != "" {
@@ -82,7 +82,7 @@ func Read(in io.Reader, from resource.FilenameOptions) (*Set, error) {
 	return set, errors.Join(errs...)
 }
 
-// expand returns the files that a name stands for: itself, the manifests of a directory, or those that match a pattern.
+// expand returns the files that a name stands for: the file itself, the manifests of a directory, or the matches of a pattern.
 func expand(name string, recursive bool) (files []string, err error) {
 	if strings.Contains(name, "://") {
 		return nil, fmt.Errorf("%s: URLs are not supported: download the file first", name)
@@ -94,7 +94,7 @@ func expand(name string, recursive bool) (files []string, err error) {
 	for _, match := range matches {
 		visitors, err := resource.ExpandPathsToFileVisitors(nil, match, recursive, resource.FileExtensions, nil)
 		if err != nil {
-			return nil, err // it names the file
+			return nil, err // the error names the file
 		}
 		for _, visitor := range visitors {
 			files = append(files, visitor.(*resource.FileVisitor).Path)
@@ -106,8 +106,8 @@ func expand(name string, recursive bool) (files []string, err error) {
 	return files, err
 }
 
-// Parse adds the objects of a file: YAML documents, JSON objects one after the other, and the items of lists. What is no object is
-// left out. The error names each document that is neither YAML nor a template.
+// Parse adds the objects of a file: YAML documents, JSON objects one after the other, and the items of lists. Documents that are no objects
+// are left out. The error names each document that is neither YAML nor a template.
 func (s *Set) Parse(file string, content []byte) error {
 	var errs []error
 	begin, content := 0, bytes.TrimPrefix(content, []byte("\ufeff"))
@@ -129,7 +129,7 @@ func (s *Set) document(file string, text []byte, above int) error {
 		s.add(&Object{File: file, Unstructured: &unstructured.Unstructured{Object: object}, node: node, above: above})
 		return nil
 	}
-	for _, filled := range []string{"x", ""} { // if either makes a difference, its variables are what is wrong
+	for _, filled := range []string{"x", ""} { // if either changes the error, the variables cause it
 		if _, _, otherwise := decode(variable.ReplaceAll(text, []byte(filled))); otherwise == nil || otherwise.Error() != err.Error() {
 			s.Templates = append(s.Templates, &Object{&unstructured.Unstructured{}, file, string(text), nil, line})
 			return nil
@@ -138,7 +138,7 @@ func (s *Set) document(file string, text []byte, above int) error {
 	return fmt.Errorf("%s:%d: cannot read the document that begins here: %w", file, line, err)
 }
 
-// decode reads a document twice: as kubectl does, and with its lines. What is no object has no fields.
+// decode reads a document twice: as kubectl does, and with its lines. A document that is no object has no fields.
 func decode(text []byte) (*yaml.Node, map[string]any, error) {
 	document, object := &yaml.Node{}, map[string]any{}
 	if err := yaml.Unmarshal(text, document); err != nil || len(document.Content) == 0 || document.Content[0].Kind != yaml.MappingNode {
@@ -169,9 +169,9 @@ func (s *Set) add(o *Object) {
 	}
 }
 
-// Line returns the line of a field, or of the last field on the way to it that the object has. The path is one of Kubernetes' own,
-// such as "spec.template.metadata.labels[a.example/b]". An item of a list may also be named by its name or class. The result is 0 if
-// the object was not written by hand, so that it has no lines.
+// Line returns the line of a field, or of its nearest parent that the object has. The path has the notation of Kubernetes, such as
+// "spec.template.metadata.labels[a.example/b]". An item of a list may also be selected by its name or class. The result is 0 if a
+// kustomization renders the object.
 func (o *Object) Line(path string) int {
 	if o.node == nil {
 		return o.above
@@ -187,7 +187,7 @@ func (o *Object) Line(path string) int {
 	return o.above + line
 }
 
-// below returns the field or the item of that name, and the node whose line is meant.
+// below returns the field or item with a name, and the node whose line counts.
 func below(node *yaml.Node, name string) (key, value *yaml.Node) {
 	switch {
 	case node == nil:
@@ -203,7 +203,7 @@ func below(node *yaml.Node, name string) (key, value *yaml.Node) {
 		if i, err := strconv.Atoi(name); err == nil && i >= 0 && i < len(node.Content) {
 			return node.Content[i], node.Content[i]
 		}
-		for _, key := range []string{"name", "class"} { // a topology's sections have both
+		for _, key := range []string{"name", "class"} { // a section of a topology has both
 			for _, item := range node.Content {
 				if _, value := below(item, key); value != nil && value.Value == name {
 					return item, item
@@ -214,8 +214,8 @@ func below(node *yaml.Node, name string) (key, value *yaml.Node) {
 	return nil, nil
 }
 
-// Duplicate returns a key that the object has twice, and the line of the second. The first is lost, as if it were not there. Often a
-// line "---" is missing between two objects.
+// Duplicate returns a key that the object has twice, and the line of the second occurrence. The first occurrence is lost. Often a line
+// "---" is missing between two objects.
 func (o *Object) Duplicate() (key string, line int) {
 	if o.node == nil {
 		return "", 0
