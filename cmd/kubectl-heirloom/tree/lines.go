@@ -15,14 +15,14 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
-// view says how a forest looks to people. all shows each object instead of groups of equal ones; wide adds fields and field managers, and
-// does not wrap.
+// view is the layout of a forest for people. all shows each object instead of groups of equal objects; wide adds fields and field managers,
+// and does not wrap.
 type view struct {
 	all, wide bool
 	table     *metav1.Table
 }
 
-// line is an item as people see it, or several equal ones. details are said below it.
+// line is the line of an item, or of several equal items. The details are below it.
 type line struct {
 	*Item
 	names    []string
@@ -30,8 +30,8 @@ type line struct {
 	children []*line
 }
 
-// line shows an item with what is below it. Equal siblings that may be many are in one line: Machines with what belongs to them, and
-// MachineSets that have none any more.
+// line returns the line of an item with its children. Equal siblings that may be many share a line: Machines, Nodes, external objects, and
+// MachineSets without Machines.
 func (v view) line(i *Item) *line {
 	l, groups := &line{Item: i, names: []string{i.Name}, details: v.details(i)}, map[string]*line{}
 	for _, item := range i.Children {
@@ -50,7 +50,7 @@ func (v view) line(i *Item) *line {
 	return l
 }
 
-// like is the same for lines that differ only in names and values.
+// like returns the same text for lines that differ only in names and values.
 func (l *line) like() string {
 	words := []string{l.Kind, string(l.State)}
 	for _, detail := range l.details {
@@ -80,7 +80,7 @@ func (l *line) join(other *line) {
 	}
 }
 
-// details are the words below an object.
+// details returns the texts below an object.
 func (v view) details(i *Item) (all []string) {
 	for _, d := range i.Declares {
 		text := "+ " + compare.Text(d.Kind, d.Key, d.Value, d.Propagation)
@@ -110,7 +110,7 @@ func (v view) details(i *Item) (all []string) {
 	return all
 }
 
-// wrong says how an entry is not as it should be. The value comes after all that equal objects have in common.
+// wrong says how an entry is missing or differs. Equal objects share the text before the value.
 func (v view) wrong(e compare.Entry) string {
 	text, by := fmt.Sprintf("! %s: %s", e.Status, compare.Text(e.Kind, e.Key, e.Value, "")), ""
 	if v.wide && e.Source != nil {
@@ -140,7 +140,7 @@ func (l *line) title() string {
 	case len(l.names) > 1:
 		title = cli.Count(len(l.names), l.Kind) + ": " + few(l.names)
 	case l.Kind == "Cluster" || l.Kind == "ClusterClass":
-		title = l.Kind + " " + l.Namespace + "/" + l.Name // its namespace is that of all below it
+		title = l.Kind + " " + l.Namespace + "/" + l.Name // the objects below have the same namespace
 	}
 	if l.State == OK {
 		title += "  ok"
@@ -148,7 +148,7 @@ func (l *line) title() string {
 	return title
 }
 
-// few are the first of some names.
+// few returns the first of some names.
 func few(names []string) string {
 	if len(names) > 3 {
 		names = append(slices.Clone(names[:2]), "…")
@@ -156,7 +156,7 @@ func few(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// Table implements cli.Result. It has one column, because what is said below an object is longer than any name.
+// Table implements cli.Result. It has one column, because the details of an object are longer than any name.
 func (f *Forest) Table(wide bool) *metav1.Table {
 	table := &metav1.Table{ColumnDefinitions: []metav1.TableColumnDefinition{{Name: "Name", Type: "string"}}}
 	v := view{f.ShowAll, wide, table}
@@ -166,7 +166,7 @@ func (f *Forest) Table(wide bool) *metav1.Table {
 	return table
 }
 
-// add adds a line with what is below it. before is drawn in front of its name, and beside in front of its details and its children.
+// add adds a line with its children. before and twig precede its title, and beside precedes its details and its children.
 func (v view) add(l *line, before, beside, twig string) {
 	stem := beside + "    "
 	if len(l.children) > 0 {
@@ -185,7 +185,7 @@ func (v view) add(l *line, before, beside, twig string) {
 	}
 }
 
-// widest is how many columns a table has, and most how many rows a text, unless the table is wide or a word is long.
+// widest is the number of columns of a table, and most the number of rows of a text, unless the table is wide or a word is long.
 const widest, most = 100, 3
 
 // row adds a text, in several rows if it is long.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package tree shows a Cluster's owner chain: what each object declares for those below it, and where an object is not as it should be.
-// It decides nothing: package compare does.
+// Package tree shows a Cluster's owner chain: the declarations of each object for the objects below it, and its missing and differing
+// entries. It decides nothing: package compare does.
 package tree
 
 import (
@@ -23,47 +23,47 @@ type Forest struct {
 	Trees []*Item `json:"trees"`
 	// Notes are sentences about the whole answer.
 	Notes []string `json:"notes,omitempty"`
-	// ShowAll shows people each object, instead of groups of equal ones.
+	// ShowAll shows people each object, instead of groups of equal objects.
 	ShowAll bool `json:"-"`
 }
 
-// Item is one object.
+// Item is an object of a tree.
 type Item struct {
 	APIVersion string `json:"apiVersion,omitempty"`
 	Kind       string `json:"kind"`
 	Namespace  string `json:"namespace,omitempty"`
 	Name       string `json:"name"`
-	// State sums up the rest.
+	// State sums up the other fields.
 	State State `json:"state"`
-	// Declares is what objects below inherit from this one and from nothing above it.
+	// Declares holds the entries that objects below inherit from this object, and that nothing above it declares.
 	Declares []Declared `json:"declares,omitempty"`
-	// Entries are missing or differ.
+	// Entries holds the entries that are missing or differ.
 	Entries []compare.Entry `json:"entries,omitempty"`
-	// LeftAlone says why the object stays as it is.
+	// LeftAlone says why Heirloom skips the object.
 	LeftAlone string `json:"leftAlone,omitempty"`
-	// LeftOut is what is declared for the object and cannot be inherited, and why.
+	// LeftOut holds the declarations for the object that cannot be inherited, with the reasons.
 	LeftOut []string `json:"leftOut,omitempty"`
-	// Error says why nothing is known of what the object inherits, or of what should be below it.
+	// Error says why the object, its owners or its children could not be read.
 	Error string `json:"error,omitempty"`
-	// External says that this is the InfraMachine or BootstrapConfig of a Machine.
+	// External marks the InfraMachine or BootstrapConfig of a Machine.
 	External bool    `json:"external,omitempty"`
 	Children []*Item `json:"children,omitempty"`
 }
 
-// State says how an object is.
+// State is the state of an object.
 type State string
 
 // The states of an object.
 const (
 	Declares  State = "declares"  // a Cluster or a ClusterClass, which inherit nothing
-	OK        State = "ok"        // all that it inherits is there
-	Drifted   State = "drifted"   // something is missing or differs
-	LeftAlone State = "leftAlone" // Heirloom does not touch it for now
-	Stranger  State = "stranger"  // a Node that belongs to no Machine
-	Unknown   State = "unknown"   // the object, an owner, or what is below it cannot be read
+	OK        State = "ok"        // no inherited entry is missing or differs
+	Drifted   State = "drifted"   // an entry is missing or differs
+	LeftAlone State = "leftAlone" // Heirloom skips it for now
+	Stranger  State = "stranger"  // a Node without a Machine or MachinePool
+	Unknown   State = "unknown"   // the object, an owner or its children cannot be read
 )
 
-// New returns the trees of Clusters. A ClusterClass is there once, above all its Clusters.
+// New returns the trees of Clusters. A ClusterClass appears once, above all its Clusters.
 func New(trees []*compare.Tree) *Forest {
 	f := &Forest{TypeMeta: metav1.TypeMeta{APIVersion: "cli.heirloom.dev/v1alpha1", Kind: "Tree"}, Trees: []*Item{}}
 	inherited, classes := heirs{}, map[string]*Item{}
@@ -95,7 +95,7 @@ func New(trees []*compare.Tree) *Forest {
 	return f
 }
 
-// item makes an item of an object and of all below it.
+// item returns the item of an object, with the items of all objects below it.
 func (h heirs) item(o *compare.Object) *Item {
 	i := &Item{
 		APIVersion: o.GVK.GroupVersion().String(), Kind: o.Kind, Namespace: o.Object.GetNamespace(), Name: o.Object.GetName(),
@@ -134,7 +134,7 @@ func stateOf(o *compare.Object) State {
 	return OK
 }
 
-// Has reports whether an object is in a state.
+// Has reports whether any object has this state.
 func (f *Forest) Has(state State) (found bool) {
 	each(f.Trees, func(i *Item) { found = found || i.State == state })
 	return found
@@ -155,24 +155,25 @@ func each(all []*Item, do func(*Item)) {
 	}
 }
 
-// Declared is one label, annotation, taint or in-place field that an object declares for others.
+// Declared is a label, annotation, taint or in-place field that an object declares for others.
 type Declared struct {
 	Kind compare.Kind `json:"kind"`
 	// Key is "<key>:<effect>" for a taint.
 	Key         string `json:"key"`
 	Value       string `json:"value"`
 	Propagation string `json:"propagation,omitempty"`
-	// Fields are the paths in the object that declare it.
+	// Fields are the paths in the object that declare the entry.
 	Fields []string `json:"fields,omitempty"`
-	// For names the objects of a topology for which a Cluster or a ClusterClass declares it.
+	// For names the objects of a topology for which a Cluster or a ClusterClass declares the entry.
 	For []string `json:"for,omitempty"`
 }
 
-// heirs are the branches of a tree in which an entry is inherited, by the object, the field and the key that declare it.
+// heirs holds the branches of a tree that inherit an entry, by the object, the field and the key that declare it.
 type heirs map[[3]string][]string
 
-// add adds what an object of a branch and those below it inherit. What tells cluster-autoscaler of Nodes is made of entries that they
-// inherit, too. A MachinePool inherits the taints of a topology as annotations.
+// add adds the entries that an object of a branch and the objects below it inherit. It leaves out the annotations for cluster-autoscaler,
+// because they consist of entries that Nodes inherit, too. A MachinePool inherits the taints of a topology as annotations, so their keys do
+// not count.
 func (h heirs) add(o *compare.Object, branch string) {
 	for _, e := range o.Entries {
 		if e.Source == nil || e.Status == compare.Absent || slices.Contains(inherit.CapacityAnnotations, e.Key) {
@@ -189,7 +190,7 @@ func (h heirs) add(o *compare.Object, branch string) {
 	}
 }
 
-// declaredBy returns what an object has and others inherit.
+// declaredBy returns the entries of an object that other objects inherit.
 func (h heirs) declaredBy(o *compare.Object) (all []Declared) {
 	for _, e := range o.Entries {
 		branches := union(h[[3]string{o.String(), e.Field, e.Key}], h[[3]string{o.String(), e.Field, ""}]...)
