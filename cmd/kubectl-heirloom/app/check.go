@@ -79,7 +79,7 @@ func checkOnce(ctx context.Context, f *cli.Factory) (*check.Report, error) {
 		meta.MaybeResetRESTMapper(mapper) // Cluster API may have been installed since
 	}
 	quiet := *f
-	quiet.ErrOut = io.Discard // dry runs provoke warnings, which are no news
+	quiet.ErrOut = io.Discard // dry runs cause warnings, which are no news
 	management, world, err := world(ctx, &quiet)
 	if err != nil {
 		return nil, err

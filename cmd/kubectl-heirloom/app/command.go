@@ -31,7 +31,7 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 		Short:             "Inspect inheritance in Cluster API objects and their Nodes",
 		Long:              long,
 		Version:           version.String(),
-		SilenceErrors:     true, // main prints them
+		SilenceErrors:     true, // main prints errors
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 	}
 	command.SetIn(streams.In)

@@ -24,7 +24,7 @@ import (
 type diffOptions struct {
 	*cli.Factory
 	files                                  resource.FilenameOptions
-	apply                                  kubectl.InfoObject // says how
+	apply                                  kubectl.InfoObject // with the flags of kubectl apply
 	fromFiles, all, allNamespaces, showAll bool
 	print                                  *cli.PrintFlags
 }
@@ -64,7 +64,7 @@ The exit code is 0 if nothing would change, 1 if an object would change, and 2 w
 	return command
 }
 
-// complete checks flags and arguments before anything is read, and returns the Clusters that are named.
+// complete checks flags and arguments before anything is read, and returns the named Clusters.
 func (o *diffOptions) complete(command *cobra.Command, args []string) ([]cli.Argument, error) {
 	if slices.Equal(args, []string{"-"}) {
 		args, o.files.Filenames = nil, append(o.files.Filenames, "-")
@@ -101,7 +101,7 @@ func (o *diffOptions) run(command *cobra.Command, args []string) error {
 	}
 	read := resource.NewBuilder(o.Config).Unstructured().NamespaceParam(namespace).DefaultNamespace().
 		FilenameParam(*o.Config.Namespace != "", &o.files).Flatten().Do()
-	if o.fromFiles && read.Err() != nil { // there is no such file
+	if o.fromFiles && read.Err() != nil { // a file does not exist
 		return read.Err()
 	}
 	q := diff.Question{}
@@ -126,11 +126,11 @@ func (o *diffOptions) run(command *cobra.Command, args []string) error {
 	return o.show(result)
 }
 
-// dryRuns are the objects of the files, which kubectl's own code sends to the API server.
+// dryRuns returns the objects of the files. kubectl's own code sends them to the API server.
 func (o *diffOptions) dryRuns(read *resource.Result) (files []diff.File, err error) {
 	infos, err := read.Infos()
 	for _, info := range infos {
-		local, _ := info.Object.(*unstructured.Unstructured) // as the builder was told
+		local, _ := info.Object.(*unstructured.Unstructured) // the builder returns only unstructured objects
 		run := o.apply
 		run.LocalObj, run.Info, run.Force, run.IOStreams = local, info, true, o.IOStreams
 		files = append(files, diff.File{Unstructured: local, DryRun: func() (live, merged runtime.Object, err error) {

@@ -61,7 +61,7 @@ The exit code is 0 if all declarations have arrived, 1 if an entry is missing or
 	flags.BoolVar(&o.all, "all", false, "Also show entries that are set on the object itself, and bookkeeping.")
 	flags.StringVar(&o.workloadCluster, "workload-cluster", "", "<namespace>/<name> of the Cluster to which the Node belongs.")
 	flags.StringVar(&o.key, "key", "", "The same as the argument KEY, for a key that looks like an object.")
-	_ = command.RegisterFlagCompletionFunc("workload-cluster", f.CompleteFlag("workload-cluster")) // there is such a flag
+	_ = command.RegisterFlagCompletionFunc("workload-cluster", f.CompleteFlag("workload-cluster")) // the flag exists
 	return command
 }
 
@@ -119,7 +119,7 @@ func (o *explainOptions) explain(ctx context.Context, arguments cli.Arguments, s
 	return err
 }
 
-// objects returns the objects that are asked for.
+// objects returns the requested objects.
 func (o *explainOptions) objects(
 	ctx context.Context, explainer *explain.Explainer, request *cli.Request, selector labels.Selector,
 ) (objects []explain.Object, err error) {

@@ -72,7 +72,7 @@ func printLint(f *cli.Factory, print *cli.PrintFlags, report *lint.Report) error
 	switch print.Format() {
 	case "", "text":
 		_, err := fmt.Fprint(f.Out, report.Text(f.Painter(f.Out)))
-		_, summaryErr := fmt.Fprintln(f.ErrOut, report.Summary()) // a reader of findings reads lines
+		_, summaryErr := fmt.Fprintln(f.ErrOut, report.Summary()) // standard output has only findings
 		return cmp.Or(err, summaryErr)
 	case "sarif":
 		return report.SARIF(f.Out)

@@ -86,7 +86,7 @@ func (o *releaseOptions) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return fmt.Errorf("making a client of the API server's discovery: %w", err)
 	}
-	d.Invalidate() // a kind that has been added since must not be forgotten
+	d.Invalidate() // the cache of discovery may lack a kind that was added since
 	if len(args) > 0 {
 		return o.object(ctx, request.Objects[0], management, d, s)
 	}
@@ -130,7 +130,7 @@ func (o *releaseOptions) object(
 	return object.Release(ctx)
 }
 
-// validate refuses flags that do not go together, before anything is read. It returns what is named, if anything is.
+// validate refuses flags that cannot be combined, before anything is read. It returns the object that the arguments name, if any.
 func (o *releaseOptions) validate(args []string) (named cli.Arguments, err error) {
 	switch {
 	case len(args) == 0 && *o.Config.Namespace != "":
@@ -151,7 +151,7 @@ func (o *releaseOptions) validate(args []string) (named cli.Arguments, err error
 	return named, err
 }
 
-// ask asks whether to go on, unless there is no need to.
+// ask asks for confirmation, unless the flags make it unnecessary.
 func (o *releaseOptions) ask(description string) error {
 	if o.yes || o.what.DryRun {
 		return nil

@@ -19,7 +19,7 @@ import (
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/store"
 )
 
-// world connects to the management cluster, and returns what comparisons read there and in workload clusters.
+// world connects to the management cluster, and returns the connection and the world that comparisons read.
 func world(ctx context.Context, f *cli.Factory) (m *cli.Management, w compare.World, err error) {
 	if m, err = f.Management(); err != nil {
 		return m, w, err
@@ -32,7 +32,7 @@ func world(ctx context.Context, f *cli.Factory) (m *cli.Management, w compare.Wo
 	return m, w, err
 }
 
-// clusters returns the Clusters that are named; without names, all of the namespace, or of all namespaces.
+// clusters returns the named Clusters or, without names, all Clusters of the namespace or of all namespaces.
 func clusters(ctx context.Context, f *cli.Factory, w *compare.World, named []cli.Argument, allNamespaces bool) (found []types.NamespacedName, err error) {
 	namespace, err := f.Namespace()
 	for _, cluster := range named {
@@ -48,7 +48,7 @@ func clusters(ctx context.Context, f *cli.Factory, w *compare.World, named []cli
 	return w.Clusters(ctx, namespace)
 }
 
-// fleetOptions are those of commands about Clusters with everything below them. trees sets the world.
+// fleetOptions are the options of commands about Clusters with all objects below them. trees sets the world.
 type fleetOptions struct {
 	*cli.Factory
 	print         *cli.PrintFlags
@@ -62,8 +62,9 @@ func (o *fleetOptions) addFlags(command *cobra.Command) {
 	command.Flags().BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "Show the Clusters of all namespaces.")
 }
 
-// trees compares everything below the Clusters that the arguments name, or below all. look, which may be nil, looks at a Cluster's API
-// server before its Nodes are read. failed says how many could not be read, if there are others.
+// trees compares the Clusters that the arguments name, or all Clusters, with all objects below them. look, which may be nil, looks at a
+// Cluster's API server before its Nodes are read. failed says how many of several Clusters could not be read; for a single Cluster, err
+// does.
 func (o *fleetOptions) trees(
 	ctx context.Context, args []string, look func(context.Context, types.NamespacedName, client.Reader),
 ) (trees []*compare.Tree, failed, err error) {
