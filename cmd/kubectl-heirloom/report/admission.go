@@ -18,11 +18,11 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/workload/webhook"
 )
 
-// Unknown is how Nodes are admitted if that cannot be read.
+// Unknown is the result of Admission if the configuration cannot be read.
 const Unknown = "unknown"
 
-// Admission says how the API server of a Cluster admits its Nodes: by policy, by webhook, or not at all, so that only the loop gives
-// them what they inherit. installed is the name of the webhook configuration there, which is the chart's in the management cluster.
+// Admission says how the API server of a Cluster admits its Nodes: by policy, by webhook, or not at all, so that Nodes inherit only from
+// the loop. installed is the name of the webhook configuration there; the management cluster has the chart's name.
 func Admission(ctx context.Context, server client.Reader, installed string) string {
 	for _, version := range []string{"v1", "v1beta1"} {
 		binding := policy.Binding(schema.GroupVersion{Group: admissionv1.GroupName, Version: version})

@@ -13,14 +13,14 @@ import (
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/cli"
 )
 
-// The columns of CSV and of the wide table, on which spreadsheets rely, and those of the narrow table.
+// The columns of CSV and of the wide table, on which spreadsheets rely, and the columns of the narrow table.
 const (
 	wideColumns    = "namespace cluster kind pool nodes missing differs keys left-alone waiting unprotected admission error"
 	lackingColumns = "namespace cluster kind pool node lacks"
 	narrowColumns  = "pool nodes wrong left-alone waiting unprotected admission"
 )
 
-// lines are those of CSV and of the wide table, after the columns.
+// lines returns the column names, and then the lines of CSV and of the wide table.
 func (r *Report) lines() [][]string {
 	if len(r.Required) > 0 {
 		lines := [][]string{strings.Fields(lackingColumns)}
@@ -43,7 +43,7 @@ func (r *Report) lines() [][]string {
 	return lines
 }
 
-// narrow has a line for each Cluster, and below it one for each pool.
+// narrow returns a line for each Cluster, and below it a line for each pool.
 func (r *Report) narrow() [][]string {
 	lines, above := [][]string{strings.Fields(narrowColumns)}, ""
 	for _, row := range r.Rows {
@@ -61,7 +61,7 @@ func (r *Report) narrow() [][]string {
 	return lines
 }
 
-// count is a number of Nodes; empty if they could not be read.
+// count returns a number of Nodes as text; empty if they could not be read.
 func (r Row) count(n int) string {
 	if r.Error != "" && r.Nodes == 0 {
 		return ""
@@ -78,8 +78,8 @@ func (p Pool) title() string {
 	return p.Name
 }
 
-// CSV writes one line for each row. Anyone may choose the name of a field manager, so no field begins with what a spreadsheet takes for
-// a formula.
+// CSV writes a line for each row. Anyone may choose the name of a field manager, so CSV escapes fields that a spreadsheet would take for a
+// formula.
 func (r *Report) CSV(w io.Writer) error {
 	lines := r.lines()
 	for _, line := range lines {
@@ -111,7 +111,7 @@ func (r *Report) Table(wide bool) *metav1.Table {
 	return t
 }
 
-// Sentences say to people what the narrow table only counts, and what could not be read.
+// Sentences describes for people the entries that the narrow table only counts, and the errors.
 func (r *Report) Sentences(wide bool) (all []string) {
 	nodes, observed := 0, 0
 	for _, row := range r.Rows {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package report counts, for each pool of a Cluster, what is not as it should be. It is for those who answer for many Clusters: who
-// allocates costs or proves that a policy is in force.
+// Package report counts, for each pool of a Cluster, the entries that are missing or differ. It is for people who answer for many Clusters,
+// for example to allocate costs or to prove that a policy is in force.
 package report
 
 import (
@@ -31,8 +31,8 @@ type Report struct {
 	Notes []string `json:"notes,omitempty"`
 }
 
-// Pool is a part of a Cluster: a control plane, a MachineDeployment, a MachinePool, or a MachineSet or Machine that stands alone. Nodes
-// without a Machine are of kind Node, and a Cluster without anything, or that cannot be read, of kind Cluster. Both have no name.
+// Pool is a part of a Cluster: a control plane, a MachineDeployment, a MachinePool, or a standalone MachineSet or Machine. Nodes without a
+// Machine are of kind Node; an empty Cluster, or a Cluster that cannot be read, is of kind Cluster. Both have no name.
 type Pool struct {
 	Namespace string `json:"namespace"`
 	Cluster   string `json:"cluster"`
@@ -40,19 +40,19 @@ type Pool struct {
 	Name      string `json:"pool,omitempty"`
 }
 
-// Row is about one pool with everything below it. If there is an error, it counts what could be read.
+// Row counts a pool with all objects below it. If there is an error, it counts the objects that could be read.
 type Row struct {
 	Pool  `json:",inline"`
 	Nodes int `json:"nodes"`
-	// Missing and Differs count entries of objects, and Keys says which.
+	// Missing and Differs count entries of objects, and Keys names the entries.
 	Missing int   `json:"missing"`
 	Differs int   `json:"differs"`
 	Keys    []Key `json:"keys,omitempty"`
-	// LeftAlone counts objects that are paused, opted out, or otherwise not touched.
+	// LeftAlone counts objects that are paused, opted out or otherwise skipped.
 	LeftAlone int `json:"leftAlone"`
-	// Observed counts objects that would be written if their Cluster were not only observed.
+	// Observed counts objects that Heirloom would write if it did not only observe their Cluster.
 	Observed int `json:"observed,omitempty"`
-	// Waiting counts Nodes that wait for their turn to get a taint, and Unprotected those that lack an Always taint of their Machine.
+	// Waiting counts Nodes that wait for their turn to get a taint, and Unprotected counts Nodes that lack an Always taint of their Machine.
 	Waiting     int `json:"waiting"`
 	Unprotected int `json:"unprotected"`
 	// Admission says how the Cluster's Nodes are admitted: policy, webhook, loop (only after they have registered), or unknown.
@@ -60,13 +60,13 @@ type Row struct {
 	Error     string `json:"error,omitempty"`
 }
 
-// Key is an entry that is missing in objects of a pool, or that differs there.
+// Key is an entry that is missing or differs in objects of a pool.
 type Key struct {
 	Kind    compare.Kind   `json:"kind"`
 	Key     string         `json:"key"`
 	Status  compare.Status `json:"status"`
 	Objects int            `json:"objects"`
-	// Managers are the field managers that own it there, other than Heirloom and Cluster API.
+	// Managers are the field managers that own the entry there, other than Heirloom and Cluster API.
 	Managers []string `json:"managers,omitempty"`
 }
 
@@ -95,7 +95,7 @@ func ParseRequired(values []string) (all []Required, err error) {
 	return all, nil
 }
 
-// on reports whether a Node has the key, with whatever value and effect.
+// on reports whether a Node has the key, with any value and effect.
 func (r Required) on(node *corev1.Node) (there bool) {
 	switch r.Kind {
 	case compare.Label:
@@ -108,7 +108,7 @@ func (r Required) on(node *corev1.Node) (there bool) {
 	return there
 }
 
-// New reports on Clusters. admission has how the Nodes of each are admitted.
+// New reports on Clusters. admission says how the Nodes of each Cluster are admitted.
 func New(trees []*compare.Tree, admission map[types.NamespacedName]string, required []Required) *Report {
 	r := &Report{TypeMeta: metav1.TypeMeta{APIVersion: "cli.heirloom.dev/v1alpha1", Kind: "Report"}, Rows: []Row{}, Required: required}
 	for _, t := range trees {
@@ -188,7 +188,7 @@ func (r *Row) wrong(e compare.Entry) {
 	}
 }
 
-// String says what is wrong, as people read it.
+// String describes the entry and its status for people.
 func (k Key) String() string {
 	text := fmt.Sprintf("%s %s %s on %s", k.Kind, k.Key, k.Status, cli.Count(k.Objects, "object"))
 	if len(k.Managers) > 0 {
@@ -197,7 +197,7 @@ func (k Key) String() string {
 	return text
 }
 
-// Unread reports whether something could not be read.
+// Unread reports whether any object could not be read.
 func (r *Report) Unread() bool {
 	return slices.ContainsFunc(r.Rows, func(row Row) bool { return row.Error != "" })
 }
