@@ -23,24 +23,24 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/release"
 )
 
-// timeout is how long the loop may take to give up what it owns.
+// timeout is how long the loop may take to release the object.
 const timeout = 2 * time.Minute
 
-// Object is an object that is released while Heirloom runs: the label that opts it out has the loop give up what Heirloom owns there; with
-// a Machine on its Node, with a Cluster in everything that belongs to it.
+// Object is an object that is released while Heirloom runs. The label that opts it out makes the loop release the object: a Machine with
+// its Node, a Cluster with all its objects.
 type Object struct {
 	schema.GroupVersionKind
 	types.NamespacedName
 	// Client reads from the API server.
 	Client client.Client
-	// Kinds are those that inherit, of which objects may belong to a Cluster.
+	// Kinds are the kinds that inherit. Their objects may belong to a Cluster.
 	Kinds []schema.GroupVersionKind
-	// Lease is the leader's; empty without leader election.
+	// Lease is the Lease of the leader; empty without leader election.
 	Lease types.NamespacedName
 	Out   io.Writer
 }
 
-// String names it as kubectl does.
+// String names the object as kubectl does.
 func (o *Object) String() string { return did(o.GroupKind(), o.NamespacedName, "") }
 
 func did(kind schema.GroupKind, key types.NamespacedName, verb string) string {
@@ -61,7 +61,7 @@ func (o *Object) isCluster() bool {
 	return o.GroupKind() == clusterv1.GroupVersion.WithKind("Cluster").GroupKind()
 }
 
-// Validate refuses kinds that the label means nothing to.
+// Validate refuses kinds for which the label has no effect.
 func (o *Object) Validate() error {
 	inherits := slices.ContainsFunc(o.Kinds, func(gvk schema.GroupVersionKind) bool { return gvk.GroupKind() == o.GroupKind() })
 	if o.isCluster() || inherits && slices.Contains([]string{clusterv1.GroupVersion.Group, clusterv1.GroupVersionControlPlane.Group}, o.Group) {
@@ -70,7 +70,7 @@ func (o *Object) Validate() error {
 	return fmt.Errorf("%s cannot be released alone; name a Cluster, a control plane, a MachineDeployment, MachinePool, MachineSet or Machine", o.Kind)
 }
 
-// Preview prints what would happen to objects, and writes nothing.
+// Preview prints the effect of a release, and writes nothing.
 func (o *Object) Preview(ctx context.Context) error {
 	owned, err := o.owned(ctx)
 	if err != nil {
@@ -89,7 +89,7 @@ func (o *Object) Preview(ctx context.Context) error {
 	return nil
 }
 
-// Release labels the object, and waits until the running server has given up what it owns.
+// Release labels the object, and waits until the running server has released it.
 func (o *Object) Release(ctx context.Context) error {
 	object := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name}}
 	object.SetGroupVersionKind(o.GroupVersionKind)
@@ -98,7 +98,7 @@ func (o *Object) Release(ctx context.Context) error {
 		return fmt.Errorf("labelling %s: %w", o, err)
 	}
 	_, _ = fmt.Fprintln(o.Out, did(o.GroupKind(), o.NamespacedName, " labeled"))
-	lease := &coordinationv1.Lease{} // who may not read it finds out by waiting
+	lease := &coordinationv1.Lease{} // without the right to read it, Release just waits
 	if err := o.Client.Get(ctx, o.Lease, lease); o.Lease.Name != "" && client.IgnoreNotFound(err) == nil && !release.Leads(lease, time.Now()) {
 		return fmt.Errorf("no replica of Heirloom seems to lead (Lease %s): the release happens as soon as a replica leads", o.Lease)
 	}
@@ -117,7 +117,7 @@ func (o *Object) Release(ctx context.Context) error {
 	return err
 }
 
-// owned returns the objects in which Heirloom owns something: the object itself, or those of a Cluster.
+// owned returns the objects in which Heirloom owns fields: the object itself, or the objects of a Cluster.
 func (o *Object) owned(ctx context.Context) (found []metav1.PartialObjectMetadata, err error) {
 	if !o.isCluster() {
 		object := metav1.PartialObjectMetadata{}

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package release is the command of that name for people at a terminal: it takes the settings from the running server, says what it
-// is about to do, and asks. A release of everything is in pkg/release, as for the server's own command. A single object is labelled,
-// and the running server does the rest.
+// Package release is the command "release" for people at a terminal: it takes the settings from the running server, describes its plan, and
+// asks for confirmation. pkg/release releases everything, as for the server's own command. A single object gets a label, and the running
+// server does the rest.
 package release
 
 import (
@@ -22,8 +22,8 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/release"
 )
 
-// Check makes sure that enough is known of the server. one says that a single object is released. The names of what has to be stopped are
-// those of the Deployment: settings that were given may be of a release with another name, and what is not there would seem to be stopped.
+// Check makes sure that the settings of the server are known. one says that a single object is released. The names of the objects to stop
+// come from the Deployment: given settings may belong to a release with another name, whose missing objects would seem to be stopped.
 func Check(ctx context.Context, reader client.Reader, s *settings.Settings, namespace string, dryRun, one bool) error {
 	if !s.Known {
 		return fmt.Errorf(`a release needs the settings of Heirloom. %s If all settings are or were the defaults, use --server-flags=""`,
@@ -66,7 +66,7 @@ const (
 	removed = "Labels, annotations, taints and fields without another owner are removed. Pods can then be scheduled to Nodes whose taints are removed.\n" + shows
 )
 
-// Describe says what a release of everything is about to do.
+// Describe describes a release of everything.
 func Describe(s settings.Settings, what release.Options) string {
 	scope := "in all namespaces"
 	if s.Config.Namespace != "" {
@@ -87,13 +87,13 @@ func Describe(s settings.Settings, what release.Options) string {
 	return text + removed
 }
 
-// Ask asks whether to go on.
+// Ask asks for confirmation.
 func Ask(in io.Reader, out io.Writer, terminal bool, description string) error {
 	if !terminal {
 		return errors.New("no terminal to ask for confirmation: use --yes to release without it, or --dry-run to look first")
 	}
 	_, _ = fmt.Fprintf(out, "%s\n\nContinue? [y/N] ", description)
-	answer, _ := bufio.NewReader(in).ReadString('\n') // no answer is none
+	answer, _ := bufio.NewReader(in).ReadString('\n') // a failed read counts as no
 	if slices.Contains([]string{"y", "yes"}, strings.ToLower(strings.TrimSpace(answer))) {
 		return nil
 	}
