@@ -16,7 +16,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/pods"
 )
 
-// left says which Pods a Node waits for before it gets a taint that evicts them, and which disruption budgets they have.
+// left names the Pods that a Node waits for before it gets a taint that evicts them, with their disruption budgets.
 func (x *Explainer) left(ctx context.Context, o *compare.Object) string {
 	if o.Node == nil || len(o.Node.Waiting) == 0 || !o.Node.State.Softened() {
 		return ""

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package explain shows where each label, annotation, taint and field of an object comes from, and why one did not arrive. It asks package
-// compare what the object has and should have, and climbs from there.
+// Package explain shows where each label, annotation, taint and field of an object comes from, and why a declaration did not arrive.
+// Package compare compares the object with the declarations of its owners, and explain looks further up from there.
 package explain
 
 import (
@@ -29,10 +29,11 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
-// Explainer shows where everything on an object comes from.
+// Explainer shows where the entries of an object come from.
 type Explainer struct {
 	compare.World
-	// Cluster is the one whose Nodes are meant, and Namespace the only one in which Machines name a Node, if the user has said so.
+	// Cluster is the Cluster whose Nodes are explained, and Namespace the only namespace in which Machines may name a Node, if the user has
+	// set them.
 	Cluster   types.NamespacedName
 	Namespace string
 	// Key is the only key of interest, if the user has named one.
@@ -41,23 +42,23 @@ type Explainer struct {
 	workloads map[types.NamespacedName]func() (client.Reader, error)
 }
 
-// New returns an Explainer of a world, which must have Nodes.
+// New returns an Explainer of a world, whose Nodes must be set.
 func New(world compare.World) *Explainer {
 	return &Explainer{World: world, workloads: map[types.NamespacedName]func() (client.Reader, error){}}
 }
 
-// Object is one to explain.
+// Object names an object to explain.
 type Object struct {
 	schema.GroupVersionKind
 	Key types.NamespacedName
 }
 
-// IsNode reports whether a kind is that of Nodes.
+// IsNode reports whether a kind is Node.
 func IsNode(gvk schema.GroupVersionKind) bool { return gvk.Group == "" && gvk.Kind == "Node" }
 
-// All explains objects, as far as it can.
+// All explains objects. An error about an object does not stop the others.
 func (x *Explainer) All(ctx context.Context, objects []Object) (found []*Explanation, err error) {
-	if last := len(objects) - 1; last > 3 { // faster than to get each owner, unless you may not list them
+	if last := len(objects) - 1; last > 3 { // a list is faster than a read of each owner; without the right to list, it fails
 		namespace := cmp.Or(objects[0].Key.Namespace, x.Cluster.Namespace, x.Namespace)
 		if objects[0].Key.Namespace != objects[last].Key.Namespace {
 			namespace = ""
@@ -136,8 +137,8 @@ func (x *Explainer) read(ctx context.Context, gvk schema.GroupVersionKind, key t
 	return x.Of(ctx, inherit.Ref{Kind: gvk.Kind, Object: object}, gvk), nil
 }
 
-// Choose returns all objects of a kind, in a namespace or in all, that a selector matches. Nodes are those of the Cluster that the user has
-// named, or of the management cluster if that is a Cluster itself.
+// Choose returns all objects of a kind that a selector matches, in a namespace or in all. Nodes come from the Cluster that the user has
+// named, or from the management cluster if it is a Cluster itself.
 func (x *Explainer) Choose(ctx context.Context, gvk schema.GroupVersionKind, namespace string, selector labels.Selector) (all []Object, err error) {
 	var reader client.Reader = x.Store
 	if IsNode(gvk) {
@@ -161,7 +162,7 @@ func (x *Explainer) Choose(ctx context.Context, gvk schema.GroupVersionKind, nam
 	return all, nil
 }
 
-// notes says what there is to say about the whole object, unless the trace of a key says it.
+// notes returns the notes about the whole object, unless the trace of a key says the same.
 func (x *Explainer) notes(o *compare.Object) (notes []string) {
 	say := func(format string, args ...any) { notes = append(notes, fmt.Sprintf(format, args...)) }
 	ref := metav1.GetControllerOfNoCopy(o.Object)
@@ -191,7 +192,7 @@ func (x *Explainer) notes(o *compare.Object) (notes []string) {
 	return append(notes, x.notesOn(o)...)
 }
 
-// notesOn are sentences about the objects that declare for another.
+// notesOn returns the notes about the mode, the start-up gates, the owners and the left-out entries of an object.
 func (x *Explainer) notesOn(o *compare.Object) (notes []string) {
 	say := func(format string, args ...any) { notes = append(notes, fmt.Sprintf(format, args...)) }
 	if o.Observed() && len(o.Wrong()) > 0 {
@@ -236,8 +237,8 @@ func nowhere(o *compare.Object, key string) string {
 	return fmt.Sprintf("No owner declares %q, and it is not set on the object. Owners: %s.", key, strings.Join(owners, ", "))
 }
 
-// node returns the Node of that name: of the Cluster that the user has named; of the management cluster, if that has it and is itself a
-// Cluster; or of the Cluster with a Machine that names it.
+// node returns the Node with a name: of the Cluster that the user has named; of the management cluster, if it has the Node and is a Cluster
+// itself; or of the Cluster with a Machine that names the Node.
 func (x *Explainer) node(ctx context.Context, name string) (*compare.Object, error) {
 	if x.Cluster.Name != "" {
 		return x.nodeOf(ctx, x.Cluster, name)
@@ -262,7 +263,8 @@ func (x *Explainer) node(ctx context.Context, name string) (*compare.Object, err
 	return x.nodeOf(ctx, types.NamespacedName{Namespace: namespace, Name: cluster}, name)
 }
 
-// naming returns the Clusters with a Machine that says that this is its Node, or else those with such a MachinePool.
+// naming returns the Clusters with a Machine whose status.nodeRef names the Node or, if there is none, with a MachinePool whose
+// status.nodeRefs do.
 func (x *Explainer) naming(ctx context.Context, name string) (clusters []string, err error) {
 	machines, pools := &clusterv1.MachineList{}, &clusterv1.MachinePoolList{}
 	err = x.Store.List(ctx, machines, client.InNamespace(x.Namespace))
@@ -286,7 +288,8 @@ func (x *Explainer) naming(ctx context.Context, name string) (clusters []string,
 	return slices.Compact(clusters), nil
 }
 
-// nodeOf returns a Node of a Cluster that is known. A Node that nobody has can be asked only about a key.
+// nodeOf returns a Node of a known Cluster. For a Node without a Machine or MachinePool, it returns an error, unless the user asks about a
+// key.
 func (x *Explainer) nodeOf(ctx context.Context, cluster types.NamespacedName, name string) (*compare.Object, error) {
 	nodes, err := x.nodes(ctx, cluster)
 	if err != nil {
@@ -305,7 +308,7 @@ func (x *Explainer) nodeOf(ctx context.Context, cluster types.NamespacedName, na
 	return o, o.Err
 }
 
-// nodes returns a reader of the Nodes of a Cluster, to which it connects once.
+// nodes returns a reader for the Nodes of a Cluster. It connects once.
 func (x *Explainer) nodes(ctx context.Context, cluster types.NamespacedName) (client.Reader, error) {
 	if x.workloads[cluster] == nil {
 		x.workloads[cluster] = sync.OnceValues(func() (client.Reader, error) {
@@ -322,7 +325,7 @@ func (x *Explainer) nodes(ctx context.Context, cluster types.NamespacedName) (cl
 	return x.workloads[cluster]()
 }
 
-// asked says which workload cluster has not answered, or not what was asked for.
+// asked names the workload cluster in an error about it.
 func asked(cluster types.NamespacedName, err error) error {
 	return fmt.Errorf("asking the workload cluster of Cluster %s (use --workload-kubeconfig for another kubeconfig): %w", cluster, err)
 }

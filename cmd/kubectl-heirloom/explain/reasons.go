@@ -18,7 +18,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
-// Reasons that only a comparison with what is stored can find, beside those of the rules.
+// Reasons that only a comparison with the stored object can find, in addition to the reasons of the rules.
 const ownValueWins, overriddenAbove, ownerNotFound, notYet inherit.Why = "OwnValueWins", "OverriddenAbove", "OwnerNotFound", "NotYet"
 
 // The sorts of entries.
@@ -28,11 +28,11 @@ const label, annotation, taint, field = string(compare.Label), string(compare.An
 type verdict struct {
 	why inherit.Why
 	at  inherit.Ref
-	// of is the reason of an object that is left alone, what is wrong with the entry, or the value that wins.
+	// of is the reason of a skipped object, the problem of the entry, or the value that takes precedence.
 	of string
 }
 
-// finder finds why entries of an object are missing, and what is declared for it and did not arrive there.
+// finder finds the reasons why an object lacks entries, and the declarations for it that did not arrive.
 type finder struct {
 	*Explainer
 	*Explanation
@@ -40,10 +40,10 @@ type finder struct {
 	left string
 }
 
-// addReasons adds to an explanation what is declared and not there, and says why.
+// addReasons adds the declarations that did not arrive to an explanation, and says why.
 func (x *Explainer) addReasons(ctx context.Context, e *Explanation) {
 	f, o, all := &finder{x, e, map[inherit.Entry]bool{}, x.left(ctx, e.of)}, e.of, e.of.Sources.All
-	unknown := func(v verdict) { // the answer about the key of interest if it is not known what is declared
+	unknown := func(v verdict) { // answers for the requested key if the declarations are unknown
 		if x.Key != "" {
 			f.add(Entry{Entry: compare.Entry{Key: x.Key, Status: compare.Absent}}, v)
 		}
@@ -87,7 +87,7 @@ func (f *finder) explainWrong(e *Entry) {
 	}
 }
 
-// lookAtReplaced looks at what a ClusterClass declares and the topology replaces.
+// lookAtReplaced looks at the declarations of a ClusterClass that the topology replaces.
 func (f *finder) lookAtReplaced(ctx context.Context) {
 	all := append(slices.Clone(f.of.Sources.All), inherit.Declaration{Ref: f.of.Ref})
 	cluster, topology := all[0].Object.(*clusterv1.Cluster)
@@ -99,7 +99,7 @@ func (f *finder) lookAtReplaced(ctx context.Context) {
 	}
 }
 
-// look adds what an object declares and did not arrive. Of several objects that declare an entry, the uppermost counts.
+// look adds the declarations of an object that did not arrive. If several objects declare an entry, the uppermost object counts.
 func (f *finder) look(ctx context.Context, by inherit.Declaration, content inherit.Content, e Entry) {
 	_, external := f.of.Object.(*metav1.PartialObjectMetadata)
 	for _, of := range content.Entries() {
@@ -122,7 +122,7 @@ func (f *finder) look(ctx context.Context, by inherit.Declaration, content inher
 	}
 }
 
-// add notes what did not arrive, unless no one would miss the key and no one has asked for it.
+// add adds an entry that did not arrive, unless nobody would miss its key and the user has not asked for it.
 func (f *finder) add(e Entry, v verdict) {
 	domain, _, prefixed := strings.Cut(e.Key, "/")
 	ofControllers := e.Key == clusterv1.MachineDeploymentUniqueLabel || prefixed && strings.HasSuffix("."+domain, ".cluster.x-k8s.io")
@@ -137,7 +137,7 @@ func (f *finder) add(e Entry, v verdict) {
 	f.Entries = append(f.Entries, e)
 }
 
-// has reports whether the object has what is declared, or will have it with the next write, or nobody expects it there.
+// has reports whether the object has a declared entry, will have it with the next write, or is not expected to have it.
 func (f *finder) has(e *Entry) bool {
 	o, itself, annotated := f.of, same(e.by.Ref, f.of.Ref), e.by.TaintAnnotation(e.Of.Name) != ""
 	return slices.ContainsFunc(o.Entries, e.isThere) || itself && (!annotated || e.ofItself) ||
@@ -145,7 +145,7 @@ func (f *finder) has(e *Entry) bool {
 		e.ofItself && o.Node != nil && o.Node.WhyNot(e.Of) != inherit.DropElsewhere
 }
 
-// whyAbsent says why the object has not got what is declared.
+// whyAbsent says why the object lacks a declared entry.
 func (f *finder) whyAbsent(ctx context.Context, e *Entry) verdict {
 	o, itself, annotation := f.of, same(e.by.Ref, f.of.Ref), e.by.TaintAnnotation(e.Of.Name)
 	shadow := o.Sources.Of(inherit.Entry{What: string(compare.Annotation), Name: annotation}).Ref
@@ -171,20 +171,20 @@ func (f *finder) whyAbsent(ctx context.Context, e *Entry) verdict {
 	return f.whyNot(o, of)
 }
 
-// declaredForNode reports whether a Node's Machine, as that will be, has what is declared.
+// declaredForNode reports whether a Node's Machine, once it has inherited, has the declared entry.
 func (f *finder) declaredForNode(e *Entry) bool {
 	value, _ := f.of.Node.Would.Source.Declares().Value(e.Of)
 	return value == e.Value || f.of.Node.WhyNot(e.Of) == inherit.DropUnproven
 }
 
-// isThere reports whether an entry of the explained object is this one, or will be with the next write.
+// isThere reports whether an entry of the explained object is this entry, or will be with the next write.
 func (e *Entry) isThere(has compare.Entry) bool {
 	keepsValue := e.Of.What == taint && e.Value == "" && has.Status == compare.AsDeclared
 	return has.Of.What == e.Of.What && has.Of.Name == e.Of.Name &&
 		(has.Value == e.Value || e.ofItself && has.Status != compare.Missing || !e.replaced && !e.ofItself && (has.Status.Wrong() || keepsValue))
 }
 
-// stopped says at which object above the explained one an entry has stopped.
+// stopped says at which object above the explained object an entry has stopped.
 func (f *finder) stopped(ctx context.Context, e *Entry) verdict {
 	all := f.of.Sources.All
 	for _, d := range all[slices.IndexFunc(all, func(d inherit.Declaration) bool { return same(d.Ref, e.by.Ref) })+1:] {
@@ -192,7 +192,7 @@ func (f *finder) stopped(ctx context.Context, e *Entry) verdict {
 			continue
 		}
 		h, of := f.Of(ctx, d.Ref, d.Object.GetObjectKind().GroupVersionKind()), e.Of
-		if name := e.by.TaintAnnotation(e.Of.Name); name != "" { // templates hand it down as an annotation
+		if name := e.by.TaintAnnotation(e.Of.Name); name != "" { // templates propagate it as an annotation
 			of.What, of.Name = annotation, name
 		}
 		of.Own = !handsDown(h)
@@ -204,7 +204,7 @@ func (f *finder) stopped(ctx context.Context, e *Entry) verdict {
 	return verdict{}
 }
 
-// handsDown reports whether an object is of a kind that has a Machine template.
+// handsDown reports whether the kind of an object has a Machine template.
 func handsDown(o *compare.Object) bool { return o.Has.Layout.Template.Metadata != nil }
 
 func same(a, b inherit.Ref) bool { return a.String() == b.String() }
@@ -245,7 +245,7 @@ func (f *finder) whyNot(o *compare.Object, e inherit.Entry) verdict {
 	return f.coming(o)
 }
 
-// pathsOf is where an object has entries at its top or in its template.
+// pathsOf returns the paths of an object's entries at its top or in its template.
 func pathsOf(o *compare.Object, own bool) (at inherit.Paths) {
 	if own {
 		at = o.Has.Layout.Top
@@ -255,7 +255,8 @@ func pathsOf(o *compare.Object, own bool) (at inherit.Paths) {
 	return at
 }
 
-// coming is about an entry that nothing is in the way of, unless the object is left alone: a Node because of its Machine.
+// coming returns the verdict about an entry that the next write adds, unless Heirloom skips the object. A Node is skipped because of its
+// Machine.
 func (f *finder) coming(o *compare.Object) verdict {
 	switch {
 	case o.LeftAlone == "":
@@ -266,7 +267,7 @@ func (f *finder) coming(o *compare.Object) verdict {
 	return f.leftAlone(o.Ref, o.LeftAlone)
 }
 
-// problemOf returns what is wrong with an entry, or "".
+// problemOf returns the problem of an entry, or "".
 func problemOf(problems error, e inherit.Entry) string {
 	for _, problem := range inherit.Problems(problems) {
 		if about := inherit.EntryOf(problem); about.What == e.What && about.Name == e.Name {
@@ -276,7 +277,7 @@ func problemOf(problems error, e inherit.Entry) string {
 	return ""
 }
 
-// leftAlone is about an object that keeps what it has for now.
+// leftAlone returns the verdict about an object that Heirloom skips for now.
 func (x *Explainer) leftAlone(at inherit.Ref, reason inherit.Reason) verdict {
 	why := map[inherit.Reason]inherit.Why{
 		inherit.IsPaused: "Paused", inherit.ClusterIsPaused: "Paused", inherit.IsDeleted: "Deleting", inherit.OwnerIsNotFound: ownerNotFound,
@@ -293,7 +294,7 @@ func (x *Explainer) leftAlone(at inherit.Ref, reason inherit.Reason) verdict {
 	return verdict{cmp.Or(why, inherit.DropElsewhere), at, string(reason)}
 }
 
-// texts say why and what to do, if there is anything to do.
+// texts holds the explanation of each reason and, if there is any, the advice.
 var texts = map[inherit.Why][2]string{ //nolint:gochecknoglobals // a table that nothing changes
 	inherit.DropOutside:     {"Neither a rule nor a configured regex propagates this {what} to Nodes.{guess}", "{sync}"},
 	inherit.DropNever:       {"No rule propagates {key}: a tool or a controller uses it for bookkeeping.", "Choose another key."},
@@ -327,7 +328,7 @@ var texts = map[inherit.Why][2]string{ //nolint:gochecknoglobals // a table that
 	"NoMatch":               {"{at} inherits nothing, because {of}.", "Compare status.nodeRef, spec.providerID and the addresses of your Machines with the Node."},
 }
 
-// tell writes into an entry why it is missing and what to do about it.
+// tell sets the reason of an entry, its explanation and the advice.
 func (f *finder) tell(e *Entry, v verdict) {
 	text, accepts := texts[v.why], ""
 	switch {

@@ -23,7 +23,7 @@ const apiVersion = "cli.heirloom.dev/v1alpha1"
 // Explanation is the answer for one object.
 type Explanation struct {
 	metav1.TypeMeta `json:",inline"`
-	// Object is what is explained, "<kind> <namespace>/<name>", and Cluster that of a Node, "<namespace>/<name>".
+	// Object is the explained object, "<kind> <namespace>/<name>", and Cluster the Cluster of a Node, "<namespace>/<name>".
 	Object  string `json:"object"`
 	Cluster string `json:"cluster,omitempty"`
 	// Entries are sorted by kind and key. Notes are sentences about the whole object.
@@ -34,14 +34,15 @@ type Explanation struct {
 	named string          `json:"-"`
 }
 
-// Entry is an entry of an object, or one that is declared for it and did not arrive.
+// Entry is an entry of an object, or a declaration for it that did not arrive.
 type Entry struct {
 	compare.Entry `json:",inline"`
 
-	// at is the object at which the entry has stopped; because says why, and fix what to do, about "{at}".
+	// at is the object at which the entry has stopped; because is the explanation, and fix the advice, both with the placeholder "{at}".
 	at           inherit.Ref `json:"-"`
 	because, fix string      `json:"-"`
-	// by declares the entry. ofItself says that it has it only in its own metadata, replaced that a topology has something else.
+	// by is the object that declares the entry. ofItself says that this object has the entry only in its own metadata, replaced that a
+	// topology replaces the entry.
 	by                 inherit.Declaration `json:"-"`
 	ofItself, replaced bool                `json:"-"`
 }
@@ -50,11 +51,11 @@ type Entry struct {
 type List struct {
 	metav1.TypeMeta `json:",inline"`
 	Items           []*Explanation `json:"items"`
-	// Notes are sentences about all of them.
+	// Notes are sentences about all objects.
 	Notes []string `json:"notes,omitempty"`
 
-	// Key is the only key of interest, if there is one. Single says that one object was asked for, All that what is set on objects
-	// themselves, and bookkeeping, is also shown.
+	// Key is the only key of interest, if there is one. Single says that the user asked for one object. All also shows bookkeeping, and
+	// entries that are set on the objects themselves.
 	Key         string `json:"-"`
 	Single, All bool   `json:"-"`
 }
@@ -62,7 +63,7 @@ type List struct {
 // Names implements cli.Named.
 func (e *Explanation) Names() []string { return []string{e.named} }
 
-// Names implements cli.Named. With -o name, "explain" lists what it would explain, such as for xargs.
+// Names implements cli.Named. With -o name, "explain" lists the objects that it would explain, for example for xargs.
 func (l *List) Names() (names []string) {
 	for _, e := range l.Items {
 		names = append(names, e.named)
@@ -70,7 +71,7 @@ func (l *List) Names() (names []string) {
 	return names
 }
 
-// Wrong reports whether something is missing or differs or an object has nothing of the key of interest.
+// Wrong reports whether an entry is missing or differs, or an object does not have the key of interest.
 func (l *List) Wrong() bool {
 	return slices.ContainsFunc(l.Items, func(e *Explanation) bool {
 		return slices.ContainsFunc(e.Entries, func(entry Entry) bool { return entry.Status.Wrong() }) ||
@@ -78,7 +79,7 @@ func (l *List) Wrong() bool {
 	})
 }
 
-// Print prints the answer. For people, objects with the same answer share one.
+// Print prints the answer. For people, objects with the same answer share a text.
 func (l *List) Print(w io.Writer, flags *cli.PrintFlags, paint cli.Painter) error {
 	l.TypeMeta = metav1.TypeMeta{APIVersion: apiVersion, Kind: "ExplanationList"}
 	switch {
@@ -108,7 +109,7 @@ func (l *List) Print(w io.Writer, flags *cli.PrintFlags, paint cli.Painter) erro
 	return err
 }
 
-// text is the answer for objects that share it; for 0 objects, it says which ones do.
+// text returns the answer for objects that share it. With count 0, it names no object, so that equal answers are equal texts.
 func (l *List) text(flags *cli.PrintFlags, paint cli.Painter, count int, of ...*Explanation) string {
 	var text strings.Builder
 	say := func(style cli.Style, first, rest string) {
@@ -140,12 +141,12 @@ func (l *List) text(flags *cli.PrintFlags, paint cli.Painter, count int, of ...*
 	return strings.TrimRight(text.String(), "\n") + "\n"
 }
 
-// trace follows an entry from the object that declares it to the explained one, or to several that share the answer.
+// trace follows an entry from the object that declares it to the explained object, or to several objects that share the answer.
 func (e *Explanation) trace(entry *Entry, count int, title string, say func(style cli.Style, first, rest string)) {
 	is := map[bool]string{true: ": %s %s", false: ": %s is %s"}[entry.Status == compare.Differs]
 	say(cli.Bold, title+fmt.Sprintf(is, entry.what(), entry.Status), "")
 	each := func(ref inherit.Ref) string {
-		if count == 1 || ref.Kind != "Machine" && !same(ref, e.of.Ref) { // each of several Nodes has a Machine
+		if count == 1 || ref.Kind != "Machine" && !same(ref, e.of.Ref) { // each of several Nodes has its own Machine
 			return name(ref)
 		}
 		return "each of these " + ref.Kind + "s"
@@ -172,7 +173,7 @@ func (e *Explanation) trace(entry *Entry, count int, title string, say func(styl
 	say("", "", "")
 }
 
-// what is the entry as people write it.
+// what formats the entry as users write it.
 func (e *Entry) what() string {
 	key, effect, isTaint := strings.Cut(e.Key, ":")
 	if e.Value != "" {
@@ -184,14 +185,14 @@ func (e *Entry) what() string {
 	return strings.TrimSpace(string(e.Kind) + " " + key + propagated(e.Propagation))
 }
 
-// step is an object on the way of an entry, and what it has there. It is fine if the entry has arrived.
+// step is an object on the way of an entry, and its state there. It is fine if the entry has arrived.
 type step struct {
 	inherit.Ref
 	has  string
 	fine bool
 }
 
-// stepAt is about a field of an object.
+// stepAt returns the step at a field of an object.
 func (e *Entry) stepAt(ref inherit.Ref, field, value string, there, fine bool) step {
 	now := Entry{Entry: compare.Entry{Key: e.Key, Value: value}}
 	has := ": " + field + " = " + cmp.Or(cli.Shorten(value), `""`)
@@ -208,7 +209,7 @@ func (e *Entry) stepAt(ref inherit.Ref, field, value string, there, fine bool) s
 	return step{ref, has, fine}
 }
 
-// steps are the way of an entry from the object that declares it to the explained one.
+// steps returns the way of an entry from the object that declares it to the explained object.
 func (e *Explanation) steps(entry *Entry) (steps []step) {
 	want, all := entry.Value, !entry.ofItself && entry.Reason != string(overriddenAbove)
 	if entry.Declared != nil {
@@ -227,7 +228,7 @@ func (e *Explanation) steps(entry *Entry) (steps []step) {
 	return append(steps, e.last(entry))
 }
 
-// last is the explained object itself.
+// last returns the step at the explained object itself.
 func (e *Explanation) last(entry *Entry) step {
 	for _, now := range e.of.Entries {
 		if now.Kind == entry.Kind && now.Key == entry.Key && now.Status != compare.Missing && (!e.of.Declares() || now.Field == entry.Field) {
@@ -254,7 +255,7 @@ func propagated(propagation string) string {
 	return fmt.Sprintf(" (%s)", propagation)
 }
 
-// setBy says who owns an entry. Who wrote a list last need not have put every taint into it.
+// setBy says who owns an entry. The last writer of a list may not have added each of its taints.
 func setBy(e *compare.Entry) string {
 	switch by := strings.Join(e.Managers, ", "); {
 	case by == "":
@@ -266,17 +267,17 @@ func setBy(e *compare.Entry) string {
 	}
 }
 
-// name is what people call an object: Nodes have no namespace.
+// name names an object for people: Nodes have no namespace.
 func name(of inherit.Ref) string { return strings.Replace(of.String(), " /", " ", 1) }
 
-// table prints the entries and, below them, why some are not as declared.
+// table prints the entries and, below them, the reasons of entries that are not as declared.
 func (e *Explanation) table(w *strings.Builder, flags *cli.PrintFlags, paint cli.Painter, all bool) {
 	shows := *e
 	shows.Entries = slices.DeleteFunc(slices.Clone(e.Entries), func(entry Entry) bool {
 		return !all && !e.of.Declares() && entry.Status == compare.SetHere && entry.Reason == ""
 	})
 	if len(shows.Entries) > 0 {
-		_ = flags.Print(w, paint, &shows) // a builder takes everything
+		_ = flags.Print(w, paint, &shows) // a strings.Builder returns no error
 	}
 	for _, entry := range shows.Entries {
 		if entry.Reason != "" {
@@ -321,10 +322,10 @@ func (e *Explanation) Table(wide bool) *metav1.Table {
 	return t
 }
 
-// section is where in a topology or a class something is declared.
+// section matches the section of a topology or a class in the path of a field.
 var section = regexp.MustCompile(`controlPlane|\w+\[[^\]]*\]`)
 
-// from says where an entry comes from: the object and, if there is room for it, the field.
+// from says where an entry comes from: the object and, in a wide table, the field.
 func (e *Explanation) from(entry *Entry, wide bool) string {
 	switch {
 	case e.of.Declares() && wide:
