@@ -25,7 +25,8 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
-// judge compares what is declared for the Machines of an object, by itself and by the topology above it, with what their Nodes get.
+// judge compares the declarations for the Machines of an object, in the object itself and in the topology above it, with the entries that
+// their Nodes get.
 func (l *linter) judge(ctx context.Context, object client.Object) error {
 	kind, _ := owners.KindOf(object)
 	has, err := kind.Content(ctx, l.chain, object)
@@ -54,12 +55,12 @@ func (l *linter) judge(ctx context.Context, object client.Object) error {
 			l.misplaced(s, own.Content, strings.Join(own.Paths.Metadata, "."))
 		}
 	}
-	cluster, _ := l.chain.Cluster(ctx, object.GetNamespace(), owners.ClusterName(object)) // a world is there or not, and never fails
+	cluster, _ := l.chain.Cluster(ctx, object.GetNamespace(), owners.ClusterName(object)) // reads of a world never fail
 	node, toNode := l.Policy.Of(cluster).Node(inherit.SourceOfMachine(m), inherit.NodeState{}, inherit.Privileged)
 	declared := append(l.topology(ctx, object), own)
 	_, noRoom := inherit.Fit(has, decided.Desired, func() inherit.Object { return has }, nil)
 	l.leftOut(declared, errors.Join(decided.Problems(), noRoom, toMachine.Problems(), toNode.Problems()))
-	dropped := slices.Concat(toNode, toMachine, decided.Dropped) // the last rule on the way says why
+	dropped := slices.Concat(toNode, toMachine, decided.Dropped) // the reason of the last rule on the way counts
 	for _, d := range declared {
 		if s := l.world.file(d.Object); s != nil {
 			l.declaration(s, d, inherit.Content{Labels: node.Labels, Annotations: node.Annotations}, dropped)
@@ -69,9 +70,9 @@ func (l *linter) judge(ctx context.Context, object client.Object) error {
 	return nil
 }
 
-// topology returns what a topology declares for an object, and reports the lists of the class that the Cluster replaces.
+// topology returns the declarations of a topology for an object, and reports the lists of the class that the Cluster replaces.
 func (l *linter) topology(ctx context.Context, object client.Object) []inherit.Declaration {
-	cluster, _ := l.chain.Cluster(ctx, object.GetNamespace(), owners.ClusterName(object)) // a world is there or not, and never fails
+	cluster, _ := l.chain.Cluster(ctx, object.GetNamespace(), owners.ClusterName(object)) // reads of a world never fail
 	class, _ := l.chain.ClusterClass(ctx, cluster)
 	if class == nil {
 		return nil
@@ -87,7 +88,7 @@ func (l *linter) topology(ctx context.Context, object client.Object) []inherit.D
 	return declared
 }
 
-// replaced reports the taints and readiness gates of a class's section that are lost, because the topology has a list in their place.
+// replaced reports the taints and readiness gates of a class's section that are lost, because the topology has its own list.
 func (l *linter) replaced(class inherit.Content, declared []inherit.Declaration) {
 	var all []inherit.Entry
 	annotated, _ := taint.FromAnnotations(class.Annotations)
@@ -98,7 +99,7 @@ func (l *linter) replaced(class inherit.Content, declared []inherit.Declaration)
 		all = append(all, inherit.Entry{What: "field", Name: gate.ConditionType})
 	}
 	instead := declared[0]
-	instead.Content = class // what is declared in the same way is what replaces it
+	instead.Content = class // a declaration of the same kind replaces the list
 	for _, e := range all {
 		if !slices.ContainsFunc(declared, func(d inherit.Declaration) bool { return d.Declares(e) }) {
 			l.found(listReplaced, l.world.file(instead.Object), pathOf(instead, e), "Repeat all items to keep in this list.",
@@ -108,7 +109,7 @@ func (l *linter) replaced(class inherit.Content, declared []inherit.Declaration)
 	}
 }
 
-// pathOf returns where an object declares an entry.
+// pathOf returns the path at which an object declares an entry.
 func pathOf(d inherit.Declaration, e inherit.Entry) string {
 	path := inherit.Sources{All: []inherit.Declaration{d}}.Of(e).Field
 	if e.What == "label" || e.What == "annotation" {
@@ -117,14 +118,14 @@ func pathOf(d inherit.Declaration, e inherit.Entry) string {
 	return path
 }
 
-// leftOut reports what an API server would refuse in the child, where it is declared. Taints are judged apart.
+// leftOut reports entries that an API server would refuse in the child, at their declarations. Taints are judged separately.
 func (l *linter) leftOut(declared []inherit.Declaration, problems error) {
 	for _, problem := range inherit.Problems(problems) {
 		var one inherit.Dropped
 		if !errors.As(problem, &one) || one.Why != inherit.DropInvalid || one.What == "taint" || manifest.Placeholder(one.Name+one.Value) {
 			continue
 		}
-		one.Own = true // where in the child does not matter
+		one.Own = true // the place in the child does not matter
 		at := slices.IndexFunc(declared, func(d inherit.Declaration) bool { return d.Declares(one.Entry) && l.world.file(d.Object) != nil })
 		if at >= 0 {
 			l.found(leftOut, l.world.file(declared[at].Object), pathOf(declared[at], one.Entry),
@@ -133,7 +134,7 @@ func (l *linter) leftOut(declared []inherit.Declaration, problems error) {
 	}
 }
 
-// declaration judges what one object declares for Machines whose Nodes get this.
+// declaration judges the declarations of an object for Machines whose Nodes have these entries.
 func (l *linter) declaration(s *subject, d inherit.Declaration, node inherit.Content, dropped inherit.Drops) {
 	if len(d.Taints) > 0 && !d.Annotates && l.Policy.ClusterAPITaints == inherit.PropagationDisabled {
 		l.found(typedWithoutGate, s, strings.Join(d.Paths.Taints, "."), "Declare them with the annotation "+taint.AlwaysAnnotation+" or "+
@@ -154,7 +155,7 @@ func (l *linter) declaration(s *subject, d inherit.Declaration, node inherit.Con
 		case d.Kind == "Cluster" || d.Kind == "ClusterClass":
 			l.found(usedBySelector, s, path, "Choose another key, or another selector.",
 				"label %s is not inherited: an object below uses it in its selector", e.Name)
-		case l.onNode(e) != "": // the object sets the labels by which it selects on its Machines: a rule need not bring them
+		case l.onNode(e) != "": // the object itself sets the labels of its selector on its Machines: no rule need propagate them
 			l.missing(s, d, path, e, l.onNode(e))
 		default:
 			l.found(usedBySelector, s, path, "Select by cluster.x-k8s.io/deployment-name instead: a selector cannot be changed, so this takes a new "+
@@ -163,7 +164,7 @@ func (l *linter) declaration(s *subject, d inherit.Declaration, node inherit.Con
 	}
 }
 
-// missing reports a key that does not arrive at a Node for this reason, unless nobody would expect it there.
+// missing reports a key that does not reach a Node for this reason, unless nobody would expect it there.
 func (l *linter) missing(s *subject, d inherit.Declaration, path string, e inherit.Entry, why inherit.Why) {
 	domain, _, _ := strings.Cut(e.Name, "/")
 	isClusterAPIs := strings.HasSuffix("."+domain, "."+clusterv1.GroupVersion.Group) || e.Name == clusterv1.MachineDeploymentUniqueLabel
@@ -171,7 +172,7 @@ func (l *linter) missing(s *subject, d inherit.Declaration, path string, e inher
 	case why == inherit.DropElsewhere && l.onNode(e) == "":
 		l.found(wrongPlace, s, path, "If the control plane consists of Machines, declare machineInfrastructure in spec.controlPlane of the ClusterClass.",
 			"%s %s is for Nodes, but reaches no Node: according to the ClusterClass, the control plane does not consist of Machines", e.What, e.Name)
-	case isClusterAPIs: // its controllers read the key where it is
+	case isClusterAPIs: // Cluster API's controllers read the key at its place
 	case why == inherit.DropOutside:
 		l.found(notForNodes, s, path, cli.ToSync(l.Policy, e), "%s %s reaches Machines but no Node", e.What, e.Name)
 	case (why == inherit.DropNever || why == inherit.DropReserved) && !d.Itself:
@@ -180,7 +181,7 @@ func (l *linter) missing(s *subject, d inherit.Declaration, path string, e inher
 	}
 }
 
-// whyIn returns the first reason for which a key was left out, in the object itself or in its template.
+// whyIn returns the first reason why a key was left out, in the object itself or in its template.
 func whyIn(dropped inherit.Drops, e inherit.Entry) inherit.Why {
 	for _, d := range dropped {
 		if d.What == e.What && d.Name == e.Name && d.Why != "" {
@@ -190,7 +191,7 @@ func whyIn(dropped inherit.Drops, e inherit.Entry) inherit.Why {
 	return ""
 }
 
-// onNode asks rules 11 and 12 why a Node does not get a key of its Machine; the word is empty if it does.
+// onNode returns why a Node does not get a key of its Machine by rules 11 and 12; empty if the Node gets it.
 func (l *linter) onNode(e inherit.Entry) inherit.Why {
 	only := map[string]string{e.Name: ""}
 	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Labels: only, Annotations: only}}
@@ -198,7 +199,7 @@ func (l *linter) onNode(e inherit.Entry) inherit.Why {
 	return whyIn(dropped, e)
 }
 
-// twice reports taints that an annotation declares although they are typed, or Always, somewhere: that wins.
+// twice reports taints that an annotation declares although a typed or Always declaration takes precedence.
 func (l *linter) twice(s *subject, d inherit.Declaration, all []inherit.Declaration) {
 	for n, way := range taint.Annotations {
 		taints, _ := taint.FromAnnotations(map[string]string{way: d.Annotations[way]})
@@ -215,8 +216,8 @@ func (l *linter) twice(s *subject, d inherit.Declaration, all []inherit.Declarat
 	}
 }
 
-// world is a management cluster that has the objects of the files, and those that are made up: these have no manifest. The owner chain reads
-// it. A file's object is also there by the section of a topology that it belongs to.
+// world is a management cluster with the objects of the files, and with made-up objects, which have no manifest. The owner chain reads it.
+// An object of a file is also stored under its section of a topology.
 type world map[string]*subject
 
 func keyOf(o client.Object) string { return fmt.Sprintf("%T %s/%s", o, o.GetNamespace(), o.GetName()) }
@@ -225,7 +226,7 @@ func (w world) add(s *subject) {
 	w[keyOf(s.chained)], w[sectionOf(s.chained)] = s, s
 }
 
-// file returns the object of a file that this is, or nil if none of the files has it.
+// file returns the object of a file that is this object, or nil if it is in no file.
 func (w world) file(object client.Object) *subject {
 	if s := w[keyOf(object)]; s != nil && s.Object != nil {
 		return s
@@ -243,22 +244,23 @@ func (w world) Get(_ context.Context, key client.ObjectKey, into client.Object, 
 	return nil
 }
 
-// List implements client.Reader. No rule asks for lists.
+// List implements client.Reader. No rule lists objects.
 func (world) List(context.Context, client.ObjectList, ...client.ListOption) error {
 	return errors.ErrUnsupported
 }
 
-// toCome is the name of what no file has. No object of an API server can have it.
+// toCome is the name of objects that are in no file. No object of an API server can have this name.
 const toCome = "(to come)"
 
-// below returns the objects that hand down what a file's object declares: itself, or one for each section of a Cluster or a ClusterClass of
-// which no file has the object. If no file has the other one of the two, it is made up and declares nothing.
+// below returns the objects that propagate the declarations of a file's object: the object itself or, for a Cluster or a ClusterClass, an
+// object for each section whose object is in no file. If the Cluster of a ClusterClass, or the ClusterClass of a Cluster, is in no file,
+// below makes it up, without declarations.
 func (w world) below(s *subject) (all []client.Object) {
 	cluster, class, workers := &clusterv1.Cluster{}, &clusterv1.ClusterClass{}, s.carrier.Spec.Workers
 	class.Spec.ControlPlane.MachineInfrastructure.TemplateRef.Name = toCome
 	switch o := s.chained.(type) {
 	default:
-		if inherit.IsTemplate(s.GetKind()) { // of a control plane: it inherits nothing
+		if inherit.IsTemplate(s.GetKind()) { // the template of a control plane inherits nothing
 			return nil
 		}
 		return []client.Object{o}
@@ -305,7 +307,7 @@ func (w world) below(s *subject) (all []client.Object) {
 	return all
 }
 
-// sectionOf names the section of a topology that an object belongs to.
+// sectionOf names the section of a topology to which an object belongs.
 func sectionOf(object client.Object) string {
 	labels := object.GetLabels()
 	_, owned := labels[clusterv1.ClusterTopologyOwnedLabel]

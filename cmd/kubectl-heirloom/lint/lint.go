@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package lint judges manifests of Cluster API before anything is applied. It is pure: objects in, findings out. Nothing here says what is
-// inherited: judge.go has pkg/owners evaluate the objects of the files as the server does, and compares what they declare with what arrives
-// at a Node. This file reads the objects and judges each alone, and report.go says what can be wrong, and what is.
+// Package lint judges manifests of Cluster API before they are applied. It is pure: objects in, findings out. It has no rules of
+// inheritance: judge.go evaluates the objects of the files with pkg/owners, as the server does, and compares their declarations with the
+// entries that arrive at a Node. This file reads the objects and judges each alone. report.go has the lint rules and the findings.
 package lint
 
 import (
@@ -32,11 +32,11 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
-// Settings are those of the server that the manifests are for.
+// Settings are the settings of the server that will handle the manifests.
 type Settings struct {
 	Policy    inherit.Policy
-	Origin    string // where they come from; if it is empty, they are the defaults, and the report says so
-	Namespace string // that of objects that name none; if it is empty, that is the one that all others name
+	Origin    string // the source of the settings; empty for the defaults, which the report then mentions
+	Namespace string // of objects without a namespace; empty for the only namespace that the other objects name
 }
 
 // linter judges one set of manifests.
@@ -47,20 +47,20 @@ type linter struct {
 	findings []Finding
 }
 
-// subject is an object of a file that is judged.
+// subject is an object of a file to judge.
 type subject struct {
 	*manifest.Object
 	chained client.Object   // the object as the owner chain reads it, in v1beta2
 	carrier taint.Carrier   // the object as the validating webhook reads it
-	below   []client.Object // what hands down what it declares
+	below   []client.Object // the objects that propagate its declarations
 }
 
 // Lint judges the objects together: a Cluster with its ClusterClass, and a MachineDeployment with the Cluster that manages it.
 func Lint(set *manifest.Set, by Settings) (*Report, error) {
-	by.Policy.PaceEviction, by.Policy.SkipNothing = false, true // nothing evicts anybody here, and a pause ends
+	by.Policy.PaceEviction, by.Policy.SkipNothing = false, true // lint knows no Nodes, and a pause ends
 	l := &linter{Settings: by, world: world{}}
 	l.chain = &owners.Chain{Cache: l.world, Layout: func(_ context.Context, gvk schema.GroupVersionKind) (inherit.Layout, error) {
-		return inherit.ControlPlaneLayout(gvk.Version, func(...string) bool { return true }), nil // with room for all that the contract names
+		return inherit.ControlPlaneLayout(gvk.Version, func(...string) bool { return true }), nil // with room for all fields of the contract
 	}}
 	for _, t := range set.Templates {
 		if strings.Contains(t.Text, clusterv1.GroupVersion.Group) {
@@ -79,7 +79,7 @@ func Lint(set *manifest.Set, by Settings) (*Report, error) {
 	}
 	for _, s := range subjects {
 		l.itself(s)
-		l.world.add(s) // of several with the same name, each has its turn
+		l.world.add(s) // each of several objects with the same name has its turn
 		for _, object := range s.below {
 			if err := l.judge(context.Background(), object); err != nil {
 				return nil, fmt.Errorf("%s:%d: %w", s.File, s.Line(""), err)
@@ -89,7 +89,7 @@ func Lint(set *manifest.Set, by Settings) (*Report, error) {
 	return l.report(len(subjects)), nil
 }
 
-// ofClusterAPI returns the objects of Cluster API, and gives a namespace to those that name none.
+// ofClusterAPI returns the objects of Cluster API, and sets the namespace of objects that have none.
 func (l *linter) ofClusterAPI(objects []*manifest.Object) (all []*manifest.Object) {
 	named := sets.New[string]()
 	for _, object := range objects {
@@ -120,24 +120,24 @@ func nameOf(kind string, object metav1.Object) string {
 }
 
 var (
-	// known has the versions of Cluster API that are served, and decoder converts from them as Cluster API does.
+	// known has the served versions of Cluster API, and decoder converts from them as Cluster API does.
 	known   = runtime.NewScheme()
 	decoder = func() runtime.Decoder {
 		utilruntime.Must(clusterv1.AddToScheme(known))
 		utilruntime.Must(clusterv1beta1.AddToScheme(known))
 		return serializer.NewCodecFactory(known).UniversalDecoder(clusterv1.GroupVersion)
 	}()
-	// literal is a JSON string at the end of a text.
+	// literal matches a JSON string at the end of a text.
 	literal = regexp.MustCompile(`"([^"\\]|\\.)*"$`)
 )
 
 // fillIn is the advice for templates.
 const fillIn = "Fill in its variables first, as clusterctl generate does."
 
-// read reads an object as it is judged; nil if it declares nothing for others, or cannot be read.
+// read reads an object to judge; nil if it declares nothing for others, or cannot be read.
 func (l *linter) read(object *manifest.Object) *subject {
 	s, kind, fields := &subject{Object: object}, object.GetKind(), maps.Clone(object.Object)
-	delete(fields, "status") // a Machine that has its Node inherits as any other
+	delete(fields, "status") // a Machine with a Node inherits like any other Machine
 	raw, err := json.Marshal(fields)
 	if err == nil {
 		err = l.decode(s, raw)
@@ -147,7 +147,7 @@ func (l *linter) read(object *manifest.Object) *subject {
 		if _, inherits := owners.KindOf(s.chained); inherits || kind == "Cluster" || kind == "ClusterClass" {
 			return s
 		}
-	case manifest.Placeholder(err.Error()): // it repeats the value
+	case manifest.Placeholder(err.Error()): // the error repeats the value
 		l.found(unfilledTemplate, s, "", fillIn, "the object was not checked: %v", err)
 	case runtime.IsNotRegisteredError(err):
 		field := map[bool]string{true: "apiVersion", false: "kind"}[known.Recognizes(clusterv1.GroupVersion.WithKind(kind))]
@@ -163,7 +163,7 @@ func (l *linter) read(object *manifest.Object) *subject {
 	return nil
 }
 
-// decode reads JSON. A variable of a template where no text can be is left out, because nobody knows what it will be.
+// decode reads JSON. It drops a template's variable from a field that is no string, because its value is unknown.
 func (l *linter) decode(s *subject, raw []byte) error {
 	for {
 		err, wrong := s.decode(raw), &json.UnmarshalTypeError{}
@@ -178,7 +178,7 @@ func (l *linter) decode(s *subject, raw []byte) error {
 	}
 }
 
-// decode reads JSON as the owner chain does and as the validating webhook does.
+// decode reads JSON as the owner chain and as the validating webhook read it.
 func (s *subject) decode(raw []byte) error {
 	object, err := runtime.Object(&inherit.ControlPlane{}), error(nil)
 	if s.GroupVersionKind().Group == inherit.ControlPlaneGroup {
@@ -190,7 +190,7 @@ func (s *subject) decode(raw []byte) error {
 	return cmp.Or(err, json.Unmarshal(raw, &s.carrier))
 }
 
-// itself finds what is wrong with an object, whatever is above and below it.
+// itself finds mistakes in an object alone, regardless of the objects above and below it.
 func (l *linter) itself(s *subject) {
 	if name, line := s.Duplicate(); line > 0 {
 		l.found(duplicateKey, s, "", "Remove the duplicate. If another object begins here, add a line --- before it.",
@@ -222,8 +222,8 @@ func (l *linter) itself(s *subject) {
 	}
 }
 
-// misplaced reports what the object's own metadata declares for Nodes. What the template has too is there because a topology, or the
-// author of the object, put it in both places.
+// misplaced reports entries for Nodes in the object's own metadata. Entries that the template has, too, are correct: a topology, or the
+// author of the object, put them in both places.
 func (l *linter) misplaced(s *subject, template inherit.Content, where string) {
 	for _, e := range keys(inherit.Content{Labels: s.GetLabels(), Annotations: s.GetAnnotations()}) {
 		problem := "is for Nodes, but reaches no Node from here"

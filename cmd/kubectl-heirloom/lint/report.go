@@ -19,17 +19,17 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/version"
 )
 
-// Severity is how bad a finding is.
+// Severity says how bad a finding is.
 type Severity string
 
-// An error will be refused, a warning does not do what it says, and a note is something to know.
+// Errors will be refused, warnings do not have the intended effect, and notes are information.
 const (
 	Error   Severity = "error"
 	Warning Severity = "warning"
 	Note    Severity = "note"
 )
 
-// Rule is something that can be wrong with a manifest.
+// Rule describes a mistake in a manifest.
 type Rule struct {
 	ID   string // never changes, and is never used for another rule
 	Name string // in a few words, for programs that show names
@@ -37,7 +37,7 @@ type Rule struct {
 	Finds string // a sentence about the objects that the rule finds
 }
 
-// The rules. HL008, HL010, HL011, HL013 and HL014 were notes about what is as it should be.
+// The rules. HL008, HL010, HL011, HL013 and HL014 were notes about correct manifests.
 var (
 	refusedTaint     = Rule{"HL001", "refused-taint", Error, "A taint that Heirloom's webhook refuses: reserved, invalid, declared twice, or unreadable."}
 	typedInPool      = Rule{"HL002", "typed-taint-in-machinepool", Error, "Typed taints in the template of a MachinePool, which Cluster API refuses."}
@@ -64,29 +64,29 @@ func Rules() []Rule {
 	}
 }
 
-// Finding is something that a rule has found.
+// Finding is a mistake that a rule has found.
 type Finding struct {
 	Rule     string   `json:"rule"`
 	Severity Severity `json:"severity"`
 	Object   string   `json:"object,omitempty"` // "<kind> <namespace>/<name>"; empty if a file could not be read
 	Field    string   `json:"field,omitempty"`
 	File     string   `json:"file"`
-	Line     int      `json:"line,omitempty"` // 0 if the object is in no file as it is, as after kustomize
+	Line     int      `json:"line,omitempty"` // 0 if a kustomization renders the object
 	Message  string   `json:"message"`
 	Advice   string   `json:"advice,omitempty"` // what to do
 }
 
-// Report is what was found.
+// Report is the answer of lint.
 type Report struct {
 	metav1.TypeMeta `json:",inline"`
 
-	// Settings says which settings of the server the manifests were judged by.
+	// Settings names the settings of the server by which lint judged the manifests.
 	Settings string    `json:"settings"`
 	Objects  int       `json:"objects"`
 	Findings []Finding `json:"findings"`
 }
 
-// report sorts the findings. The same may have been found for several objects.
+// report sorts the findings, and removes duplicates: several objects may have the same finding.
 func (l *linter) report(objects int) *Report {
 	slices.SortFunc(l.findings, func(a, b Finding) int {
 		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Field+a.text(), b.Field+b.text()))
@@ -107,7 +107,7 @@ func (r *Report) Count(of Severity) (n int) {
 	return n
 }
 
-// Text has a line for each finding, as compilers do, so that editors find the place.
+// Text returns a line for each finding, in the format of compilers, so that editors find the place.
 func (r *Report) Text(paint cli.Painter) string {
 	styles, lines := map[Severity]cli.Style{Error: cli.Bad, Warning: cli.Warn, Note: cli.Dim}, []string{}
 	for _, f := range r.Findings {
@@ -116,17 +116,17 @@ func (r *Report) Text(paint cli.Painter) string {
 	return strings.Join(lines, "")
 }
 
-// place is the file and, if there is one, the line.
+// place returns the file and, if it is known, the line.
 func (f Finding) place() string {
 	return strings.TrimSuffix(fmt.Sprintf("%s:%d", f.File, f.Line), ":0")
 }
 
-// text is what was found in which object, and the advice.
+// text returns the object, the message and the advice.
 func (f Finding) text() string {
 	return strings.TrimPrefix(f.Object+": ", ": ") + strings.TrimSuffix(f.Message+". "+f.Advice, ". ")
 }
 
-// Summary says in a sentence what was judged and by what.
+// Summary counts the findings in a sentence, and names the settings.
 func (r *Report) Summary() string {
 	judged := "Checked with " + r.Settings + "."
 	if r.Settings == "the defaults" {
@@ -148,7 +148,7 @@ func (r *Report) Table(bool) *metav1.Table {
 	return t
 }
 
-// sarif has the fields of an object in SARIF. Levels are called there as severities are here.
+// sarif holds the fields of an object in SARIF. The levels of SARIF have the names of the severities.
 type sarif map[string]any
 
 // SARIF writes the report in the format of code scanning (https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html).
@@ -160,7 +160,7 @@ func (r *Report) SARIF(w io.Writer) error {
 			"defaultConfiguration": sarif{"level": rule.Severity}})
 	}
 	for _, f := range r.Findings {
-		uri := url.URL{Path: f.File} // relative, unless the name is not
+		uri := url.URL{Path: f.File} // relative, unless the path is absolute
 		if path.IsAbs(f.File) {
 			uri.Scheme = "file"
 		}
@@ -171,7 +171,7 @@ func (r *Report) SARIF(w io.Writer) error {
 				"physicalLocation": sarif{"artifactLocation": sarif{"uri": uri.String()}, "region": sarif{"startLine": max(1, f.Line)}},
 				"logicalLocations": []sarif{{"fullyQualifiedName": cmp.Or(strings.TrimSpace(f.Object+" "+f.Field), f.File), "kind": "member"}},
 			}},
-			// The same finding stays the same if lines above it change.
+			// The fingerprint of a finding stays the same if lines above it change.
 			"partialFingerprints": sarif{"heirloomFinding/v1": fmt.Sprintf("%x", sha256.Sum256(
 				[]byte(strings.Join([]string{f.Rule, f.File, f.Object, f.Field, f.Message}, "\x00"))))[:32]},
 		})
