@@ -18,10 +18,10 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
-// featureGate is off by default up to newestKnown, and AllAlpha switches it on there.
+// featureGate is off by default up to release newestKnown, in which AllAlpha turns it on.
 const featureGate, newestKnown = "MachineTaintPropagation", "1.14"
 
-// readClusterAPI finds out Cluster API's version, and whether it propagates taints. What the server was told counts more.
+// readClusterAPI finds Cluster API's version, and whether it propagates taints. The server's own setting takes precedence.
 func (s *Settings) readClusterAPI(ctx context.Context, reader client.Reader) error {
 	found, err := CoreManagers(ctx, reader)
 	if err != nil && !apierrors.IsForbidden(err) {
@@ -56,7 +56,7 @@ func (s *Settings) notePropagation(why string) {
 	s.note(`Cluster API's feature gate MachineTaintPropagation is unknown, because %s (use --server-flags=--cluster-api-taint-propagation=enabled or …=disabled).`, why)
 }
 
-// CoreManagers returns the Deployments of Cluster API's core manager or, if you may list only those of the usual namespace, of that one.
+// CoreManagers returns the Deployments of Cluster API's core manager or, if you may not list all namespaces, of the usual namespace.
 func CoreManagers(ctx context.Context, reader client.Reader) ([]appsv1.Deployment, error) {
 	return deployments(ctx, reader, "", "capi-system", client.MatchingLabels{clusterv1.ProviderNameLabel: "cluster-api"})
 }
@@ -82,7 +82,7 @@ func PropagationOf(d *appsv1.Deployment) inherit.TaintPropagation {
 	}
 }
 
-// newerThanKnown reports whether a release may have other defaults than those that the plugin knows.
+// newerThanKnown reports whether a release may have defaults that the plugin does not know.
 func newerThanKnown(clusterAPI string) bool {
 	v, err := utilversion.ParseSemantic(clusterAPI)
 	known := utilversion.MustParseGeneric(newestKnown)

@@ -30,7 +30,7 @@ const (
 
 	heirloom  = "heirloom"
 	component = "manager"
-	// usual is the namespace in which Heirloom is installed where nothing speaks against it.
+	// usual is the namespace in which Heirloom is usually installed.
 	usual = "heirloom-system"
 )
 
@@ -55,8 +55,8 @@ func (f *Flags) running(ctx context.Context, reader client.Reader) (Settings, er
 	return s, err
 }
 
-// Deployments returns those of Heirloom in the namespace. Without one, it returns those of all namespaces or, if you may not list
-// these, of the usual one. The first is the one that the settings are about.
+// Deployments returns Heirloom's Deployments in the namespace. Without a namespace, it returns the Deployments of all namespaces or, if you
+// may not list them, of the usual namespace. The settings come from the first Deployment.
 func Deployments(ctx context.Context, reader client.Reader, namespace string) ([]appsv1.Deployment, error) {
 	found, err := deployments(ctx, reader, namespace, usual, client.MatchingLabels{componentLabel: component})
 	return slices.DeleteFunc(found, func(d appsv1.Deployment) bool {
@@ -64,8 +64,8 @@ func Deployments(ctx context.Context, reader client.Reader, namespace string) ([
 	}), err
 }
 
-// deployments lists Deployments in the namespace. Without one, it lists those of all namespaces or, if that is forbidden, of the
-// namespace that is usual.
+// deployments lists Deployments in the namespace. Without a namespace, it lists all namespaces or, if this is forbidden, the usual
+// namespace.
 func deployments(ctx context.Context, reader client.Reader, namespace, usual string, labels client.MatchingLabels) ([]appsv1.Deployment, error) {
 	list := &appsv1.DeploymentList{}
 	err := reader.List(ctx, list, labels, client.InNamespace(namespace))
@@ -83,7 +83,7 @@ func deployments(ctx context.Context, reader client.Reader, namespace, usual str
 	return list.Items, nil
 }
 
-// Of returns the settings of the first Deployment.
+// Of returns the settings of the first Deployment, with notes about the others.
 func Of(found []appsv1.Deployment) Settings {
 	d := found[0]
 	manager := ManagerOf(&d)
@@ -127,9 +127,10 @@ func flagsOfServer(arguments []string) (*config.Config, *pflag.FlagSet, error) {
 	return complete, fs, err
 }
 
-// parse reads the arguments of a running server. Its plugin may be of another release, so what is not understood is left out and noted.
+// parse reads the arguments of a running server. The plugin may be of another release, so parse drops flags that it does not understand,
+// and notes them.
 func (s *Settings) parse(arguments []string) (fs *pflag.FlagSet) {
-	var flags [][]string // each with its value, which may be an argument of its own
+	var flags [][]string // each flag with its value, which may be the next argument
 	for _, argument := range arguments {
 		if strings.HasPrefix(argument, "-") || len(flags) == 0 {
 			flags = append(flags, nil)
@@ -138,7 +139,7 @@ func (s *Settings) parse(arguments []string) (fs *pflag.FlagSet) {
 	}
 	var known []string
 	s.Config, fs, _ = flagsOfServer(nil)     // the defaults are valid
-	for before := -1; before < len(known); { // a flag may be valid only with another one
+	for before := -1; before < len(known); { // a flag may be valid only with another flag
 		before = len(known)
 		flags = slices.DeleteFunc(flags, func(flag []string) bool {
 			complete, parsed, err := flagsOfServer(slices.Concat(known, flag))
@@ -166,7 +167,7 @@ func HandlesAll(d *appsv1.Deployment) bool {
 	return config.Namespace == "" && config.WatchFilter == ""
 }
 
-// ManagerOf returns the container of a manager.
+// ManagerOf returns the manager's container in a Deployment.
 func ManagerOf(d *appsv1.Deployment) corev1.Container {
 	containers := d.Spec.Template.Spec.Containers
 	if len(containers) == 0 {
@@ -175,7 +176,7 @@ func ManagerOf(d *appsv1.Deployment) corev1.Container {
 	return containers[max(0, slices.IndexFunc(containers, func(c corev1.Container) bool { return c.Name == component }))]
 }
 
-// versionOf returns the version of an image: its tag or, if that tells none, a label's.
+// versionOf returns the version of an image: its tag or, if the tag is no version, a label's.
 func versionOf(image, label string) string {
 	image, _, _ = strings.Cut(image, "@")
 	_, tag, _ := strings.Cut(image[strings.LastIndex(image, "/")+1:], ":")
@@ -187,7 +188,8 @@ func versionOf(image, label string) string {
 	return cmp.Or(tag, label)
 }
 
-// Apart says that a plugin is of another minor release than the server, if it is. It says nothing about builds that are no release.
+// Apart returns a sentence if the plugin is of another minor release than the server, and "" otherwise. Builds that are no release do not
+// count.
 func Apart(plugin, server string) string {
 	ours, err := utilversion.ParseSemantic(plugin)
 	theirs, wrong := utilversion.ParseSemantic(server)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package settings finds out how the server is configured. Every answer of the plugin depends on that: on the regexes, the watch
-// filter, the management cluster, the provider groups, and on Cluster API's feature gate.
+// Package settings finds the server's configuration. Every answer of the plugin depends on it: on the regexes, the watch filter, the
+// management cluster, the provider groups, and on Cluster API's feature gate.
 package settings
 
 import (
@@ -20,30 +20,30 @@ import (
 
 // Settings are the server's configuration, as far as it is known.
 type Settings struct {
-	// Config is what the server's flags mean. If it is not Known, and not given by the user, it has the defaults.
+	// Config is the server's configuration. If it is not Known, it has the defaults.
 	Config *config.Config
 	Known  bool
 	// Origin says where Config comes from, such as "Deployment heirloom-system/heirloom" or "--values prod.yaml".
 	Origin string
-	// Deployment is the server's, and Others are those of other Heirlooms in this cluster, if any was found.
+	// Deployment is the server's Deployment, and Others are the Deployments of other Heirlooms in this cluster; empty if none was found.
 	Deployment types.NamespacedName
 	Others     []types.NamespacedName
-	// Version is the server's, ClusterAPI that of Cluster API's core manager, if they are known.
+	// Version is the version of the server, ClusterAPI the version of Cluster API's core manager, if they are known.
 	Version, ClusterAPI string
 	// Propagation says whether Cluster API propagates taints itself.
 	Propagation inherit.TaintPropagation
-	// Notes are sentences about what is not known, and about a plugin that is older or newer than the server.
+	// Notes are sentences about unknown settings, and about a plugin that is older or newer than the server.
 	Notes []string
 }
 
-// Policy returns the options of the rules.
+// Policy returns the settings of the rules.
 func (s Settings) Policy() inherit.Policy {
 	policy := s.Config.Rules
 	policy.ClusterAPITaints = s.Propagation
 	return policy
 }
 
-// LeavesOut says why the server never touches what is in a namespace, if it does not.
+// LeavesOut reports whether the server never touches the objects of a namespace, with the reason.
 func (s Settings) LeavesOut(namespace string) (inherit.Reason, bool) {
 	if only := s.Config.Namespace; only != "" && namespace != only {
 		return inherit.Reason("the server only watches namespace " + only), true
@@ -55,14 +55,14 @@ func (s *Settings) note(format string, args ...any) {
 	s.Notes = append(s.Notes, fmt.Sprintf(format, args...))
 }
 
-// Flags say where the settings come from: files with the chart's values, or flags of the server, which count more. By default the plugin
-// reads them from the running Deployments, of the Namespace if there is one.
+// Flags say where the settings come from: files with the chart's values, or flags of the server, which take precedence. By default, the
+// plugin reads the settings from the running Deployments, of Namespace if it is set.
 type Flags struct {
 	Values, ServerFlags []string
 	Namespace           string
 }
 
-// AddFlags adds the flags to those of every command.
+// AddFlags adds the flags to the flags of every command.
 func (f *Flags) AddFlags(fs *pflag.FlagSet) {
 	fs.StringArrayVar(&f.Values, "values", nil,
 		"File with values of Heirloom's chart, instead of the settings of the running server. Can be repeated; later files take precedence.")
@@ -73,10 +73,10 @@ func (f *Flags) AddFlags(fs *pflag.FlagSet) {
 		"Namespace in which Heirloom is installed. If unspecified, the plugin looks in all namespaces.")
 }
 
-// Given reports whether you gave the settings, so that no one has to ask the running server.
+// Given reports whether the user gave the settings, so that the plugin need not read them from the running server.
 func (f *Flags) Given() bool { return len(f.Values) > 0 || len(f.ServerFlags) > 0 }
 
-// Offline returns the settings without asking an API server.
+// Offline returns the settings without a call to an API server.
 func (f *Flags) Offline() (Settings, error) {
 	s, err := f.fromFlags()
 	if err != nil {
@@ -88,7 +88,8 @@ func (f *Flags) Offline() (Settings, error) {
 	return s, nil
 }
 
-// Read returns the settings of the running server, unless the flags give others, and asks the management cluster about Cluster API.
+// Read returns the settings of the running server, unless the flags give others, and reads Cluster API's settings in the management
+// cluster.
 func (f *Flags) Read(ctx context.Context, reader client.Reader) (s Settings, err error) {
 	if f.Given() {
 		s, err = f.fromFlags()
@@ -101,7 +102,7 @@ func (f *Flags) Read(ctx context.Context, reader client.Reader) (s Settings, err
 	return s, s.readClusterAPI(ctx, reader)
 }
 
-// fromFlags returns what --values and --server-flags say. Here, a mistake is the user's.
+// fromFlags returns the settings of --values and --server-flags. A mistake is an error here, because the user made it.
 func (f *Flags) fromFlags() (Settings, error) {
 	arguments, err := fromValues(f.Values)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// flagsOfValues says which values of the chart are which flags of the server.
+// flagsOfValues maps values of the chart to flags of the server.
 const flagsOfValues = `watchNamespace=namespace watchFilter=watch-filter syncPeriod=sync-period noExecuteRate=no-execute-rate
 	noExecute=no-execute noExecuteDeadline=no-execute-deadline
 	additionalSyncMachineLabels=additional-sync-machine-labels additionalSyncMachineAnnotations=additional-sync-machine-annotations
@@ -36,7 +36,7 @@ func fromValues(files []string) ([]string, error) {
 	if _, found := values["namespace"]; found {
 		return nil, errors.New("--values: namespace: the chart refuses it; set watchNamespace to confine the watch")
 	}
-	flags := []string{"--leader-elect=true"} // unless told otherwise
+	flags := []string{"--leader-elect=true"} // unless the values say otherwise
 	for pair := range strings.FieldsSeq(flagsOfValues) {
 		name, flag, _ := strings.Cut(pair, "=")
 		value, found, err := unstructured.NestedFieldNoCopy(values, strings.Split(name, ".")...)
@@ -53,7 +53,7 @@ func fromValues(files []string) ([]string, error) {
 	return append(flags, arguments("", values["extraArgs"])...), nil
 }
 
-// factsOf returns the flags of the values about facts.
+// factsOf returns the flags for the facts in the values.
 func factsOf(values map[string]any) (flags []string) {
 	facts, _ := values["facts"].([]any)
 	for _, fact := range facts {
@@ -67,11 +67,11 @@ func factsOf(values map[string]any) (flags []string) {
 	return flags
 }
 
-// merged merges files as Helm does, which is what JSON calls a merge patch. Numbers stay as they are written.
+// merged merges files as Helm does, by JSON merge patches. Numbers keep their notation.
 func merged(files []string) (values map[string]any, err error) {
 	all := []byte("{}")
 	for _, file := range files {
-		raw, err := os.ReadFile(file) //nolint:gosec // it is the user's
+		raw, err := os.ReadFile(file) //nolint:gosec // the user names it
 		if err == nil {
 			raw, err = yaml.YAMLToJSON(raw)
 		}
@@ -87,13 +87,13 @@ func merged(files []string) (values map[string]any, err error) {
 	return values, decoder.Decode(&values)
 }
 
-// arguments returns a flag for each item of a list, or one.
+// arguments returns a flag for each item of a list, or a flag for a single value.
 func arguments(prefix string, value any) (flags []string) {
 	list, isList := value.([]any)
 	if !isList && value != nil {
 		list = []any{value}
 	}
-	if isList && len(list) == 0 && prefix != "" { // which is not the default of every flag
+	if isList && len(list) == 0 && prefix != "" { // an empty list is not the default of every flag
 		return []string{prefix}
 	}
 	for _, item := range list {
@@ -102,7 +102,7 @@ func arguments(prefix string, value any) (flags []string) {
 	return flags
 }
 
-// fullName is the name that the chart gives all objects of a release named heirloom.
+// fullName returns the name that the chart gives all objects of a release named heirloom.
 func fullName(values map[string]any) string {
 	if full, _ := values["fullnameOverride"].(string); full != "" {
 		return full
