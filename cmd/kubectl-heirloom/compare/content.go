@@ -9,16 +9,16 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
-// value is what an entry says. Only taints of Machines have a propagation.
+// value is the value of an entry. Only taints of Machines have a propagation.
 type value struct {
 	text, propagation string
 }
 
-// content is all that can be inherited at one place.
+// content holds the inheritable entries at a place of an object.
 type content map[inherit.Entry]value
 
-// contentOf returns the content of a place with these paths, at the object's own top or in its template. A field that the place does not
-// have is left out.
+// contentOf returns the content of a place with these paths, at the object's own top or in its template. It drops fields that the place
+// does not have.
 func contentOf(c inherit.Content, paths inherit.Paths, own bool) content {
 	all := contentOfMaps(c.Labels, c.Annotations, own)
 	for _, t := range c.Taints {
@@ -62,7 +62,7 @@ func isGate(e inherit.Entry) bool {
 	return e.What == string(Field) && inherit.FieldOf(e.Name) == inherit.ReadinessGates
 }
 
-// Shown is what people call an entry.
+// Shown returns the name of an entry for people.
 func Shown(e inherit.Entry) string {
 	if isGate(e) {
 		return "readinessGates[" + e.Name + "]"

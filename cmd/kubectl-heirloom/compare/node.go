@@ -18,22 +18,22 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
-// Node is what only a Node has.
+// Node holds the data that only a Node has.
 type Node struct {
 	*corev1.Node
-	// State is what the Node has, and Next what the next write of Heirloom makes of it.
+	// State is the state of the Node, and Next its state after the next write of Heirloom.
 	State, Next inherit.NodeState
-	// Decided is what is in force, and Would what would be if nothing were left alone.
+	// Decided is the decision that is in force, and Would the decision if nothing were skipped.
 	Decided, Would owners.NodeDecision
-	// Policy is that of the comparison.
+	// Policy is the policy of the comparison.
 	Policy inherit.Policy
 	// Waiting are the taints that evict Pods and for which the Node waits its turn.
 	Waiting []taint.ID
-	// held is what the rules leave out as long as it waits: OnInitialization taints wait for each other.
+	// held holds the entries that the rules leave out while the Node waits: OnInitialization taints wait for each other.
 	held inherit.Drops
 }
 
-// Node compares a Node of a Cluster with what it should have.
+// Node compares a Node of a Cluster with the declarations for it.
 func (w *World) Node(ctx context.Context, cluster types.NamespacedName, node *corev1.Node) *Object {
 	gvk := corev1.SchemeGroupVersion.WithKind("Node")
 	node.SetGroupVersionKind(gvk)
@@ -99,7 +99,7 @@ func (w *World) decideNode(ctx context.Context, o *Object) (err error) {
 	return nil
 }
 
-// before makes Next what becomes of a Node whose Machine is like this until it inherits: the loop writes the Node first.
+// before computes Next for a Node whose Machine is in this state until it inherits: the loop writes the Node first.
 func (n *Node) before(machine client.Object) {
 	if m, ok := machine.(*clusterv1.Machine); ok && n.Would.Inherits() {
 		ahead, _ := n.Policy.Node(n.Would.Source.AheadOf(m), n.State, inherit.Privileged)
@@ -107,8 +107,9 @@ func (n *Node) before(machine client.Object) {
 	}
 }
 
-// inherits returns what a Node should have, and what the next write changes. A new Node inherits more than an old one, which had its
-// OnInitialization taints before; so what is there is compared with a new Node, and what is not with the Node itself.
+// inherits returns the entries that a Node should have, and the changes of the next write. A new Node inherits more than an old Node, which
+// had its OnInitialization taints before. So existing entries are compared with the inheritance of a new Node, and missing entries with the
+// inheritance of the Node itself.
 func (n *Node) inherits() (content, map[inherit.Entry]bool) {
 	asNew, _ := n.Policy.Node(n.Would.Source, inherit.NodeState{}, inherit.Privileged)
 	desired, changes := contentOfNode(asNew), map[inherit.Entry]bool{}
@@ -125,15 +126,15 @@ func (n *Node) inherits() (content, map[inherit.Entry]bool) {
 	return desired, changes
 }
 
-// WhyNot says why the Node does not get an entry that its source may declare; it is empty if the Node gets the entry. What a kubelet may not
-// write counts as dropped until another writer is seen to have written the Node, which leaves a record.
+// WhyNot says why the Node does not get an entry that its source may declare; it is empty if the Node gets the entry. A label that a
+// kubelet may not write counts as dropped until the Node has a record, which shows that another writer has written the Node.
 func (n *Node) WhyNot(e inherit.Entry) inherit.Why {
 	_, recorded := n.State.Labels[inherit.RecordLabel]
 	_, dropped := n.Policy.NodeHolding(n.Would.Source, n.Waiting, n.State, inherit.Writer(!recorded && e.What == string(Label)))
 	return n.Would.Source.WhyNot(dropped, e)
 }
 
-// records reports whether an entry of a Node is bookkeeping about what came from its Machine.
+// records reports whether an entry of a Node is bookkeeping about entries from its Machine.
 func (o *Object) records(e inherit.Entry) bool {
 	from := o.Node.Would.Source
 	_, label := from.Labels[e.Name]
@@ -159,8 +160,8 @@ func (n *Node) listed() func(inherit.Entry) []string {
 	}
 }
 
-// policyFor returns the options of the rules for a Node. What an operator's own regexes select is read from what was recorded on the
-// Node if the server's settings are not known.
+// policyFor returns the policy for a Node. If the server's settings are unknown, the keys in the tracking annotations of the Node replace
+// the operator's regexes.
 func (w *World) policyFor(node *corev1.Node) inherit.Policy {
 	policy := w.Settings.Policy()
 	if policy.ClusterAPITaints == inherit.PropagationUnknown {
@@ -173,7 +174,7 @@ func (w *World) policyFor(node *corev1.Node) inherit.Policy {
 	return policy
 }
 
-// recorded returns regexes for exactly the keys that tracking annotations list.
+// recorded returns regexes for exactly the keys in tracking annotations.
 func recorded(node *corev1.Node, annotations ...string) []*regexp.Regexp {
 	var exact []*regexp.Regexp
 	for _, name := range annotations {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package compare says of every entry of an object what the object has and what it should have. All commands ask it, so that they agree;
-// it asks what webhooks and loop ask, package owners, and takes from package managedfields what the next write would change.
+// Package compare compares each entry of an object with the declarations of its owners. All commands use it, so that their answers agree.
+// It evaluates objects with package owners, as webhooks and loop do, and takes the changes of the next write from package managedfields.
 package compare
 
 import (
@@ -26,38 +26,38 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/owners"
 )
 
-// World is what comparisons read.
+// World holds the data that comparisons read.
 type World struct {
 	Store    *store.Store
 	Settings settings.Settings
-	// Nodes returns a reader of a Cluster's workload cluster. If it is nil, trees end at the Machines.
+	// Nodes returns a reader for a Cluster's workload cluster. If it is nil, trees end at the Machines.
 	Nodes func(ctx context.Context, cluster types.NamespacedName) (client.Reader, error)
-	// Now is the time at which Nodes count as new or in use.
+	// Now is the time that decides whether Nodes are new or in use.
 	Now time.Time
 }
 
-// Object is an object, compared with what it should have.
+// Object is an object, compared with the declarations of its owners.
 type Object struct {
 	inherit.Ref
 	GVK     schema.GroupVersionKind
 	Cluster types.NamespacedName
-	// Has is what the object has, and where; of a Node, only Node says what.
+	// Has is the content of the object, with its layout. For a Node, only Node has the content.
 	Has inherit.Object
-	// Decided is what is in force, and Would what would be if nothing were left alone. Both are empty for a Node.
+	// Decided is the decision that is in force, and Would the decision if nothing were skipped. Both are empty for a Node.
 	Decided, Would owners.Decision
 	// Node is set if the object is a Node.
 	Node *Node
-	// LeftAlone says why Heirloom does not touch the object for now; empty if it does. The entries say what the object would inherit.
+	// LeftAlone says why Heirloom skips the object for now; empty if it does not. The entries then come from Would.
 	LeftAlone inherit.Reason
 	// Entries are sorted by kind and key.
 	Entries []Entry
-	// Sources are the objects that declare for this one. Those of a Cluster and a ClusterClass are their own sections.
+	// Sources are the objects that declare for this object. The sources of a Cluster or a ClusterClass are its own sections.
 	Sources inherit.Sources
-	// Problems says what is declared and may not be inherited.
+	// Problems holds the declarations that the object may not inherit.
 	Problems error
-	// Plan is the write that makes the object carry what it inherits; nil if nothing can be decided, and for Nodes.
+	// Plan is the write that gives the object its inherited entries; nil for Nodes, and if nothing can be decided.
 	Plan *managedfields.Plan
-	// Err says why the object or its owners could not be read. The object may have only its name then.
+	// Err says why the object or its owners could not be read. The object then may have only a name.
 	Err error
 	// Parent and Children are set in a tree.
 	Parent   *Object
@@ -67,7 +67,7 @@ type Object struct {
 // Declares reports whether an object inherits nothing, and declares for others.
 func (o *Object) Declares() bool { return o.Kind == "Cluster" || o.Kind == "ClusterClass" }
 
-// Observed reports whether Heirloom only reports what it would write to the object.
+// Observed reports whether Heirloom only reports its writes to the object.
 func (o *Object) Observed() bool {
 	if o.Node != nil {
 		return o.Node.Decided.Observed
@@ -75,13 +75,13 @@ func (o *Object) Observed() bool {
 	return o.Decided.Observed
 }
 
-// Wrong returns what the next write changes: the entries that are missing or differ.
+// Wrong returns the entries that the next write changes: entries that are missing or differ.
 func (o *Object) Wrong() []Entry {
 	return slices.DeleteFunc(slices.Clone(o.Entries), func(e Entry) bool { return !e.Status.Wrong() })
 }
 
-// WhyUntouched says why Heirloom does not write the object for now, although it would inherit or should have an owner; empty if it does. That
-// nothing is above an object is as it should be.
+// WhyUntouched says why Heirloom does not write the object for now, although it would inherit or should have an owner; empty otherwise. It
+// is also empty if no owner declares anything for the object.
 func (o *Object) WhyUntouched() inherit.Reason {
 	switch {
 	case o.Decided.Outcome == inherit.OwnerNotFound:
@@ -92,14 +92,14 @@ func (o *Object) WhyUntouched() inherit.Reason {
 	return o.LeftAlone
 }
 
-// Of compares an object of Cluster API or a provider with what it should have. For a Node, see Node.
+// Of compares an object of Cluster API or a provider with the declarations of its owners. For a Node, see Node.
 func (w *World) Of(ctx context.Context, ref inherit.Ref, gvk schema.GroupVersionKind) *Object {
 	o := &Object{Ref: ref, GVK: gvk, Cluster: types.NamespacedName{Namespace: ref.Object.GetNamespace(), Name: owners.ClusterName(ref.Object)}}
 	w.fill(ctx, o)
 	return o
 }
 
-// fill compares an object of which only the reference is known.
+// fill compares an object that has only its reference yet.
 func (w *World) fill(ctx context.Context, o *Object) {
 	switch object := o.Object.(type) {
 	case *clusterv1.Cluster:
@@ -117,7 +117,7 @@ func (w *World) fill(ctx context.Context, o *Object) {
 	Sort(o.Entries)
 }
 
-// compare compares an object of a kind that inherits. If its owners cannot be read, all that it has counts as set here.
+// compare compares an object of a kind that inherits. If its owners cannot be read, all its entries count as set here.
 func (w *World) compare(ctx context.Context, o *Object) error {
 	kind, known := owners.KindOf(o.Object)
 	if !known {
@@ -144,7 +144,7 @@ func (w *World) compare(ctx context.Context, o *Object) error {
 	return err
 }
 
-// decide evaluates an object and returns what it should have.
+// decide evaluates an object and returns its desired content.
 func (w *World) decide(ctx context.Context, chain *owners.Chain, kind owners.Kind, o *Object) (inherit.Object, error) {
 	policy := w.Settings.Policy()
 	decided, err := kind.Evaluate(ctx, chain, o.Object, policy)
@@ -169,7 +169,7 @@ func (w *World) decide(ctx context.Context, chain *owners.Chain, kind owners.Kin
 		return inherit.Object{}, fmt.Errorf("comparing %s with its inherited entries: %w", o.Ref, err)
 	}
 	o.Problems = errors.Join(o.Would.Problems(), o.Plan.LeftOut())
-	// As long as it is not known whether Cluster API propagates taints, those that the object has count as inherited if they would be
+	// As long as it is unknown whether Cluster API propagates taints, taints that the object has count as inherited if it would inherit them
 	// with the gate on.
 	wide := o.Would
 	if policy.ClusterAPITaints == inherit.PropagationUnknown {
@@ -182,7 +182,7 @@ func (w *World) decide(ctx context.Context, chain *owners.Chain, kind owners.Kin
 	return admitted, nil
 }
 
-// leavesOut says why the server never touches an object, if it does not: those of other groups are InfraMachines and BootstrapConfigs.
+// leavesOut reports whether the server never touches an object, with the reason: its namespace, or the API group of an external object.
 func (w *World) leavesOut(o *Object) (inherit.Reason, bool) {
 	why, other := w.Settings.LeavesOut(o.Object.GetNamespace())
 	if _, external := o.Object.(*metav1.PartialObjectMetadata); external && !other && !slices.Contains(w.Settings.Config.ProviderGroups, o.GVK.Group) {
@@ -191,7 +191,7 @@ func (w *World) leavesOut(o *Object) (inherit.Reason, bool) {
 	return why, other
 }
 
-// declares lists what an object declares for others, section by section. listKey is the field that tells sections apart.
+// declares lists the declarations of an object for others, section by section. listKey is the field that identifies a section.
 func (o *Object) declares(listKey string, sections []inherit.Declaration) error {
 	managers, err := readManagers(o.Object.GetManagedFields())
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
-// Overridden returns what the ClusterClass declares and does not count, because the Cluster's topology declares something else instead.
+// Overridden returns the declarations of the ClusterClass that do not count, because the Cluster's topology has other declarations instead.
 func Overridden(s inherit.Section) inherit.Content {
 	class, topology := s.Class.Content, s.Topology.Content
 	replaced := func(class, topology map[string]string) map[string]string {

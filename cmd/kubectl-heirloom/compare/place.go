@@ -17,21 +17,21 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/managedfields"
 )
 
-// place is one place of an object, its top or its Machine template.
+// place is a place of an object: its top or its Machine template.
 type place struct {
 	template bool
 	paths    inherit.Paths
-	// has is what is there; desired is what the rules give it.
+	// has holds the entries at the place; desired holds the entries that the rules give it.
 	has, desired content
 	// changes are the entries that the next write would add, replace or remove.
 	changes map[inherit.Entry]bool
-	// listKey is the field that tells the sections of a topology or a class apart.
+	// listKey is the field that identifies the sections of a topology or a class.
 	listKey string
-	// node says that the place is a Node's: all taints are one field for the API server.
+	// node says that the place is the top of a Node, where all taints are a single field for the API server.
 	node bool
 }
 
-// placesOf are those of an object of Cluster API.
+// placesOf returns the places of an object of Cluster API.
 func placesOf(current, desired inherit.Object, changes []managedfields.Change) []place {
 	changing := map[inherit.Entry]bool{}
 	for _, change := range changes {
@@ -39,7 +39,7 @@ func placesOf(current, desired inherit.Object, changes []managedfields.Change) [
 	}
 	layout := current.Layout
 	top := place{paths: layout.Top, has: contentOf(current.Top, layout.Top, true), desired: contentOf(desired.Top, layout.Top, true), changes: changing}
-	maps.DeleteFunc(top.desired, func(e inherit.Entry, v value) bool { // the object's own taint wins
+	maps.DeleteFunc(top.desired, func(e inherit.Entry, v value) bool { // the object's own taint takes precedence
 		has, there := top.has[e]
 		return e.What == string(Taint) && there && desired.Top.Claims[e.Name] == inherit.Default && has != v
 	})
@@ -53,7 +53,7 @@ func placesOf(current, desired inherit.Object, changes []managedfields.Change) [
 	return []place{top, template}
 }
 
-// anywhere drops where an entry is if an object can have it in one place only: taints and fields.
+// anywhere drops the place of an entry that an object can have in only one place: of a taint or a field.
 func anywhere(e inherit.Entry) inherit.Entry {
 	if e.What == string(Taint) || e.What == string(Field) {
 		e.Own = false
@@ -61,7 +61,7 @@ func anywhere(e inherit.Entry) inherit.Entry {
 	return e
 }
 
-// entries compares what is at the place with what should be there.
+// entries compares the entries at the place with the desired entries.
 func (p place) entries(o *Object, managers func(fieldpath.Path) []string) []Entry {
 	var all []Entry
 	for of, v := range p.has {
@@ -89,7 +89,7 @@ func (p place) newEntry(of inherit.Entry, v value) Entry {
 	return e
 }
 
-// entry is one that the object has.
+// entry returns an entry that the object has.
 func (p place) entry(o *Object, of inherit.Entry, v value, owners []string) Entry {
 	e := p.newEntry(of, v)
 	e.Status, e.Managers = SetHere, owners
@@ -103,10 +103,10 @@ func (p place) entry(o *Object, of inherit.Entry, v value, owners []string) Entr
 	case p.node && o.records(of):
 		e.Record = true
 	case want == v,
-		!changes && of.What == string(Taint) && want == value{propagation: v.propagation}: // declared without a value, it keeps what it has
+		!changes && of.What == string(Taint) && want == value{propagation: v.propagation}: // a taint that is declared without a value keeps its value
 		e.Status = AsDeclared
 		e.comesFrom(o)
-	default: // what is set here may win
+	default: // the value that is set here may take precedence
 		e.comesFrom(o)
 		e.Declared, e.DeclaredPropagation = &want.text, want.propagation
 		if changes {
@@ -116,7 +116,7 @@ func (p place) entry(o *Object, of inherit.Entry, v value, owners []string) Entr
 	return e
 }
 
-// comesFrom says where an entry is declared, and by which rule and through which objects it comes.
+// comesFrom sets the source of an entry, its rule, and the objects through which it comes.
 func (e *Entry) comesFrom(o *Object) {
 	e.From = o.Sources.Of(e.Of)
 	e.Source = SourceOf(e.From)
@@ -128,12 +128,12 @@ func (e *Entry) comesFrom(o *Object) {
 	case len(way) > 0:
 		owner := way[len(way)-1].Kind
 		e.Rule = fmt.Sprintf("%s → %s (rule %d)", owner, o.Kind, ruleOf(owner, o.Ref, e.Of))
-	case e.Of.Own && o.Would.Desired.Top.Claims[e.Of.Name] == inherit.Yielding: // what cluster-autoscaler is told of the object's Nodes
+	case e.Of.Own && o.Would.Desired.Top.Claims[e.Of.Name] == inherit.Yielding: // data for cluster-autoscaler about the object's Nodes
 		e.Rule = "rule 14"
 	}
 }
 
-// ruleOf returns the number of the rule, as docs/rules.md has it, by which an object inherits an entry from an owner of that kind.
+// ruleOf returns the number of the rule in docs/rules.md by which an object inherits an entry from an owner of a kind.
 func ruleOf(owner string, object inherit.Ref, e inherit.Entry) int {
 	switch object.Object.(type) {
 	case *corev1.Node:
@@ -159,8 +159,8 @@ func ruleOf(owner string, object inherit.Ref, e inherit.Entry) int {
 	return 4
 }
 
-// wayOf returns the objects through which an entry reaches an object that inherits it: the one that declares it, and those between
-// the two, from the top. A Cluster and its ClusterClass both declare for the objects of a topology, so neither is between.
+// wayOf returns the objects through which an object inherits an entry, from the top: the object that declares it, and the objects between.
+// A Cluster and its ClusterClass both declare for the objects of a topology, so neither is between.
 func wayOf(sources inherit.Sources, e inherit.Entry, object inherit.Ref) []inherit.Ref {
 	declarer := sources.Of(e).Ref
 	var way []inherit.Ref
@@ -186,7 +186,7 @@ func (p place) field(e inherit.Entry) []string {
 	return p.paths.Fields[inherit.FieldOf(e.Name)]
 }
 
-// fieldPath returns the field by which the API server knows an entry.
+// fieldPath returns the path by which the API server tracks an entry in managed fields.
 func (p place) fieldPath(e inherit.Entry) fieldpath.Path {
 	var path fieldpath.Path
 	for _, name := range p.field(e) {
@@ -208,7 +208,7 @@ func (p place) fieldPath(e inherit.Entry) fieldpath.Path {
 	return append(path, fieldpath.PathElement{FieldName: &e.Name})
 }
 
-// readManagers reads metadata.managedFields. The result names the managers that own a field, sorted.
+// readManagers reads metadata.managedFields. The result returns the managers that own a field, sorted.
 func readManagers(entries []metav1.ManagedFieldsEntry) (of func(fieldpath.Path) []string, err error) {
 	owned := map[string]*fieldpath.Set{}
 	for _, entry := range entries {

@@ -9,7 +9,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
-// sectionsOfCluster says what the topology of a Cluster declares, section by section.
+// sectionsOfCluster returns the declarations of a Cluster's topology, section by section.
 func sectionsOfCluster(cluster *clusterv1.Cluster) []inherit.Declaration {
 	class := &clusterv1.ClusterClass{} // it has all sections, and declares nothing
 	for _, md := range cluster.Spec.Topology.Workers.MachineDeployments {
@@ -21,7 +21,7 @@ func sectionsOfCluster(cluster *clusterv1.Cluster) []inherit.Declaration {
 	return sections(cluster, class, 0)
 }
 
-// sectionsOfClass says what a ClusterClass declares, section by section.
+// sectionsOfClass returns the declarations of a ClusterClass, section by section.
 func sectionsOfClass(class *clusterv1.ClusterClass) []inherit.Declaration {
 	cluster := &clusterv1.Cluster{} // it uses all sections, and declares nothing
 	topology := &cluster.Spec.Topology
@@ -36,7 +36,7 @@ func sectionsOfClass(class *clusterv1.ClusterClass) []inherit.Declaration {
 	return sections(cluster, class, 1)
 }
 
-// sections returns what a Cluster, at 0, or its ClusterClass, at 1, declares in each section of the topology.
+// sections returns the declarations of a Cluster (at is 0) or its ClusterClass (at is 1) in each section of the topology.
 func sections(cluster *clusterv1.Cluster, class *clusterv1.ClusterClass, at int) (all []inherit.Declaration) {
 	add := func(object metav1.Object, nameLabel, name string) {
 		object.SetLabels(map[string]string{

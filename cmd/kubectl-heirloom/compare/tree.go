@@ -25,20 +25,20 @@ import (
 )
 
 var (
-	// errGone says of an object that another one names that it is not there.
+	// errGone says that an object to which another object refers does not exist.
 	errGone = errors.New("it does not exist")
-	// errNotServed says of an object that another one names that there cannot be such an object.
+	// errNotServed says that the API server does not serve the kind of an object to which another object refers.
 	errNotServed = errors.New("the API server does not serve its kind")
 )
 
-// Tree is a Cluster with everything below it.
+// Tree is a Cluster with all objects below it.
 type Tree struct {
 	*Object
 	// Class is the ClusterClass of the Cluster's topology; nil if there is no topology.
 	Class *Object
-	// Strangers are Nodes of the workload cluster that belong to no Machine and no MachinePool.
+	// Strangers are Nodes of the workload cluster without a Machine and without a MachinePool.
 	Strangers []*Object
-	// NodesErr says why the Nodes could not be read. Then there are none in the tree.
+	// NodesErr says why the Nodes could not be read. The tree then has no Nodes.
 	NodesErr error
 	// NoNodesYet says that the Cluster is being provisioned and no API server has answered.
 	NoNodesYet bool
@@ -52,7 +52,7 @@ func (t *Tree) Each(do func(*Object)) {
 	}
 }
 
-// Each calls a function for an object and all below it.
+// Each calls a function for an object and all objects below it.
 func (o *Object) Each(do func(*Object)) {
 	do(o)
 	for _, child := range o.Children {
@@ -60,8 +60,8 @@ func (o *Object) Each(do func(*Object)) {
 	}
 }
 
-// Tree compares every object of a Cluster, from the top; the Nodes come last. visit may be nil; it is called for each object once it is
-// compared, and may put what becomes of it into the store. An object that cannot be read or decided does not end the walk.
+// Tree compares every object of a Cluster, from the top; the Nodes come last. visit, which may be nil, is called for each object after its
+// comparison, and may put the changed object into the store. An object that cannot be read or decided does not end the walk.
 func (w *World) Tree(ctx context.Context, key types.NamespacedName, visit func(*Object) error) (*Tree, error) {
 	if visit == nil {
 		visit = func(*Object) error { return nil }
@@ -103,16 +103,16 @@ func (w *World) Tree(ctx context.Context, key types.NamespacedName, visit func(*
 	return top, ctx.Err()
 }
 
-// Clusters returns all Clusters of a namespace, or of all if it is "".
+// Clusters returns all Clusters of a namespace, or of all namespaces if it is "".
 func (w *World) Clusters(ctx context.Context, namespace string) ([]types.NamespacedName, error) {
-	_ = w.Store.Prefetch(ctx, namespace) // who may not list all namespaces may list some, and each Cluster has its error
+	_ = w.Store.Prefetch(ctx, namespace) // a user may have the right to list some namespaces, and each Cluster has its own error
 	return w.Store.Chain(types.NamespacedName{}).Keys(ctx, &clusterv1.ClusterList{}, client.InNamespace(namespace))
 }
 
-// atOnce bounds how many Clusters are read together. Most of it is waiting for those that do not answer.
+// atOnce limits how many Clusters are read together. They mostly wait for API servers that do not answer.
 const atOnce = 100
 
-// Trees compares the objects of several Clusters. A Cluster that cannot be read is a tree that has only its name, and why.
+// Trees compares the objects of several Clusters. A Cluster that cannot be read is a tree with only a name and an error.
 func (w *World) Trees(ctx context.Context, keys []types.NamespacedName) []*Tree {
 	all, group := make([]*Tree, len(keys)), errgroup.Group{}
 	group.SetLimit(atOnce)
@@ -125,21 +125,21 @@ func (w *World) Trees(ctx context.Context, keys []types.NamespacedName) []*Tree 
 			return nil
 		})
 	}
-	_ = group.Wait() // each tree has its error
+	_ = group.Wait() // each tree has its own error
 	return all
 }
 
-// tree is a tree that grows.
+// tree builds a Tree.
 type tree struct {
 	*World
 	cluster types.NamespacedName
 	chain   *owners.Chain
 	visit   func(*Object) error
-	// of has the objects that own others, by their UID.
+	// of holds the objects that may own others, by their UID.
 	of map[types.UID]*Object
 }
 
-// grow hangs all objects of a Cluster below their owners; those that have none are below the Cluster.
+// grow adds all objects of a Cluster below their owners, and objects without an owner below the Cluster.
 func (t *tree) grow(ctx context.Context, top *Tree) error {
 	cluster, _ := top.Ref.Object.(*clusterv1.Cluster)
 	for _, cp := range t.controlPlane(ctx, cluster) {
@@ -152,7 +152,7 @@ func (t *tree) grow(ctx context.Context, top *Tree) error {
 			return err
 		}
 		_ = meta.EachListItem(list, func(item runtime.Object) error {
-			o := t.known(item.(client.Object)) //nolint:forcetypeassert // as all items of such lists
+			o := t.known(item.(client.Object)) //nolint:forcetypeassert // all items of these lists are objects
 			t.hang(top, o)
 			if m, isMachine := item.(*clusterv1.Machine); isMachine {
 				t.externals(ctx, o, m)
@@ -178,7 +178,7 @@ func (o *Object) add(child *Object) {
 	o.Children, child.Parent = append(o.Children, child), o
 }
 
-// class is the ClusterClass of a Cluster's topology.
+// class returns the ClusterClass of a Cluster's topology; nil without a topology.
 func (t *tree) class(ctx context.Context, cluster *clusterv1.Cluster) *Object {
 	key, topology := owners.ClassOf(cluster)
 	if !topology {
@@ -194,7 +194,7 @@ func (t *tree) class(ctx context.Context, cluster *clusterv1.Cluster) *Object {
 	return t.Of(ctx, inherit.Ref{Kind: "ClusterClass", Object: class}, class.GroupVersionKind())
 }
 
-// controlPlane is the control plane that a Cluster names, if it does.
+// controlPlane returns the control plane to which a Cluster refers, if any.
 func (t *tree) controlPlane(ctx context.Context, cluster *clusterv1.Cluster) []*Object {
 	ref := cluster.Spec.ControlPlaneRef
 	if ref.Name == "" {
@@ -215,8 +215,8 @@ func (t *tree) controlPlane(ctx context.Context, cluster *clusterv1.Cluster) []*
 	return []*Object{t.known(cp)}
 }
 
-// externals hangs the InfraMachine and the BootstrapConfig of a Machine below it, if they are there. All of a kind and namespace are listed
-// once; one may be readable if the list is not.
+// externals adds the InfraMachine and the BootstrapConfig of a Machine below it, if they exist. It lists all objects of a kind and
+// namespace once. A single object may be readable even if the list is not.
 func (t *tree) externals(ctx context.Context, machine *Object, m *clusterv1.Machine) {
 	for _, ref := range owners.ExternalRefs(m) {
 		key, object := types.NamespacedName{Namespace: m.Namespace, Name: ref.Name}, &metav1.PartialObjectMetadata{}
@@ -224,7 +224,7 @@ func (t *tree) externals(ctx context.Context, machine *Object, m *clusterv1.Mach
 		if err == nil {
 			list := &metav1.PartialObjectMetadataList{}
 			list.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
-			_ = t.Store.List(ctx, list, client.InNamespace(key.Namespace), client.Limit(1)) // it reads all
+			_ = t.Store.List(ctx, list, client.InNamespace(key.Namespace), client.Limit(1)) // the store lists all objects
 			object.SetGroupVersionKind(gvk)
 			err = t.Store.Get(ctx, key, object)
 		}
@@ -237,7 +237,7 @@ func (t *tree) externals(ctx context.Context, machine *Object, m *clusterv1.Mach
 	}
 }
 
-// served is the kind of a reference, in the version that the API server prefers.
+// served returns the kind of a reference, in the version that the API server prefers.
 func (t *tree) served(ref clusterv1.ContractVersionedObjectReference) (schema.GroupVersionKind, error) {
 	gvk, served, err := t.chain.Served(ref.GroupKind().WithVersion(""))
 	if err == nil && !served {
@@ -246,20 +246,20 @@ func (t *tree) served(ref clusterv1.ContractVersionedObjectReference) (schema.Gr
 	return gvk, err
 }
 
-// known is an object of the tree that has been read.
+// known returns an object of the tree that has been read.
 func (t *tree) known(object client.Object) *Object {
 	gvk := object.GetObjectKind().GroupVersionKind()
 	return &Object{Ref: inherit.Ref{Kind: gvk.Kind, Object: object}, GVK: gvk, Cluster: t.cluster}
 }
 
-// unknown is an object of which no more is known than its name, and why.
+// unknown returns an object with only a name, and the error of its read.
 func unknown(gvk schema.GroupVersionKind, key types.NamespacedName, why error) *Object {
 	object := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
 	object.SetGroupVersionKind(gvk)
 	return &Object{Ref: inherit.Ref{Kind: gvk.Kind, Object: object}, GVK: gvk, Err: why}
 }
 
-// compare compares an object, and then those below it.
+// compare compares an object, and then the objects below it.
 func (t *tree) compare(ctx context.Context, o *Object) error {
 	if o.Err == nil {
 		t.fill(ctx, o)
@@ -275,7 +275,7 @@ func (t *tree) compare(ctx context.Context, o *Object) error {
 	return nil
 }
 
-// node compares a Node and hangs it below its Machine or MachinePool.
+// node compares a Node and adds it below its Machine or MachinePool.
 func (t *tree) node(ctx context.Context, top *Tree, node *corev1.Node) error {
 	o := t.Node(ctx, top.Cluster, node)
 	owner, err := t.ownerOf(ctx, o.Node)
@@ -289,7 +289,7 @@ func (t *tree) node(ctx context.Context, top *Tree, node *corev1.Node) error {
 	return t.visit(o)
 }
 
-// ownerOf returns the UID of a Node's Machine or MachinePool, even if the Node is left alone, or "".
+// ownerOf returns the UID of a Node's Machine or MachinePool, even if Heirloom skips the Node, or "".
 func (t *tree) ownerOf(ctx context.Context, node *Node) (types.UID, error) {
 	if node.Would.Inherits() {
 		return node.Would.Source.Object.GetUID(), nil
