@@ -15,7 +15,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// NoArguments is what a command takes that takes no arguments.
+// NoArguments refuses all arguments.
 func NoArguments(command *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return fmt.Errorf("%s takes no arguments, but got %q", command.CommandPath(), args)
@@ -23,26 +23,26 @@ func NoArguments(command *cobra.Command, args []string) error {
 	return nil
 }
 
-// Takes is what a command takes as arguments: KIND/NAME..., KIND NAME... or KIND, as kubectl does.
+// Takes describes the arguments of a command: KIND/NAME..., KIND NAME... or KIND, as in kubectl.
 type Takes struct {
-	// Clusters says that the command is about Clusters: a bare NAME is that of a Cluster, and no argument means all.
+	// Clusters says that the command is about Clusters: a bare NAME is the name of a Cluster, and no argument means all Clusters.
 	Clusters bool
 	// Key says that the last argument may be the key of a label, annotation, taint or field.
 	Key bool
-	// Choosing says that flags choose among the objects of a KIND, so that no object may be named.
+	// Choosing says that flags select objects of a KIND, so that no object may be named.
 	Choosing bool
 }
 
-// Argument is an object as it was typed.
+// Argument is an object as the user typed it.
 type Argument struct{ Kind, Name string }
 
-// Arguments are what the arguments of a command name: objects or, without, All objects of a kind. Which kinds there are has not been asked.
+// Arguments are the objects that the arguments of a command name or, without names, All objects of a kind. The kinds are not resolved yet.
 type Arguments struct {
 	Objects  []Argument
 	All, Key string
 }
 
-// ParseArguments reads arguments without asking an API server.
+// ParseArguments reads arguments without a call to an API server.
 func ParseArguments(args []string, takes Takes) (a Arguments, err error) {
 	kind, rest := takes.kind(args)
 	if len(rest) == 0 && kind == "" {
@@ -67,7 +67,7 @@ func ParseArguments(args []string, takes Takes) (a Arguments, err error) {
 	return a, nil
 }
 
-// kind returns the KIND that begins the arguments, if there is one, and the rest.
+// kind returns the KIND at the beginning of the arguments, if any, and the other arguments.
 func (takes Takes) kind(args []string) (string, []string) {
 	if len(args) > 0 && !strings.Contains(args[0], "/") && (!takes.Clusters || isCluster(args[0])) {
 		return args[0], args[1:]
@@ -113,14 +113,14 @@ type Object struct {
 	Name string
 }
 
-// Request is what Arguments mean to an API server.
+// Request is the resolved form of Arguments.
 type Request struct {
 	Objects []Object
 	All     *meta.RESTMapping
 	Key     string
 }
 
-// Resolve finds out which kinds the arguments mean.
+// Resolve finds the kinds of the arguments.
 func (a Arguments) Resolve(mapper meta.RESTMapper) (r *Request, err error) {
 	r = &Request{Key: a.Key}
 	if a.All != "" {
@@ -130,7 +130,7 @@ func (a Arguments) Resolve(mapper meta.RESTMapper) (r *Request, err error) {
 	for i, object := range a.Objects {
 		kind, err := Kind(mapper, object.Kind)
 		if err != nil && a.Key == "" && i > 0 && i == len(a.Objects)-1 && strings.Contains(object.Kind, ".") {
-			r.Key = object.Kind + "/" + object.Name // after objects with an API group, so that it looked like one
+			r.Key = object.Kind + "/" + object.Name // looked like an object, because objects with an API group precede it
 			return r, nil
 		}
 		if err != nil {
@@ -141,8 +141,8 @@ func (a Arguments) Resolve(mapper meta.RESTMapper) (r *Request, err error) {
 	return r, nil
 }
 
-// Kind returns the kind that a user calls this: by its plural, singular or short name, with or without its API group. Without a group,
-// Cluster API's own kinds come first.
+// Kind returns the kind with this plural, singular or short name, with or without its API group. Without a group, Cluster API's own kinds
+// come first.
 func Kind(mapper meta.RESTMapper, name string) (*meta.RESTMapping, error) {
 	full, resource := schema.ParseResourceArg(strings.ToLower(name))
 	if full == nil {

@@ -67,7 +67,7 @@ func offer(toComplete, before string, values []string) (offered []string, _ cobr
 	return slices.Compact(offered), cobra.ShellCompDirectiveNoFileComp
 }
 
-// kinds returns all kinds of Cluster API and of its providers without templates, and Nodes.
+// kinds returns all kinds of Cluster API and of its providers except templates, and Node.
 func (f *Factory) kinds() []string {
 	kinds := []string{"node/"}
 	discovery, err := f.Hurry().ToDiscoveryClient()
@@ -84,7 +84,7 @@ func (f *Factory) kinds() []string {
 	return kinds
 }
 
-// list returns the objects of a kind. An error is no completion.
+// list returns the objects of a kind. On an error, there is no completion.
 func (f *Factory) list(kind string) []unstructured.Unstructured {
 	f.Hurry()
 	management, err := f.Management()
@@ -102,8 +102,8 @@ func (f *Factory) list(kind string) []unstructured.Unstructured {
 	return list.Items
 }
 
-// of returns the objects of a kind by their names. Those of Nodes are Machines by the Nodes that they name: most Nodes are in workload
-// clusters.
+// of returns the objects of a kind by their names. For Nodes, it returns Machines by the names of their Nodes, because most Nodes are in
+// workload clusters.
 func (f *Factory) of(kind string) map[string]unstructured.Unstructured {
 	all := map[string]unstructured.Unstructured{}
 	if !slices.Contains([]string{"node", "nodes", "no"}, kind) {
@@ -122,7 +122,7 @@ func (f *Factory) of(kind string) map[string]unstructured.Unstructured {
 
 func (f *Factory) names(kind string) []string { return slices.Collect(maps.Keys(f.of(kind))) }
 
-// keys returns the labels, annotations and taints of an object; of a Node, those of its Machine.
+// keys returns the labels, annotations and taints of an object or, for a Node, of its Machine.
 func (f *Factory) keys(named Argument) []string {
 	object := f.of(named.Kind)[named.Name]
 	keys := slices.AppendSeq(slices.Collect(maps.Keys(object.GetLabels())), maps.Keys(object.GetAnnotations()))
@@ -135,7 +135,7 @@ func (f *Factory) keys(named Argument) []string {
 	return keys
 }
 
-// Hurry has an API server asked for three seconds at most, unless the user says how long.
+// Hurry limits each request to an API server to three seconds, unless the user sets --request-timeout.
 func (f *Factory) Hurry() *genericclioptions.ConfigFlags {
 	if f.Config.Timeout != nil && *f.Config.Timeout == "0" {
 		*f.Config.Timeout = "3s"

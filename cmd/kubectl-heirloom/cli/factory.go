@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cli is what all commands of the plugin share: the connection to the management cluster and to workload clusters, the
+// Package cli holds the parts that all commands of the plugin share: the connection to the management cluster and to workload clusters, the
 // server's settings, output, progress and exit codes.
 package cli
 
@@ -34,12 +34,12 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/workload/connect"
 )
 
-// Factory gives a command what its flags say.
+// Factory gives a command the clients and settings that its flags select.
 type Factory struct {
 	genericiooptions.IOStreams
 	Config   *genericclioptions.ConfigFlags
 	Settings settings.Flags
-	// ManagementCluster is <namespace>/<name>, or empty for what the settings say; Color is auto, always or never.
+	// ManagementCluster is <namespace>/<name>, or empty for the server's setting; Color is auto, always or never.
 	ManagementCluster, WorkloadKubeconfig, Color string
 	Verbosity                                    int
 }
@@ -49,13 +49,13 @@ type Management struct {
 	client.Client
 	REST    *rest.Config
 	Schemas *capabilities.Schemas
-	// Cluster is what ReadSettings knows this API server as: the Cluster whose Nodes live in it, or empty.
+	// Cluster is the Cluster whose Nodes live in this API server, or empty. ReadSettings sets it.
 	Cluster types.NamespacedName
 	// LeavesWorkloads says that the server leaves the Nodes of workload clusters alone.
 	LeavesWorkloads bool
 }
 
-// ErrLeftAlone says that the Nodes of a workload cluster are none of Heirloom's business.
+// ErrLeftAlone says that Heirloom does not handle the Nodes of a workload cluster.
 var ErrLeftAlone = errors.New("the server leaves the Nodes of workload clusters alone (--workload-clusters=false)")
 
 // Validate checks the flags, before anything is read.
@@ -85,7 +85,7 @@ func (f *Factory) Namespace() (string, error) {
 	return namespace, nil
 }
 
-// Management connects to the management cluster. It fails if that API server does not serve Cluster API.
+// Management connects to the management cluster. It fails if the API server does not serve Cluster API.
 func (f *Factory) Management() (*Management, error) {
 	restConfig, err := f.Config.ToRESTConfig()
 	if err != nil {
@@ -114,7 +114,7 @@ func (f *Factory) Management() (*Management, error) {
 	return &Management{Client: live, REST: restConfig, Schemas: &capabilities.Schemas{Client: discovery.OpenAPIV3()}}, nil
 }
 
-// ReadSettings returns the server's settings, with --management-cluster in place of what the server has.
+// ReadSettings returns the server's settings. --management-cluster takes precedence over the server's setting.
 func (f *Factory) ReadSettings(ctx context.Context, m *Management) (settings.Settings, error) {
 	defer f.Progress("Reading the settings of Heirloom and of Cluster API")()
 	read, err := f.Settings.Read(ctx, m)
@@ -128,11 +128,11 @@ func (f *Factory) ReadSettings(ctx context.Context, m *Management) (settings.Set
 	return read, nil
 }
 
-// workloadTimeout is how long a workload cluster may take for an answer, unless --request-timeout says something else.
+// workloadTimeout is how long a workload cluster may take for an answer, unless --request-timeout is set.
 const workloadTimeout = 10 * time.Second
 
-// Workload returns a client of a Cluster's workload cluster, which knows Kubernetes' own kinds. For the management cluster itself, that is
-// the management cluster's; call ReadSettings first.
+// Workload returns a client for a Cluster's workload cluster, which knows Kubernetes' own kinds. For the management cluster itself, it
+// returns the client of the management cluster. Call ReadSettings first.
 func (f *Factory) Workload(ctx context.Context, m *Management, cluster types.NamespacedName) (client.Client, error) {
 	if cluster == m.Cluster {
 		return m.Client, nil
@@ -166,7 +166,7 @@ func (f *Factory) workloadConfig(ctx context.Context, m *Management, cluster typ
 	return restConfig, nil
 }
 
-// ParseCluster reads "<namespace>/<name>", the value of this flag.
+// ParseCluster reads "<namespace>/<name>", the value of a flag.
 func ParseCluster(flag, s string) (types.NamespacedName, error) {
 	namespace, name, ok := strings.Cut(s, "/")
 	if !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
@@ -178,13 +178,13 @@ func ParseCluster(flag, s string) (types.NamespacedName, error) {
 // quiet is how long a step may take before the command says what it is doing.
 const quiet = time.Second
 
-// Progress says on standard error what a command is doing, if that takes longer. Call the result when it is done.
+// Progress says on standard error what a command is doing, if it takes longer than quiet. Call the result at the end.
 func (f *Factory) Progress(format string, args ...any) (done func()) {
 	timer := time.AfterFunc(quiet, func() { _, _ = fmt.Fprintf(f.ErrOut, format+" …\n", args...) })
 	return func() { timer.Stop() }
 }
 
-// SilenceLogs keeps what Kubernetes' libraries log off standard error: an error that stops a command is printed once.
+// SilenceLogs keeps the logs of Kubernetes' libraries off standard error: an error that stops a command is printed once.
 func SilenceLogs() {
 	klog.SetLogger(logr.Discard())
 	ctrl.SetLogger(klog.Background())

@@ -27,7 +27,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
-// Style is how a word stands out. Colour never says anything that the words do not.
+// Style is the style of a word. It never says anything that the words do not.
 type Style string
 
 // The styles.
@@ -42,7 +42,7 @@ const (
 // Painter colours words, or leaves them as they are.
 type Painter bool
 
-// Painter returns what --color, the terminal and NO_COLOR (https://no-color.org) say about an output.
+// Painter returns the Painter for an output, by --color, the terminal and NO_COLOR (https://no-color.org).
 func (f *Factory) Painter(w io.Writer) Painter {
 	return Painter(f.Color == "always" || f.Color != "never" && printers.AllowsColorOutput(w))
 }
@@ -56,7 +56,7 @@ func (p Painter) Paint(style Style, text string) string {
 	return string(style) + text + "\x1b[0m"
 }
 
-// Cell is a cell of a table that stands out.
+// Cell is a cell of a table with a style.
 type Cell struct {
 	Style Style
 	Text  string
@@ -67,7 +67,7 @@ func (c Cell) String() string { return c.Text }
 
 // Result is an answer that has a table.
 type Result interface {
-	// Table is the answer for people. A wide one has more columns. Cells are strings or Cells.
+	// Table returns the answer for people. A wide table has more columns. Cells are strings or Cells.
 	Table(wide bool) *metav1.Table
 }
 
@@ -83,7 +83,7 @@ func NameOf(kind schema.GroupKind, name string) string {
 	return kind.String() + "/" + name
 }
 
-// PrintFlags are --output and what belongs to it: table, wide, the formats of kubectl, and own ones that the command prints itself.
+// PrintFlags are --output and related flags: table, wide, the formats of kubectl, and own formats that the command prints itself.
 type PrintFlags struct {
 	flags *genericclioptions.PrintFlags
 	own   []string
@@ -96,7 +96,7 @@ func NewPrintFlags(own ...string) *PrintFlags {
 	return &PrintFlags{flags: flags, own: own}
 }
 
-// WithoutNames leaves out --output=name, for answers about something that has no names.
+// WithoutNames removes --output=name, for answers about things without names.
 func (p *PrintFlags) WithoutNames() *PrintFlags {
 	p.flags.NamePrintFlags = nil
 	return p
@@ -136,7 +136,7 @@ func (p *PrintFlags) Validate() error {
 	return nil
 }
 
-// Print prints a command's answer. If it is no Result, it is for programs.
+// Print prints a command's answer. An answer that is no Result is for programs.
 func (p *PrintFlags) Print(w io.Writer, paint Painter, answer any) error {
 	result, hasTable := answer.(Result)
 	named, hasNames := answer.(Named)
@@ -165,7 +165,7 @@ func printTable(w io.Writer, paint Painter, table *metav1.Table) error {
 	}
 	lines := make([]string, len(table.Rows)+1)
 	for j, column := range table.ColumnDefinitions {
-		cells, width := []Cell{{Text: strings.ToUpper(column.Name)}}, 3 // as kubectl's table printer has it
+		cells, width := []Cell{{Text: strings.ToUpper(column.Name)}}, 3 // as in kubectl's table printer
 		for _, row := range table.Rows {
 			cell, styled := row.Cells[j].(Cell)
 			if !styled {
@@ -190,7 +190,7 @@ func printTable(w io.Writer, paint Painter, table *metav1.Table) error {
 	return nil
 }
 
-// Exit codes of all commands, as those of kubectl diff: differences, findings or failed checks; the question could not be answered.
+// Exit codes of all commands, as of kubectl diff: 1 for differences, findings or failed checks; 2 if the question could not be answered.
 const (
 	ExitOK     = 0
 	ExitFound  = 1
@@ -200,7 +200,7 @@ const (
 // ErrFound ends a command with ExitFound. The command has already said what it found.
 var ErrFound = errors.New("differences, findings or failed checks")
 
-// ExitCode returns the exit code for a command's error. One that was found and one that failed, joined, is one that failed.
+// ExitCode returns the exit code for a command's error. ErrFound joined with another error is a failure.
 func ExitCode(err error) int {
 	switch {
 	case err == nil:
@@ -211,7 +211,7 @@ func ExitCode(err error) int {
 	return ExitFailed
 }
 
-// NotFound says that an object is not there, in kubectl's words. Without a namespace, it is of a kind that has none.
+// NotFound says that an object does not exist, in kubectl's words. Without a namespace, the kind is cluster-scoped.
 func NotFound(kind string, key types.NamespacedName) error {
 	err := apierrors.NewNotFound(schema.GroupResource{Resource: kind}, key.Name)
 	err.ErrStatus.Message = fmt.Sprintf("%s %q not found", kind, key.Name)
@@ -221,7 +221,7 @@ func NotFound(kind string, key types.NamespacedName) error {
 	return err
 }
 
-// Sentence says what went wrong. Several joined errors become several lines, each only once. ErrFound becomes nothing.
+// Sentence says what went wrong. Joined errors become lines without duplicates. ErrFound becomes "".
 func Sentence(err error) string {
 	if err == nil {
 		return ""
@@ -250,7 +250,7 @@ func Sentence(err error) string {
 	return line
 }
 
-// Count is a number with its noun.
+// Count returns a number with its noun.
 func Count(n int, noun string) string {
 	switch {
 	case n == 1:
@@ -261,7 +261,7 @@ func Count(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// Some names the first few, and how many more there are.
+// Some names the first of some names, and says how many more there are.
 func Some(names []string, first int) string {
 	if len(names) > first {
 		return fmt.Sprintf("%s and %d more", strings.Join(names[:first], ", "), len(names)-first)
@@ -269,7 +269,7 @@ func Some(names []string, first int) string {
 	return strings.Join(names, ", ")
 }
 
-// OneLine returns an error as a part of a sentence. Errors that are joined have a line each.
+// OneLine returns an error as a part of a sentence. Joined errors have a line each.
 func OneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
 
 // ToSync says what to do so that a label or an annotation of Machines reaches their Nodes, if no rule propagates it.
