@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package store is a management cluster as the plugin reads it: the objects of an API server, and objects of files in front of them. An
-// owner chain reads it in place of caches.
+// Package store is the plugin's view of a management cluster: the objects of an API server, and objects of files in front of them. An owner
+// chain reads the store in place of caches.
 package store
 
 import (
@@ -32,13 +32,13 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/owners"
 )
 
-// patience bounds one read. The owner chain bounds it by what API servers wait for a webhook, and people wait longer.
+// patience limits the time of a read. The limit of the owner chain is for webhooks, and people wait longer.
 const patience = 10 * time.Second
 
 // Store reads each list and each object once, and also remembers objects that do not exist or cannot be read. It answers lists by the
-// indexes of an owner chain. What it returns must not be changed.
+// indexes of an owner chain. Returned objects must not be changed.
 type Store struct {
-	// Layout returns where a kind of control plane has what it can inherit.
+	// Layout returns the layout of a kind of control plane: the paths of its inheritable entries.
 	Layout func(context.Context, schema.GroupVersionKind) (inherit.Layout, error)
 
 	live client.Client
@@ -47,26 +47,26 @@ type Store struct {
 	kinds map[schema.GroupKind]*kind
 }
 
-// kind has the objects of a kind, in whatever version they were read.
+// kind holds the objects of a kind, in the versions in which they were read.
 type kind struct {
 	objects map[types.NamespacedName]*object
-	// listed has the namespaces whose objects have been listed, and why they could not; "" stands for all.
+	// listed holds the namespaces whose objects have been listed, with the error of the list; "" stands for all namespaces.
 	listed map[string]error
-	// made are the objects as values of a Go type, in the order of an API server, by the values of an index. They are made when needed.
+	// made holds the objects as values of a Go type, in the order of an API server, by the values of an index. It is filled on demand.
 	made map[index]map[string][]client.Object
 }
 
-// index is one of a Go type's; without a field, all objects have the value "".
+// index is an index of a Go type; without a field, all objects have the value "".
 type index struct {
 	as    reflect.Type
 	field string
 }
 
-// object is what is known of an object: its content, or why it cannot be read.
+// object holds the content of an object, or the error of its read.
 type object struct {
 	*unstructured.Unstructured
 	err error
-	// put says that the object stands in front of the stored one.
+	// put says that the object stands in front of the stored object.
 	put bool
 	as  map[reflect.Type]client.Object
 }
@@ -82,7 +82,7 @@ func (s *Store) Chain(cluster types.NamespacedName) *owners.Chain {
 	return chain.Within(cluster)
 }
 
-// within lists the objects of one namespace: all that belongs to a Cluster is in its namespace.
+// within lists the objects of a namespace: all objects of a Cluster are in its namespace.
 type within struct {
 	*Store
 	namespace string
@@ -96,14 +96,14 @@ func (r within) List(ctx context.Context, list client.ObjectList, options ...cli
 	return r.Store.List(ctx, list, options...)
 }
 
-// Put makes the store answer with this object instead of the stored one, or in addition to those.
+// Put makes the store answer with this object instead of the stored object, or in addition to the stored objects.
 func (s *Store) Put(u *unstructured.Unstructured) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.of(u.GroupVersionKind()).set(client.ObjectKeyFromObject(u), &object{Unstructured: u, put: true})
 }
 
-// Prefetch lists all objects of Cluster API in a namespace, "" for all, so that what follows makes no call for each of them.
+// Prefetch lists all objects of Cluster API in a namespace, or in all if it is "", so that later reads of them make no calls.
 func (s *Store) Prefetch(ctx context.Context, namespace string) error {
 	for _, list := range []client.ObjectList{
 		&clusterv1.ClusterList{}, &clusterv1.ClusterClassList{}, &clusterv1.MachineDeploymentList{}, &clusterv1.MachinePoolList{},
@@ -138,8 +138,8 @@ func (s *Store) Get(ctx context.Context, key client.ObjectKey, into client.Objec
 	return err
 }
 
-// List implements client.Reader. An API server does not know the caches' indexes, so that all objects of a namespace are read, once,
-// or those of all namespaces if none is given. A kind that is not served has no objects.
+// List implements client.Reader. An API server does not know the indexes of the caches, so the store reads all objects of a namespace once,
+// or of all namespaces if none is given. A kind that is not served has no objects.
 func (s *Store) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
 	by := (&client.ListOptions{}).ApplyOptions(options)
 	gvk, err := apiutil.GVKForObject(list, s.live.Scheme())
@@ -172,7 +172,7 @@ func itemOf(list client.ObjectList) reflect.Type {
 	return reflect.PointerTo(reflect.TypeOf(items).Elem().Elem())
 }
 
-// of returns what is known of a kind.
+// of returns the known objects of a kind.
 func (s *Store) of(gvk schema.GroupVersionKind) *kind {
 	known := s.kinds[gvk.GroupKind()]
 	if known == nil {
@@ -182,7 +182,7 @@ func (s *Store) of(gvk schema.GroupVersionKind) *kind {
 	return known
 }
 
-// known returns what needs no call: an object, or why it cannot be read; nil if a call is needed.
+// known returns an object, or the error of its read, if no call is needed for it; nil otherwise.
 func (s *Store) known(gvk schema.GroupVersionKind, key client.ObjectKey) *object {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -193,14 +193,15 @@ func (s *Store) known(gvk schema.GroupVersionKind, key client.ObjectKey) *object
 	err, listed := of.wasListed(key.Namespace)
 	switch {
 	case !listed, apierrors.IsForbidden(err), meta.IsNoMatchError(err):
-		return nil // one object may be readable if the list is not
+		return nil // an object may be readable even if the list is not
 	case err == nil:
 		err = apierrors.NewNotFound(schema.GroupResource{Group: gvk.Group, Resource: gvk.Kind}, key.Name)
 	}
 	return &object{err: err}
 }
 
-// wasListed reports whether a namespace was listed, or all were. Those who may not list all namespaces may still list one.
+// wasListed reports whether a namespace was listed, or all were, with the error. A user who may not list all namespaces may still list a
+// single namespace.
 func (k *kind) wasListed(namespace string) (err error, listed bool) {
 	if err, listed := k.listed[""]; listed && (namespace == "" || !apierrors.IsForbidden(err)) {
 		return err, true
@@ -224,7 +225,7 @@ func (s *Store) read(ctx context.Context, gvk schema.GroupVersionKind, key clien
 	return found
 }
 
-// list makes the store know the objects of a kind in a namespace, or in all.
+// list reads the objects of a kind in a namespace, or in all namespaces, once.
 func (s *Store) list(ctx context.Context, gvk schema.GroupVersionKind, namespace string) error {
 	s.mu.Lock()
 	err, listed := s.of(gvk).wasListed(namespace)
@@ -250,7 +251,7 @@ func (s *Store) list(ctx context.Context, gvk schema.GroupVersionKind, namespace
 	return err
 }
 
-// patiently returns a context in which a read may take longer than its caller allows, unless the command ends.
+// patiently returns a context in which a read may take longer than its caller allows, but which ends with the command.
 func patiently(ctx context.Context) (context.Context, context.CancelFunc) {
 	patient, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	stop := context.AfterFunc(ctx, func() {
@@ -261,7 +262,7 @@ func patiently(ctx context.Context) (context.Context, context.CancelFunc) {
 	return patient, func() { stop(); cancel() }
 }
 
-// set keeps an object, unless another one stands in front of it.
+// set stores an object, unless an object from Put stands in front of it.
 func (k *kind) set(key types.NamespacedName, o *object) {
 	if before := k.objects[key]; before != nil && before.put && !o.put {
 		return
@@ -269,7 +270,7 @@ func (k *kind) set(key types.NamespacedName, o *object) {
 	k.objects[key], k.made = o, map[index]map[string][]client.Object{}
 }
 
-// by returns the objects as values of a type that have the value of an index; all without a field selector.
+// by returns the objects with a value of an index, as values of a Go type; all objects without a field selector.
 func (k *kind) by(as reflect.Type, selector fields.Selector) ([]client.Object, error) {
 	of, value := index{as: as}, ""
 	if selector != nil { // an owner chain asks by one index at a time
@@ -301,7 +302,7 @@ func (k *kind) by(as reflect.Type, selector fields.Selector) ([]client.Object, e
 	return made[value], nil
 }
 
-// typed returns an object as a value of a type.
+// typed returns an object as a value of a Go type.
 func (o *object) typed(as reflect.Type) (client.Object, error) {
 	if as == reflect.TypeOf(o.Unstructured) {
 		return o.Unstructured, nil
