@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package diff works out what a change would write, object by object, down to the Nodes, and writes nothing. The API server is asked
-// by a dry run what the files would become. The answers are put in front of what is stored, and everything below is compared from the
-// top; what an object would become is put there before the objects below it are compared.
+// Package diff computes the writes that a change would cause, object by object, down to the Nodes, and writes nothing. The API server
+// computes the result of the files in a dry run. The store puts these results in front of the stored objects, and all objects below are
+// compared from the top. The result of each comparison goes into the store before the objects below it are compared.
 package diff
 
 import (
@@ -31,36 +31,37 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/pace"
 )
 
-// Question is what to work out.
+// Question is the input of a diff.
 type Question struct {
 	compare.World
-	// Files are what is about to be applied.
+	// Files are the objects that the user is about to apply.
 	Files []File
-	// Clusters are looked at in addition to those that the files are about.
+	// Clusters are compared in addition to the Clusters of the files.
 	Clusters []types.NamespacedName
 }
 
-// File is an object of the files. DryRun asks the API server what it is, nil if it is new, and what it would become: webhooks, defaults
-// and validation are real.
+// File is an object of the files. DryRun asks the API server for the live object, nil if it is new, and for the object that an apply would
+// make of it: webhooks, defaults and validation are real.
 type File struct {
 	*unstructured.Unstructured
 	DryRun func() (live, merged runtime.Object, err error)
 }
 
-// evaluation is the work on one question.
+// evaluation computes the answer to a Question.
 type evaluation struct {
 	Question
 	*Result
-	// applied are the objects of the files.
+	// applied holds the objects of the files, by idOf.
 	applied map[string]*Object
-	// changed are the Nodes of a Cluster that change; waiting are those of all Clusters that wait for their turn.
+	// changed holds the Nodes of the current Cluster that change; waiting counts the Nodes of all Clusters that wait for their turn, by their
+	// limits.
 	changed []*compare.Object
 	waiting map[[2]pace.Limit]int
-	// said are notes, each with the objects that it is about.
+	// said holds the notes, each with the objects that it is about.
 	said map[string][]string
 }
 
-// Ask works out what would be written.
+// Ask answers a Question.
 func Ask(ctx context.Context, question Question) (*Result, error) {
 	e := &evaluation{Question: question, applied: map[string]*Object{}, waiting: map[[2]pace.Limit]int{}, said: map[string][]string{}}
 	e.Result = &Result{TypeMeta: metav1.TypeMeta{APIVersion: "cli.heirloom.dev/v1alpha1", Kind: "Difference"}, Objects: []*Object{}}
@@ -91,7 +92,7 @@ func Ask(ctx context.Context, question Question) (*Result, error) {
 	return e.Result, nil
 }
 
-// note says something about an object, which stands for %s. Objects share a sentence.
+// note adds a note about an object, whose name replaces %s. Objects share a sentence.
 func (e *evaluation) note(object, text string) { e.said[text] = append(e.said[text], object) }
 
 // apply puts the files into the store as the API server would store them.
@@ -112,7 +113,7 @@ func (e *evaluation) apply() error {
 		if err != nil {
 			return fmt.Errorf("applying %s in a dry run: %w", name, err)
 		}
-		merged, _ := result.(*unstructured.Unstructured) // as the file
+		merged, _ := result.(*unstructured.Unstructured) // the same type as the file
 		e.Store.Put(merged)
 		o := newObject(file, merged)
 		o.Applied, o.New = true, live == nil
@@ -133,7 +134,7 @@ func (e *evaluation) inherits(gvk schema.GroupVersionKind) bool {
 	return !inherit.IsTemplate(gvk.Kind) && (gvk.Group == inherit.ControlPlaneGroup || slices.Contains(e.Settings.Config.ProviderGroups, gvk.Group))
 }
 
-// clustersOf returns the Clusters that an object of the files is about: those of a ClusterClass, or its own.
+// clustersOf returns the Clusters that an object of the files affects: all Clusters of a ClusterClass, or the object's own Cluster.
 func (e *evaluation) clustersOf(ctx context.Context, o *Object) ([]types.NamespacedName, error) {
 	key := types.NamespacedName{Namespace: o.Namespace}
 	switch o.Kind {
@@ -152,7 +153,7 @@ func (e *evaluation) clustersOf(ctx context.Context, o *Object) ([]types.Namespa
 	return []types.NamespacedName{key}, nil
 }
 
-// cluster compares everything of a Cluster from the top.
+// cluster compares all objects of a Cluster from the top.
 func (e *evaluation) cluster(ctx context.Context, key types.NamespacedName) error {
 	e.changed = nil
 	tree, err := e.Tree(ctx, key, func(o *compare.Object) error { return e.visit(ctx, o) })
@@ -170,10 +171,10 @@ func (e *evaluation) cluster(ctx context.Context, key types.NamespacedName) erro
 	return e.consequences(ctx, key)
 }
 
-// visit works out what would become of an object, and puts that into the store.
+// visit computes the object after the next write, and puts it into the store.
 func (e *evaluation) visit(ctx context.Context, o *compare.Object) error {
 	name, into := o.String(), e.applied[idOf(o.GVK, o.Object)]
-	if into != nil { // files stand first; those of a Cluster, where the walk meets them
+	if into != nil { // an object of a file moves to the place at which the walk meets it
 		e.Objects = append(slices.DeleteFunc(e.Objects, func(o *Object) bool { return o == into }), into)
 	}
 	switch {
@@ -202,7 +203,7 @@ func (e *evaluation) visit(ctx context.Context, o *compare.Object) error {
 	return nil
 }
 
-// become returns what an object is and would become; nothing if Heirloom does not change it.
+// become returns an object before and after the next write; nil if Heirloom does not change it.
 func (e *evaluation) become(ctx context.Context, o *compare.Object) (before, after runtime.Object, err error) {
 	if n := o.Node; n != nil {
 		if !n.Decided.Inherits() || n.Next.Equal(n.State) {
@@ -229,7 +230,7 @@ func (e *evaluation) become(ctx context.Context, o *compare.Object) (before, aft
 	return stored, written, nil
 }
 
-// carryOut returns an object as its plan leaves it, with the operations by which the webhook answers.
+// carryOut carries out the plan of an object, with the operations of the webhook's answer, and returns the written object.
 func (e *evaluation) carryOut(o *compare.Object, stored *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	raw, _ := json.Marshal(stored) // it came as JSON
 	operations, err := o.Plan.Patch(raw, stored.GetAPIVersion(), e.Now)
@@ -248,7 +249,7 @@ func (e *evaluation) carryOut(o *compare.Object, stored *unstructured.Unstructur
 	return written, written.UnmarshalJSON(raw)
 }
 
-// setOf names the object whose Machines, Nodes and so on are alike: the nearest one above that may have several.
+// setOf names the object whose Machines and Nodes are alike: the nearest object above that may have several.
 func setOf(o *compare.Object) string {
 	for above := o.Parent; above != nil && !above.Declares(); above = above.Parent {
 		if above.Kind != "Machine" {
@@ -258,7 +259,7 @@ func setOf(o *compare.Object) string {
 	return ""
 }
 
-// idOf names an object, in whatever version it is.
+// idOf names an object, in any version.
 func idOf(gvk schema.GroupVersionKind, object metav1.Object) string {
 	return gvk.GroupKind().String() + "/" + object.GetNamespace() + "/" + object.GetName()
 }

@@ -21,35 +21,36 @@ import (
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/compare"
 )
 
-// Result is what would be written.
+// Result is the answer to a Question.
 type Result struct {
 	metav1.TypeMeta `json:",inline"`
-	// Objects are those that would change, in the order of the owner chain.
+	// Objects are the objects that would change, in the order of the owner chain.
 	Objects []*Object `json:"objects"`
-	// Taints are what new taints do to the Pods of workload clusters.
+	// Taints are the effects of new taints on the Pods of workload clusters.
 	Taints []*Consequence `json:"taints,omitempty"`
 	// Pace says how long it takes until the last Node has a taint that evicts its Pods.
 	Pace *Pace `json:"pace,omitempty"`
-	// Notes are sentences about what is not known or not shown.
+	// Notes are sentences about changes that are unknown or not shown.
 	Notes []string `json:"notes,omitempty"`
 }
 
-// Object is one object that would change.
+// Object is an object that would change.
 type Object struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
 	Namespace  string `json:"namespace,omitempty"`
 	Name       string `json:"name"`
-	// Cluster is "<namespace>/<name>" of its Cluster. Applied says that it is in the files, New that it does not exist yet.
+	// Cluster is "<namespace>/<name>" of its Cluster. Applied says that the object is in the files, New that it does not exist yet.
 	Cluster string `json:"cluster,omitempty"`
 	Applied bool   `json:"applied,omitempty"`
 	New     bool   `json:"new,omitempty"`
-	// Files are the fields that the files change, and what admission adds. Changes are the entries that Heirloom changes; if there are
-	// none of a Node, only the record of what came from its Machine changes.
+	// Files are the fields that the files and admission change. Changes are the entries that Heirloom changes; if a Node has no changes, only
+	// its record of the entries from its Machine changes.
 	Files   []string        `json:"files,omitempty"`
 	Changes []compare.Entry `json:"changes,omitempty"`
 
-	// Before and After are what the object is, nil if it is New, and would become. Set names the object whose Machines and Nodes are alike.
+	// Before is the object now, nil if it is New, and After the object after the writes. Set names the object whose Machines and Nodes are
+	// alike.
 	Before *unstructured.Unstructured `json:"-"`
 	After  *unstructured.Unstructured `json:"-"`
 	Set    string                     `json:"-"`
@@ -61,7 +62,7 @@ func newObject(object metav1.Object, merged runtime.Object) *Object {
 	return &Object{APIVersion: apiVersion, Kind: kind, Namespace: object.GetNamespace(), Name: object.GetName(), After: shown(merged)}
 }
 
-// shown is an object without what changes in every write.
+// shown returns an object without the fields that change in every write.
 func shown(object runtime.Object) *unstructured.Unstructured {
 	content, _ := runtime.DefaultUnstructuredConverter.ToUnstructured(object) // it comes from an API server
 	u := &unstructured.Unstructured{Object: content}
@@ -72,7 +73,7 @@ func shown(object runtime.Object) *unstructured.Unstructured {
 	return u
 }
 
-// byFile lists what the files change in an object.
+// byFile lists the changes of the files in an object.
 func (o *Object) byFile() (all []string) {
 	if o.New {
 		return []string{"+ created"}
@@ -97,7 +98,7 @@ func (o *Object) byFile() (all []string) {
 	return all
 }
 
-// flatten has the values of an object by their paths.
+// flatten collects the values of an object by their paths.
 func flatten(path string, value any, into map[string]string) {
 	switch v := value.(type) {
 	case map[string]any:
@@ -113,7 +114,7 @@ func flatten(path string, value any, into map[string]string) {
 	}
 }
 
-// changed says what Heirloom changes, such as "+ label team=ml".
+// changed describes a change by Heirloom, such as "+ label team=ml".
 func changed(e compare.Entry) string {
 	has := compare.Text(e.Kind, e.Key, e.Value, e.Propagation)
 	switch {
@@ -125,14 +126,14 @@ func changed(e compare.Entry) string {
 	return fmt.Sprintf("~ %s (was %s)", compare.Text(e.Kind, e.Key, *e.Declared, e.DeclaredPropagation), strings.TrimSpace(cli.Shorten(e.Value)+" "+e.Propagation))
 }
 
-// rows are the changes of an object, each with where it is declared.
+// rows returns the changes of an object, each with the place of its declaration.
 func (o *Object) rows() (all [][2]string) {
 	for _, text := range o.Files {
 		all = append(all, [2]string{text, "the files"})
 	}
 	for _, e := range o.Changes {
 		row := [2]string{changed(e)}
-		if e.Source != nil { // somebody declares it
+		if e.Source != nil { // an object declares it
 			row[1] = e.From.String()
 		}
 		all = append(all, row)
@@ -143,8 +144,8 @@ func (o *Object) rows() (all [][2]string) {
 	return all
 }
 
-// Table implements cli.Result. A wide one has every object and where entries are declared; otherwise, objects of one set that change
-// alike are one.
+// Table implements cli.Result. A wide table has every object, and the fields that declare entries; otherwise, objects of a set that change
+// alike share their rows.
 func (r *Result) Table(wide bool) *metav1.Table {
 	t := &metav1.Table{}
 	for _, name := range []string{"Namespace", "Object", "Change", "Declared by"} {
@@ -173,7 +174,7 @@ func (r *Result) Table(wide bool) *metav1.Table {
 	return t
 }
 
-// shorten leaves out what is in the middle.
+// shorten drops the middle of a text.
 func shorten(text string) string {
 	if runes := []rune(text); len(runes) > 56 {
 		return string(runes[:12]) + "…" + string(runes[len(runes)-43:])
@@ -181,19 +182,19 @@ func shorten(text string) string {
 	return text
 }
 
-// namespace is that of an object, or of a Node's Cluster.
+// namespace returns the namespace of an object or, for a Node, of its Cluster.
 func (o *Object) namespace() string {
 	namespace, _, _ := strings.Cut(o.Cluster, "/")
 	return cmp.Or(o.Namespace, namespace)
 }
 
-// group is an object, and how many others change as it does.
+// group is an object, with the number of other objects that change in the same way.
 type group struct {
 	*Object
 	others int
 }
 
-// grouped returns the objects to show. Of those in one set that change alike, that is the first.
+// grouped returns the objects to show: all objects, or only the first of the objects in a set that change alike.
 func grouped(objects []*Object, all bool) (groups []*group) {
 	known := map[string]*group{}
 	for _, o := range objects {
@@ -208,7 +209,7 @@ func grouped(objects []*Object, all bool) (groups []*group) {
 	return groups
 }
 
-// Show shows the differences as kubectl diff does. Objects that change alike are shown once, unless all are asked for.
+// Show shows the differences as kubectl diff does. Objects that change alike are shown once, unless all is set.
 func (r *Result) Show(streams genericiooptions.IOStreams, all bool) error {
 	differ, err := kubectl.NewDiffer("LIVE", "MERGED")
 	if err != nil {
@@ -230,7 +231,7 @@ func (r *Result) Show(streams genericiooptions.IOStreams, all bool) error {
 	return err
 }
 
-// file is the name of an object's file. The files keep the order of the owner chain.
+// file returns the name of an object's file. The files keep the order of the owner chain.
 func (g *group) file(number int) string {
 	name := fmt.Sprintf("%04d.%s.%s", number, g.Kind, strings.TrimPrefix(g.Namespace+"."+g.Name, "."))
 	if g.Kind == "Node" {
@@ -242,7 +243,7 @@ func (g *group) file(number int) string {
 	return name
 }
 
-// Lines are what there is to say besides the differences: how many objects would change, what taints do, and notes.
+// Lines returns the text besides the differences: how many objects would change, the effects of taints, and notes.
 func (r *Result) Lines() []string {
 	lines := []string{r.summary()}
 	for _, c := range r.Taints {

@@ -24,28 +24,28 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
-// Consequence is what a new taint does to the Pods of a workload cluster.
+// Consequence is the effect of a new taint on the Pods of a workload cluster.
 type Consequence struct {
 	Cluster string   `json:"cluster"`
 	Taint   string   `json:"taint"`
 	Nodes   []string `json:"nodes"`
 	// PodsUnknown says that the Pods could not be read.
 	PodsUnknown bool `json:"podsUnknown,omitempty"`
-	// Evicted are the Pods that the taint evicts, Unschedulable those that stay, and could not come back to their Node.
+	// Evicted are the Pods that the taint evicts, Unschedulable the Pods that stay, but could not come back to their Node.
 	Evicted       []Pod `json:"evicted,omitempty"`
 	Unschedulable []Pod `json:"unschedulable,omitempty"`
-	// IgnoredBudgets are PodDisruptionBudgets of evicted Pods. They do not hold this eviction up.
+	// IgnoredBudgets are PodDisruptionBudgets of evicted Pods. They do not delay this eviction.
 	IgnoredBudgets []string `json:"ignoredBudgets,omitempty"`
 }
 
-// Pod is a Pod that a taint is about.
+// Pod is a Pod that a taint affects.
 type Pod struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	Node      string `json:"node"`
-	// DaemonSet says that a DaemonSet has made the Pod, and makes none on a Node whose taints the Pod does not tolerate.
+	// DaemonSet says that a DaemonSet has made the Pod. It makes no Pod on a Node whose taints the Pod does not tolerate.
 	DaemonSet bool `json:"daemonSet,omitempty"`
-	// AfterSeconds is how long the Pod tolerates the taint; 0 if not at all.
+	// AfterSeconds is how long the Pod tolerates the taint, in seconds; 0 if not at all.
 	AfterSeconds int64 `json:"afterSeconds"`
 }
 
@@ -60,14 +60,14 @@ func (p Pod) String() string {
 	return name
 }
 
-// Pace is how long it takes until the last Node has a taint that evicts its Pods.
+// Pace says how long it takes until the last Node has a taint that evicts its Pods.
 type Pace struct {
 	Nodes            int     `json:"nodes"`
 	NodesAMinute     float64 `json:"nodesAMinute"`
 	LastAfterSeconds int64   `json:"lastAfterSeconds"`
 }
 
-// consequences works out what the new taints of the Nodes of a workload cluster do.
+// consequences computes the effects of the new taints on Nodes of a workload cluster.
 func (e *evaluation) consequences(ctx context.Context, cluster types.NamespacedName) error {
 	nodes, limits := map[corev1.Taint][]string{}, map[string][2]pace.Limit{}
 	for _, o := range e.changed {
@@ -104,7 +104,7 @@ func (e *evaluation) consequences(ctx context.Context, cluster types.NamespacedN
 	}
 	for _, t := range slices.SortedFunc(maps.Keys(nodes), func(a, b corev1.Taint) int { return cmp.Compare(a.ToString(), b.ToString()) }) {
 		c := &Consequence{Cluster: cluster.String(), Taint: taint.Format(t), Nodes: nodes[t], PodsUnknown: err != nil}
-		if e.Settings.Config.NoExecuteBudgets { // they hold the taint up
+		if e.Settings.Config.NoExecuteBudgets { // budgets delay the taint
 			budgets.Items = nil
 		}
 		c.reaches(t, all.Items, budgets.Items)
@@ -113,7 +113,7 @@ func (e *evaluation) consequences(ctx context.Context, cluster types.NamespacedN
 	return nil
 }
 
-// reaches finds the Pods that the taint is about.
+// reaches finds the Pods that the taint affects.
 func (c *Consequence) reaches(t corev1.Taint, all []corev1.Pod, budgets []policyv1.PodDisruptionBudget) {
 	for i := range all {
 		pod := &all[i]
@@ -144,10 +144,10 @@ func (c *Consequence) ignore(pod *corev1.Pod, budgets []policyv1.PodDisruptionBu
 	}
 }
 
-// shownPods is how many Pods are named. With -o json you get all of them.
+// shownPods is how many Pods are named. With -o json, you get all Pods.
 const shownPods = 5
 
-// lines say what a taint does, for people.
+// lines describes the effects of a taint for people.
 func (c *Consequence) lines() []string {
 	lines := []string{fmt.Sprintf("Taint %s is new on %s of Cluster %s: %s", c.Taint, cli.Count(len(c.Nodes), "Node"), c.Cluster, cli.Some(c.Nodes, 3))}
 	add := func(does string, pods []Pod, counts func(Pod) bool, how string) {
@@ -173,8 +173,8 @@ func (c *Consequence) lines() []string {
 	return lines
 }
 
-// paceOf says when the last of so many Nodes with these limits gets its turn. It counts on all limits having room now, and on each Node
-// asking as soon as there is room for it.
+// paceOf computes when the last of the waiting Nodes gets its turn. It assumes that all limits have room now, and that each Node asks as
+// soon as there is room for it.
 func paceOf(waiting map[[2]pace.Limit]int, perMinute float64) *Pace {
 	result := &Pace{NodesAMinute: perMinute}
 	start, pacer := time.Time{}, &pace.Pacer{}
@@ -199,7 +199,7 @@ func paceOf(waiting map[[2]pace.Limit]int, perMinute float64) *Pace {
 	return result
 }
 
-// String says how long it takes, for people.
+// String says for people how long it takes.
 func (p *Pace) String() string {
 	if p.NodesAMinute <= 0 {
 		return fmt.Sprintf("%s would get NoExecute taints at the same time, because --no-execute-rate is 0.", cli.Count(p.Nodes, "Node"))
