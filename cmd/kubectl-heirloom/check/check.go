@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package check finds out whether Heirloom is installed and works: a list of checks. One that has no rights or gets no answer says so,
-// and stops none of the others.
+// Package check finds out whether Heirloom is installed and works: a list of checks. A check that has no rights or gets no answer says so,
+// and does not stop the others.
 package check
 
 import (
@@ -26,21 +26,22 @@ import (
 )
 
 // Checker runs the checks. World has the objects of the management cluster and the server's settings; Client makes dry runs there.
-// Kubernetes returns the API server's version, Plugin is this program's. Namespace is Heirloom's; empty if it may be any.
+// Kubernetes returns the API server's version, Plugin is the version of this program. Namespace is the namespace of Heirloom; empty for
+// any.
 type Checker struct {
 	compare.World
 	Client            client.Client
 	Kubernetes        func() (*version.Info, error)
 	Namespace, Plugin string
 
-	// What several checks look at, and why it could not be read. The first of the Deployments is judged.
+	// Objects that several checks use, and the errors of their reads. Of the Deployments, the check "installed" judges the first.
 	deployments                        []appsv1.Deployment
 	hooks                              []hook
 	trees                              []*compare.Tree
 	deploymentsErr, hooksErr, treesErr error
 }
 
-// check is one question: its name, what to do if something is found, why it cannot be answered, and what answers it.
+// check is a check: its name, the advice for a finding, the error that prevents it, and its function.
 type check struct {
 	name, next string
 	unread     error
@@ -88,7 +89,8 @@ func (c *Checker) Run(ctx context.Context) *Report {
 	return report
 }
 
-// Until runs the checks until nothing has failed or the time is over, and returns the last answer; again is told of all others.
+// Until runs the checks until there is an answer and no failure, or the time is over, and returns the last report. It calls again with each
+// earlier report.
 func Until(
 	ctx context.Context, interval, timeout time.Duration, run func(context.Context) (*Report, error), again func(*Report, error),
 ) (report *Report, err error) {
@@ -102,21 +104,21 @@ func Until(
 	return report, err
 }
 
-// Status is what a check found.
+// Status is the result of a check.
 type Status string
 
 // The statuses, from best to worst.
 const (
 	Skipped Status = "skipped" // there is nothing to check
 	OK      Status = "ok"
-	Unknown Status = "unknown" // the check could not find out
-	Warning Status = "warning" // something deserves a look, and may be meant
+	Unknown Status = "unknown" // the check got no answer
+	Warning Status = "warning" // worth a look, but may be intended
 	Failed  Status = "failed"
 )
 
 var worse = []Status{Skipped, OK, Unknown, Warning, Failed}
 
-// Result is what one check found. Details are single findings, Next is what to do about it.
+// Result is the answer of a check. Details are single findings, Next is the advice.
 type Result struct {
 	Name    string   `json:"name"`
 	Status  Status   `json:"status"`
@@ -125,7 +127,7 @@ type Result struct {
 	Next    string   `json:"next,omitempty"`
 }
 
-// answer is a Result that is in the making: named is what was found, and about which objects.
+// answer is a Result in the making: named holds the findings, each with the objects that it is about.
 type answer struct {
 	Result
 	named map[string][]string
@@ -135,14 +137,14 @@ func result(status Status, format string, args ...any) answer {
 	return answer{Result{Status: status, Message: fmt.Sprintf(format, args...)}, map[string][]string{}}
 }
 
-// add adds a finding about an object, or about nothing in particular. The worst of all is the status.
+// add adds a finding about an object, or about no particular object if name is empty. The worst status of all findings counts.
 func (r *answer) add(status Status, name, format string, args ...any) {
 	r.raise(status)
 	what := fmt.Sprintf(format, args...)
 	r.named[what] = append(r.named[what], name)
 }
 
-// raise makes the status worse, unless it already is.
+// raise sets the status, unless the current status is worse.
 func (r *answer) raise(status Status) {
 	r.Status = worse[max(slices.Index(worse, status), slices.Index(worse, r.Status))]
 }
@@ -172,10 +174,11 @@ func (r *Report) Names(status Status) (names []string) {
 	return names
 }
 
-// Answered reports whether at least one check found something out.
+// Answered reports whether at least one check got an answer.
 func (r *Report) Answered() bool { return len(r.Names(Unknown))+len(r.Names(Skipped)) < len(r.Checks) }
 
-// Write writes the report for people: a line for each check, below it what it found and what to do, and how many have each status.
+// Write writes the report for people: a line for each check, below it the findings and the advice, and the number of checks with each
+// status.
 func (r *Report) Write(w io.Writer, p cli.Painter) error {
 	styles := map[Status]cli.Style{OK: cli.Good, Warning: cli.Warn, Failed: cli.Bad, Unknown: cli.Dim, Skipped: cli.Dim}
 	text, counts, below := "", []string{}, "\n"+strings.Repeat(" ", 30)

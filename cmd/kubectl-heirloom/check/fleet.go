@@ -27,7 +27,7 @@ import (
 )
 
 const (
-	// giver is the webhook by which Machines inherit, refuser the one that refuses reserved taints, such as this one.
+	// giver is the webhook by which Machines inherit, refuser the webhook that refuses reserved taints, such as reserved.
 	giver    = "machines.heirloom.dev"
 	refuser  = "taints.heirloom.dev"
 	reserved = "node.cluster.x-k8s.io/uninitialized:NoSchedule"
@@ -39,7 +39,7 @@ func (c *Checker) readTrees(ctx context.Context) ([]*compare.Tree, error) {
 	return c.Trees(ctx, clusters), err
 }
 
-// each calls a function for each object of the Clusters that could be read, and adds the others to the findings.
+// each calls a function for each object of the Clusters that could be read, and adds the other Clusters to the findings.
 func (c *Checker) each(r *answer, do func(*compare.Tree, *compare.Object)) {
 	for _, t := range c.trees {
 		if t.Err != nil {
@@ -107,7 +107,7 @@ func (c *Checker) nodes(context.Context) answer {
 	return r
 }
 
-// machines finds those that inherit nothing. Machines that are being deleted are none of the operator's business.
+// machines finds Machines that inherit nothing. A Machine that is being deleted is no finding.
 func (c *Checker) machines(context.Context) answer {
 	r, total, well := result(Skipped, ""), 0, 0
 	c.each(&r, func(of *compare.Tree, o *compare.Object) {
@@ -128,8 +128,8 @@ func (c *Checker) machines(context.Context) answer {
 	return r
 }
 
-// others finds what may undo or fight what Heirloom does: other Heirlooms that handle the same objects, and field managers, other than
-// Heirloom's and Cluster API's, that own what differs.
+// others finds programs that may undo Heirloom's writes: other Heirlooms that handle the same objects, and field managers, other than
+// Heirloom's and Cluster API's, that own entries which differ.
 func (c *Checker) others(context.Context) answer {
 	r := result(OK, "No other field manager owns inherited entries.")
 	for i := range c.deployments {
@@ -153,11 +153,11 @@ func (c *Checker) others(context.Context) answer {
 	return r
 }
 
-// mutation creates a Machine of an existing MachineSet, as a dry run, and looks for what it would inherit: a webhook that fails open
-// says nothing when it fails.
+// mutation creates a Machine of an existing MachineSet, as a dry run, and looks for an inherited entry: a webhook that fails open is silent
+// when it fails.
 func (c *Checker) mutation(ctx context.Context) answer {
 	sets := &clusterv1.MachineSetList{}
-	if err := c.Store.List(ctx, sets, client.InNamespace(c.Settings.Config.Namespace)); err != nil { // they have been read
+	if err := c.Store.List(ctx, sets, client.InNamespace(c.Settings.Config.Namespace)); err != nil { // the trees have read them already
 		return result(Unknown, "This could not be checked: %v", err)
 	}
 	for i := range sets.Items {
@@ -180,10 +180,10 @@ func (c *Checker) mutation(ctx context.Context) answer {
 		"declare a label in a MachineDeployment's template, and check again.")
 }
 
-// machineOf returns a Machine as a MachineSet would create it, without what it inherits.
+// machineOf returns a Machine as a MachineSet would create it, without its inherited entries.
 func machineOf(ms *clusterv1.MachineSet) *clusterv1.Machine {
 	owner := metav1.NewControllerRef(ms, clusterv1.GroupVersion.WithKind("MachineSet"))
-	owner.BlockOwnerDeletion = nil // it needs a further right
+	owner.BlockOwnerDeletion = nil // it needs another right
 	machine := &clusterv1.Machine{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: ms.Namespace, GenerateName: "heirloom-check-", OwnerReferences: []metav1.OwnerReference{*owner},
@@ -225,8 +225,8 @@ func (c *Checker) validation(ctx context.Context) answer {
 	}
 }
 
-// uncreated says what it means that a Machine could not be created. The error of an API server that could not call a webhook of Heirloom's,
-// which fails closed then, names the webhook, as that of a request that the webhook has refused.
+// uncreated returns the answer if a Machine could not be created: Failed if the API server could not call a webhook of Heirloom, which then
+// fails closed, and Unknown otherwise.
 func uncreated(what string, err error) answer {
 	status := Unknown
 	_, rest, _ := strings.Cut(err.Error(), `failed calling webhook "`)
@@ -236,15 +236,15 @@ func uncreated(what string, err error) answer {
 	return result(status, "%s could not be created (dry run): %v", what, err)
 }
 
-// called reports whether an API server calls a webhook for an object: an operator may exclude some, by labels of their namespace or
-// their own. A webhook that is not registered counts as called, so that a dry run shows what happens.
+// called reports whether an API server calls a webhook for an object: an operator may exclude objects by their labels, or by the labels of
+// their namespace. A webhook that is not registered counts as called, so that a dry run shows the result.
 func (c *Checker) called(ctx context.Context, webhook string, object client.Object) bool {
 	i := slices.IndexFunc(c.hooks, func(h hook) bool { return h.Name == webhook })
 	if i < 0 {
 		return true
 	}
 	namespace := &corev1.Namespace{}
-	_ = c.Client.Get(ctx, types.NamespacedName{Name: object.GetNamespace()}, namespace) // of one that cannot be read, the name is known
+	_ = c.Client.Get(ctx, types.NamespacedName{Name: object.GetNamespace()}, namespace) // if it cannot be read, its name is still known
 	ofNamespace := labels.Merge(namespace.Labels, labels.Set{corev1.LabelMetadataName: object.GetNamespace()})
 	return selects(c.hooks[i].NamespaceSelector, ofNamespace) && selects(c.hooks[i].ObjectSelector, object.GetLabels())
 }

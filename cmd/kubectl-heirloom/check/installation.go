@@ -31,21 +31,22 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
-// Webhooks has the names of the chart's webhooks. Each has the match condition "changed", without which API servers ask about every write.
+// Webhooks has the names of the chart's webhooks. Each has the match condition "changed", without which API servers call it for every
+// write.
 var Webhooks = []string{ //nolint:gochecknoglobals // a list that nothing changes
 	"machinedeployments.heirloom.dev", "machinepools.heirloom.dev", "machinesets.heirloom.dev", giver, "controlplanes.heirloom.dev",
 	"siblings.heirloom.dev", "nodes.heirloom.dev", refuser, "topology." + refuser,
 }
 
-// hook is one of Heirloom's webhooks, with the configuration that it is in. A mutating one has the fields of both kinds.
+// hook is a webhook of Heirloom, with its configuration. The type for mutating webhooks has the fields of both kinds.
 type hook struct {
 	kind string
 	in   metav1.ObjectMeta
 	admissionv1.MutatingWebhook
 }
 
-// readHooks returns the webhooks of the Heirloom that the settings are about: several can share a management cluster. If none is in a
-// configuration of the name that the settings say, it returns all that are not in one of another Heirloom.
+// readHooks returns the webhooks of the Heirloom to which the settings belong: several can share a management cluster. If no webhook is in
+// a configuration with the name in the settings, it returns all webhooks that are not in a configuration of another Heirloom.
 func (c *Checker) readHooks(ctx context.Context) (all []hook, err error) {
 	for _, kind := range []string{"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"} {
 		raw, list := &unstructured.UnstructuredList{}, &admissionv1.MutatingWebhookConfigurationList{}
@@ -73,8 +74,8 @@ func (c *Checker) readHooks(ctx context.Context) (all []hook, err error) {
 	}), nil
 }
 
-// registered looks at what can harm a cluster: a webhook that is missing or is called only once, stops writes if it fails, is waited for
-// longer than the chart allows, or is asked about more than it should.
+// registered finds webhooks that can harm a cluster: a webhook that is missing or is called only once, stops writes if it fails, has a
+// longer timeout than the chart allows, or is called for more writes than necessary.
 func (c *Checker) registered(context.Context) answer {
 	r, missing := result(OK, "All %d webhooks are registered.", len(Webhooks)), slices.Clone(Webhooks)
 	release, namespace := "RELEASE", "NAMESPACE"
@@ -84,9 +85,9 @@ func (c *Checker) registered(context.Context) answer {
 		namespace = cmp.Or(h.in.Annotations["meta.helm.sh/release-namespace"], namespace)
 		mutating, seconds := !strings.HasSuffix(h.Name, refuser), ptr.Deref(h.TimeoutSeconds, 10)
 		for should, wrong := range map[string]bool{
-			"failurePolicy should be Ignore":        mutating && ptr.Deref(h.FailurePolicy, "") != admissionv1.Ignore, // the others' is a value
+			"failurePolicy should be Ignore":        mutating && ptr.Deref(h.FailurePolicy, "") != admissionv1.Ignore, // a chart value for the others
 			"reinvocationPolicy should be IfNeeded": mutating && ptr.Deref(h.ReinvocationPolicy, "") != admissionv1.IfNeededReinvocationPolicy,
-			"timeoutSeconds should be 2":            seconds > 10 || seconds > 2 && h.Name == "nodes.heirloom.dev", // more is a value, too
+			"timeoutSeconds should be 2":            seconds > 10 || seconds > 2 && h.Name == "nodes.heirloom.dev", // more is a chart value, too
 			"matchConditions should include changed": !slices.ContainsFunc(h.MatchConditions, func(c admissionv1.MatchCondition) bool {
 				return c.Name == "changed"
 			}),
@@ -106,7 +107,8 @@ func (c *Checker) registered(context.Context) answer {
 	return r
 }
 
-// certificates judges the serving certificate as an API server does that calls the webhooks. The dry runs show whether it is really served.
+// certificates verifies the serving certificate as an API server does that calls the webhooks. The dry runs show whether it is really
+// served.
 func (c *Checker) certificates(ctx context.Context) answer {
 	chain, unread := c.serving(ctx)
 	r := result(Skipped, "The serving certificate could not be checked.")
@@ -136,7 +138,7 @@ func (c *Checker) certificates(ctx context.Context) answer {
 	case OK:
 		from, end := chain[0].NotBefore, chain[0].NotAfter
 		r.Message = fmt.Sprintf("The serving certificate is valid until %s, and is signed by the registered CA.", end.UTC().Format(time.DateOnly))
-		// A week is what the alert says. cert-manager and Heirloom renew when a third of the time is left.
+		// The alert fires a week before the end. cert-manager and Heirloom renew when a third of the time is left.
 		if end.Sub(c.Now) < min(7*24*time.Hour, end.Sub(from)/5) {
 			r.add(Warning, "", "its renewal is overdue")
 		}
@@ -144,7 +146,7 @@ func (c *Checker) certificates(ctx context.Context) answer {
 	return r
 }
 
-// serving reads the serving certificate with those that sign it, from Heirloom's own Secret or the one that is mounted for the program.
+// serving reads the serving certificate and its signers, from Heirloom's own Secret or from the Secret that is mounted into the Pod.
 func (c *Checker) serving(ctx context.Context) ([]*x509.Certificate, error) {
 	key, secret := c.Settings.Config.WebhookCertName, &corev1.Secret{}
 	for _, d := range c.deployments[:min(1, len(c.deployments))] {
@@ -180,7 +182,7 @@ func (c *Checker) installed(ctx context.Context) answer {
 	return r
 }
 
-// running checks the replicas of a Deployment, and whether one of them leads.
+// running checks the replicas of a Deployment, and whether a replica leads.
 func (c *Checker) running(ctx context.Context, d *appsv1.Deployment) answer {
 	config, wanted, has, lease := c.Settings.Config, ptr.Deref(d.Spec.Replicas, 1), d.Status, &coordinationv1.Lease{}
 	r := result(Failed, "Deployment %s/%s: %d of %d replicas are available, %d up to date.",
@@ -216,7 +218,7 @@ func (c *Checker) versions(context.Context) answer {
 	}
 	for _, of := range []struct{ what, is, oldest string }{
 		{"server", c.Settings.Version, "v0.0.0"},
-		{"Cluster API", c.Settings.ClusterAPI, "v1.11.0"}, // the oldest release that is tested
+		{"Cluster API", c.Settings.ClusterAPI, "v1.11.0"}, // the oldest tested release
 		{"Kubernetes", kubernetes, "v1.30.0"},             // where match conditions of webhooks are stable
 	} {
 		if of.is == "" {
