@@ -100,7 +100,7 @@ func (o *releaseOptions) run(ctx context.Context, args []string) error {
 	return releaser.Run(ctx)
 }
 
-// object releases one object.
+// object releases a single object.
 func (o *releaseOptions) object(
 	ctx context.Context, named cli.Object, management client.Client, d discovery.DiscoveryInterface, s settings.Settings,
 ) error {

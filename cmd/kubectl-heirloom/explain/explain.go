@@ -36,7 +36,7 @@ type Explainer struct {
 	// set them.
 	Cluster   types.NamespacedName
 	Namespace string
-	// Key is the only key of interest, if the user has named one.
+	// Key is the only key of interest; empty for all keys.
 	Key string
 
 	workloads map[types.NamespacedName]func() (client.Reader, error)

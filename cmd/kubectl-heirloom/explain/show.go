@@ -20,7 +20,7 @@ import (
 
 const apiVersion = "cli.heirloom.dev/v1alpha1"
 
-// Explanation is the answer for one object.
+// Explanation is the answer for an object.
 type Explanation struct {
 	metav1.TypeMeta `json:",inline"`
 	// Object is the explained object, "<kind> <namespace>/<name>", and Cluster the Cluster of a Node, "<namespace>/<name>".
@@ -54,7 +54,7 @@ type List struct {
 	// Notes are sentences about all objects.
 	Notes []string `json:"notes,omitempty"`
 
-	// Key is the only key of interest, if there is one. Single says that the user asked for one object. All also shows bookkeeping, and
+	// Key is the only key of interest; empty for all keys. Single says that the user asked for one object. All also shows bookkeeping, and
 	// entries that are set on the objects themselves.
 	Key         string `json:"-"`
 	Single, All bool   `json:"-"`

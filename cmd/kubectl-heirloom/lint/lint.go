@@ -39,7 +39,7 @@ type Settings struct {
 	Namespace string // of objects without a namespace; empty for the only namespace that the other objects name
 }
 
-// linter judges one set of manifests.
+// linter judges a set of manifests.
 type linter struct {
 	Settings
 	world    world

@@ -73,7 +73,7 @@ type Finding struct {
 	File     string   `json:"file"`
 	Line     int      `json:"line,omitempty"` // 0 if a kustomization renders the object
 	Message  string   `json:"message"`
-	Advice   string   `json:"advice,omitempty"` // what to do
+	Advice   string   `json:"advice,omitempty"` // how to correct the mistake
 }
 
 // Report is the answer of lint.

@@ -67,7 +67,7 @@ func withoutValue(detail string) string {
 	return detail
 }
 
-// join adds an equal line to this one.
+// join adds an equal line to this line.
 func (l *line) join(other *line) {
 	l.names = append(l.names, other.names...)
 	for i, detail := range l.details {

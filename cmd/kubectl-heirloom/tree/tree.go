@@ -16,7 +16,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
-// Forest is the answer: a tree for each ClusterClass, and for each Cluster without one.
+// Forest is the answer: a tree for each ClusterClass, and for each Cluster without a ClusterClass.
 type Forest struct {
 	metav1.TypeMeta `json:",inline"`
 
