@@ -130,8 +130,8 @@ func Remove(taints []corev1.Taint, id ID) []corev1.Taint {
 	return slices.DeleteFunc(slices.Clone(taints), func(t corev1.Taint) bool { return IDOf(t) == id })
 }
 
-// Parse reads one taint in kubectl's syntax, "<key>=<value>:<effect>" or "<key>:<effect>".
-// It checks the form only; Validate checks the content.
+// Parse parses a taint in kubectl's syntax, "<key>=<value>:<effect>" or "<key>:<effect>". It checks the form only; Validate checks the
+// content.
 func Parse(s string) (corev1.Taint, error) {
 	keyValue, effect, ok := strings.Cut(s, ":")
 	key, value, _ := strings.Cut(keyValue, "=")
