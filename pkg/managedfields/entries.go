@@ -89,7 +89,7 @@ func union(sets []*fieldpath.Set) *fieldpath.Set {
 	return union(sets[:half]).Union(union(sets[half:]))
 }
 
-// beforeFirstApply is the manager to which the API server gives everything of an object that has lost its managed fields.
+// beforeFirstApply is the manager to which the API server gives all fields of an object that has lost its managed fields.
 const beforeFirstApply = "before-first-apply"
 
 // IsOurs reports whether an entry of managed fields records the fields that Heirloom applied.

@@ -43,7 +43,7 @@ type Plan struct {
 	unreadable error
 }
 
-// Change is one label, annotation, taint or field that a plan adds, replaces or removes.
+// Change is a label, an annotation, a taint or a field that a plan adds, replaces or removes.
 type Change struct {
 	inherit.Entry
 	// Place is the dotted path of the map, list or field, such as "metadata.labels".
@@ -296,8 +296,8 @@ func (p *Plan) Needed() bool {
 	return p.moves || len(p.changes) > 0 || !p.owned.Equals(p.managed.ours)
 }
 
-// Adopts reports whether the plan takes existing content from the create of the object. The object of such a plan already has all desired
-// Owned entries.
+// Adopts reports whether the plan takes existing content from the create of the object. The object then already has all desired Owned
+// entries.
 func (p *Plan) Adopts() bool { return !p.adopted.Empty() }
 
 // GivesUp reports whether the plan releases fields of ours, whether or not it also removes them from the object.
