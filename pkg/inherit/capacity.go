@@ -17,7 +17,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
-// Annotations that tell cluster-autoscaler what a new Node would carry. It reads them as long as there is no Node to look at.
+// Annotations that describe a new Node for cluster-autoscaler, which reads them as long as a node group has no Node.
 const (
 	CapacityLabelsAnnotation = "capacity.cluster-autoscaler.kubernetes.io/labels"
 	CapacityTaintsAnnotation = "capacity.cluster-autoscaler.kubernetes.io/taints"
@@ -26,13 +26,14 @@ const (
 // CapacityAnnotations are the annotations that rule 14 writes.
 var CapacityAnnotations = []string{CapacityLabelsAnnotation, CapacityTaintsAnnotation} //nolint:gochecknoglobals // nothing changes it
 
-// TellsCapacity reports whether an object carries one of these annotations, from any manager.
+// TellsCapacity reports whether an object has an annotation of CapacityAnnotations, from any manager.
 func TellsCapacity(object Object) bool {
 	return slices.ContainsFunc(CapacityAnnotations, func(name string) bool { return has(object.Top.Annotations, name) })
 }
 
-// Capacity is rule 14: the data about future Nodes in an object that cluster-autoscaler scales. These are the labels and taints
-// that rules 11 and 13 would give to a Node that registers now, once the object itself has inherited, and the facts of its template.
+// Capacity implements rule 14: it returns the annotations about future Nodes for an object that cluster-autoscaler scales. They have the
+// labels and taints that rules 11 and 13 would give to a Node that registers now, once the object itself has inherited, and the facts of
+// its template.
 func (p Policy) Capacity(current, inherits Object, facts ...FactValue) (map[string]string, Drops) {
 	annotations := mergeMaps(current.Top.Annotations, inherits.Top.Annotations)
 	if !autoscaled(annotations) {
@@ -44,7 +45,7 @@ func (p Policy) Capacity(current, inherits Object, facts ...FactValue) (map[stri
 	}
 	from := sourceOf(template.Labels, template.Annotations, template.Taints).withRole(p.WorkerRole).WithFacts(facts, NodeState{})
 	node, out := p.Node(from, NodeState{}, Privileged)
-	out = slices.DeleteFunc(out, func(d Dropped) bool { return d.Detail == "" }) // only users are told
+	out = slices.DeleteFunc(out, func(d Dropped) bool { return d.Detail == "" }) // only problems for users are reported
 	delete(node.Labels, RecordLabel)
 	told := map[string]string{CapacityLabelsAnnotation: labels.Set(node.Labels).String(), CapacityTaintsAnnotation: taint.FormatList(node.Taints)}
 	maps.DeleteFunc(told, func(_, value string) bool { return value == "" })
@@ -55,8 +56,8 @@ func (p Policy) Capacity(current, inherits Object, facts ...FactValue) (map[stri
 	return told, out
 }
 
-// autoscaled reports whether cluster-autoscaler takes an object with these annotations for a group of Nodes. It reads a missing
-// bound as 0, and ignores a group that could never have a Node.
+// autoscaled reports whether cluster-autoscaler takes an object with these annotations for a node group. It reads a missing bound as 0, and
+// ignores a group that could never have a Node.
 func autoscaled(annotations map[string]string) bool {
 	bound := func(name string) (int, error) {
 		if !has(annotations, name) {
@@ -69,8 +70,8 @@ func autoscaled(annotations map[string]string) bool {
 	return leastErr == nil && mostErr == nil && 0 <= least && least <= most && most > 0
 }
 
-// OfMachineDeployments reports whether a MachineSet belongs to a MachineDeployment. The label is enough: after a restore there may
-// be no owner references. Such a MachineSet has no data of its own for cluster-autoscaler, but inherits the annotations of its
+// OfMachineDeployments reports whether a MachineSet belongs to a MachineDeployment. The label is enough, because after a restore there may
+// be no owner references. The MachineSet then has no data of its own for cluster-autoscaler, but inherits the annotations of its
 // MachineDeployment (rule 5).
 func OfMachineDeployments(ms *clusterv1.MachineSet) bool {
 	return has(ms.Labels, clusterv1.MachineDeploymentNameLabel) || slices.ContainsFunc(ms.OwnerReferences, func(ref metav1.OwnerReference) bool {

@@ -18,42 +18,42 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
-// Why says in one word why a declared entry is not inherited. The empty word means that a rule brings it.
+// Why says in one word why a declared entry is not inherited. It is empty if a rule propagates the entry.
 type Why string
 
-// Why a rule does not bring an entry.
+// Reasons why a rule does not propagate an entry.
 const (
 	DropNever       Why = "NeverInherited"                 // no rule propagates the key
 	DropBookkeeping Why = "Bookkeeping"                    // the key describes the object that carries it
 	DropSelected    Why = "UsedBySelector"                 // a selector of the object or its owner uses the label
 	DropIdentifies  Why = "SetByClusterAPI"                // Cluster API's controllers set the label, to find an object or its family
-	DropOutside     Why = "OutsideSyncedDomains"           // no rule and no regex brings the key to a Node
-	DropReserved    Why = "Reserved"                       // no one may declare a taint or a label with this key
+	DropOutside     Why = "OutsideSyncedDomains"           // no rule, regex or named key propagates the key to a Node
+	DropReserved    Why = "Reserved"                       // nobody may declare a taint or a label with this key
 	DropInvalid     Why = "Invalid"                        // an API server would refuse it, or there is no room for it
 	DropRestricted  Why = "RestrictedUntilPrivilegedWrite" // a kubelet may not write the label on its own Node
-	DropUnproven    Why = "MatchedByAddressOnly"           // only a name or an address says that the Node is the Machine
-	DropSetThere    Why = "SetThere"                       // somebody else has given the Node the label that a fact would give it
+	DropUnproven    Why = "MatchedByAddressOnly"           // the Node matches its Machine only by a name or an address
+	DropSetThere    Why = "SetThere"                       // another writer has set the label of a fact on the Node
 	DropTaints      Why = "TaintsNotSupported"             // the object cannot have typed taints, or Cluster API would refuse them there
-	DropPaced       Why = "StaysAnnotation"                // Cluster API would add the typed taint to a Node in use without a limit
-	DropOnce        Why = "OnlyAtRegistration"             // a Node gets the taint when it registers, and this one has been initialized
-	DropGateOpened  Why = "GateOpened"                     // what the taint waited for was ready, so that it went for good
+	DropPaced       Why = "StaysAnnotation"                // Cluster API would add the typed taint to a Node in use without a rate limit
+	DropOnce        Why = "OnlyAtRegistration"             // a Node gets the taint only when it registers, and this Node has been initialized
+	DropGateOpened  Why = "GateOpened"                     // the start-up gate has opened, and the taint was removed for good
 	DropWaiting     Why = "WaitingForItsTurn"              // the taint evicts Pods, and the Node waits for its turn
-	DropPods        Why = "WaitingForPods"                 // the taint evicts Pods, and those that it evicts leave the Node first
-	DropElsewhere   Why = "NotPropagatedFromHere"          // the rule brings nothing from where the key is
+	DropPods        Why = "WaitingForPods"                 // the taint evicts Pods, and these Pods leave the Node first
+	DropElsewhere   Why = "NotPropagatedFromHere"          // no rule propagates keys from this part of the owner
 )
 
-// Waits reports whether a Node gets the entry later, because it evicts Pods.
+// Waits reports whether a Node gets the taint later, because it evicts Pods.
 func (w Why) Waits() bool { return w == DropWaiting || w == DropPods }
 
 // Dropped is an entry that a rule considered and left out.
 type Dropped struct {
 	Entry
 	Why    Why    // empty if only a part of the entry is left out
-	Value  string // of a label, if it may be what is wrong
-	Detail string // the rest of a sentence about what users must be told; empty if no one misses the entry
+	Value  string // of a label, if the value may be the problem
+	Detail string // the problem for users, as the rest of a sentence about the entry; empty if nobody misses the entry
 }
 
-// longest is how many bytes of a name or a value a message repeats. Users choose them, and they may be of any length.
+// longest limits the bytes of a name or a value in a message. Users choose names and values, of any length.
 const longest = 128
 
 // Error implements error.
@@ -80,13 +80,13 @@ func shorten(s string) string {
 	return strings.ToValidUTF8(s[:longest], "") + "…"
 }
 
-// Drops is all that a rule left out.
+// Drops are the entries that a rule left out.
 type Drops []Dropped
 
-// mostDetails is how many entries are left out with the details. An owner may declare any number of wrong ones.
+// mostDetails limits the dropped entries that have details. An owner may declare any number of invalid entries.
 const mostDetails = 1000
 
-// drop notes an entry that is left out; detail is empty if no one misses it.
+// drop records an entry that is left out; detail is empty if nobody misses the entry.
 func (d *Drops) drop(e Entry, why Why, value, detail string) {
 	if e.What != labelKey { // values of annotations may be secret
 		value = ""
@@ -103,7 +103,7 @@ func (d Drops) Problems() error {
 	slices.SortStableFunc(told, func(a, b Dropped) int {
 		order := []string{labelKey, annotationKey, fieldKey, taintKey, ""}
 		names := 0
-		if a.What == labelKey || a.What == annotationKey { // lists have an order
+		if a.What == labelKey || a.What == annotationKey { // lists keep their order
 			names = cmp.Compare(a.Name, b.Name)
 		}
 		return cmp.Or(last(!a.Own, !b.Own), cmp.Compare(slices.Index(order, a.What), slices.Index(order, b.What)), names)
@@ -121,7 +121,7 @@ func last(x, y bool) int {
 	return cmp.Compare(slices.Index(order, x), slices.Index(order, y))
 }
 
-// Problems returns the problems that are joined in an error, one by one.
+// Problems returns the single problems that are joined in an error.
 func Problems(err error) []error {
 	if err == nil {
 		return nil
@@ -137,7 +137,7 @@ func Problems(err error) []error {
 	return all
 }
 
-// place is a part of a child that takes what an owner declares: its top, or its Machine template.
+// place is a part of a child that can inherit: its top, or its Machine template.
 type place struct {
 	own bool
 	has Content
@@ -149,7 +149,7 @@ func (o Object) top(out *Drops) place {
 	return place{own: true, has: o.Top, at: o.Layout.Top, out: out}
 }
 
-// template returns the child's Machine template. One that the child does not have has no fields.
+// template returns the place of the child's Machine template. It has no content and no paths if the child has no template.
 func (o Object) template(out *Drops) place {
 	if o.Template == nil {
 		return place{out: out}
@@ -161,7 +161,8 @@ func (p place) drop(what, name string, why Why, value, detail string) {
 	p.out.drop(Entry{What: what, Name: name, Own: p.own}, why, value, detail)
 }
 
-// keys takes labels or annotations. What the child has already with the same value has been accepted.
+// keys returns the labels or annotations that the place inherits. An API server has already accepted entries that the child has with the
+// same value.
 func (p place) keys(what string, declared map[string]string, why func(key string) Why) map[string]string {
 	current := map[string]map[string]string{labelKey: p.has.Labels, annotationKey: p.has.Annotations}[what]
 	taken := make(map[string]string, len(declared))
@@ -189,8 +190,8 @@ func refused(what, key, value string) string {
 	return strings.Join(slices.Concat(validation.IsQualifiedName(key), validation.IsValidLabelValue(value)), "; ")
 }
 
-// usable takes those taints that an object or a Node may have. What validation missed, because it failed open or the object is older, is
-// left out.
+// usable returns the taints that an object or a Node may have. It drops taints that validation missed, because the webhook failed open or
+// the object is older.
 func (p place) usable(role taint.Role, declared []clusterv1.MachineTaint) []clusterv1.MachineTaint {
 	var usable []clusterv1.MachineTaint
 	for _, t := range declared {
@@ -206,7 +207,7 @@ func (p place) usable(role taint.Role, declared []clusterv1.MachineTaint) []clus
 	return usable
 }
 
-// annotated takes the taints that annotations declare. Entries that cannot be read are left out.
+// annotated returns the usable taints that annotations declare. It drops entries that cannot be read.
 func (p place) annotated(role taint.Role, annotations map[string]string) []clusterv1.MachineTaint {
 	declared, unreadable := taint.FromAnnotations(annotations)
 	for name, problem := range unreadable {
@@ -215,12 +216,12 @@ func (p place) annotated(role taint.Role, annotations map[string]string) []clust
 	return p.usable(role, declared)
 }
 
-// conditionType is what Cluster API's CRDs accept as the type of a readiness gate's condition.
+// conditionType matches the condition types that Cluster API's CRDs accept in a readiness gate.
 var conditionType = regexp.MustCompile(`^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$`)
 
 const longestConditionType = 316
 
-// fields takes in-place fields: no negative numbers, and valid readiness gates, each type once.
+// fields returns the in-place fields that the place inherits: no negative numbers, and valid readiness gates, each type once.
 func (p place) fields(declared Fields) Fields {
 	for f, seconds := range declared.Seconds {
 		if path := p.at.Fields[f]; path != nil && seconds != nil && *seconds < 0 {
@@ -254,8 +255,9 @@ func (p place) fields(declared Fields) Fields {
 	return declared
 }
 
-// ofTemplate returns why a rule leaves out a label of a template or, with the keys that the topology controller finds its objects by,
-// of a topology. The controller that owns a selector sets its labels: to change one would make a MachineSet lose or adopt Machines.
+// ofTemplate returns a function that says why a rule leaves out a label of a template or, if topology is set, of a topology, including the
+// labels by which the topology controller finds its objects. The controller that owns a selector sets the labels of the selector: a change
+// of them would make a MachineSet lose or adopt Machines.
 func ofTemplate(topology bool, selectors ...metav1.LabelSelector) func(key string) Why {
 	selected := sets.New[string]()
 	for _, selector := range selectors {
@@ -279,7 +281,7 @@ func ofTemplate(topology bool, selectors ...metav1.LabelSelector) func(key strin
 	}
 }
 
-// declared returns why a rule leaves out a key that an owner declares for others.
+// declared says why a rule leaves out a key that an owner declares for other objects.
 func declared(key string) Why {
 	if never(key) {
 		return DropNever
@@ -287,7 +289,7 @@ func declared(key string) Why {
 	return ""
 }
 
-// OfItself says why no rule brings a label or an annotation from the metadata of an owner itself, wherever it goes.
+// OfItself says why no rule propagates a label or an annotation from an owner's own metadata, to any object.
 func OfItself(key string) Why {
 	switch {
 	case never(key):
@@ -302,8 +304,8 @@ func OfItself(key string) Why {
 //
 //nolint:gochecknoglobals // tables that nothing changes
 var (
-	// NeverKeys are never inherited: they are bookkeeping of Cluster API's own controllers and of tools, or say that the object which carries
-	// them is left alone. That Machines are paused or opted out with their owner is Cluster API's to say: nobody would undo it for us.
+	// NeverKeys are never inherited: they are bookkeeping of Cluster API's own controllers and of tools, or say that an object is left
+	// alone. Only Cluster API decides whether Machines are paused with their owner: nobody would remove an inherited pause or opt-out.
 	NeverKeys = []string{
 		clusterv1.PausedAnnotation, IgnoreLabel,
 		"cluster.x-k8s.io/conversion-data",
@@ -312,19 +314,20 @@ var (
 		clusterv1.ClusterTopologyHoldUpgradeSequenceAnnotation, clusterv1.ClusterTopologyDeferUpgradeAnnotation,
 		"app.kubernetes.io/managed-by", "helm.sh/chart",
 	}
-	// NeverDomains are never inherited, with all of their keys. By those of GitOps tools, a tool recognizes the objects that it keeps as they
-	// are in Git: it would mistake the child for one of its own.
+	// NeverDomains are the domains whose keys are never inherited. A GitOps tool recognizes its objects by the keys of its domain: it would
+	// mistake the child for an object that it keeps as it is in Git.
 	NeverDomains  = []string{"kubectl.kubernetes.io", "argocd.argoproj.io", "kustomize.toolkit.fluxcd.io", "helm.toolkit.fluxcd.io", "meta.helm.sh"}
 	GitOpsDomains = NeverDomains[1:4]
-	// BookkeepingDomains have keys that describe the object that carries them; of the families, subdomains count too.
+	// BookkeepingDomains have keys that describe the object that carries them. BookkeepingFamilies include their subdomains.
 	BookkeepingDomains  = []string{"cluster.x-k8s.io", "topology.cluster.x-k8s.io"}
 	BookkeepingFamilies = []string{"heirloom.dev"}
-	// FamilyLabels are those by which Cluster API's controllers find an object's family. They set them themselves, despite any template.
+	// FamilyLabels are the labels by which Cluster API's controllers find an object's family. The controllers set them, despite any
+	// template.
 	FamilyLabels = []string{
 		clusterv1.ClusterNameLabel, clusterv1.MachineSetNameLabel, clusterv1.MachineDeploymentNameLabel,
 		clusterv1.MachineControlPlaneLabel, clusterv1.MachineControlPlaneNameLabel, clusterv1.MachinePoolNameLabel,
 	}
-	// TopologyLabels are those by which Cluster API's topology controller finds its objects.
+	// TopologyLabels are the labels by which Cluster API's topology controller finds its objects.
 	TopologyLabels = []string{
 		clusterv1.ClusterTopologyOwnedLabel, clusterv1.ClusterTopologyMachineDeploymentNameLabel,
 		clusterv1.ClusterTopologyMachinePoolNameLabel,
@@ -340,7 +343,7 @@ func bookkeeping(key string) bool {
 	return slices.Contains(BookkeepingDomains, domain(key)) || slices.ContainsFunc(BookkeepingFamilies, inFamily)
 }
 
-// domain returns the prefix of a label or annotation key, or the key itself where it has none, as Cluster API does.
+// domain returns the prefix of a label or annotation key, or the key itself if it has no prefix, as Cluster API does.
 func domain(key string) string {
 	prefix, _, _ := strings.Cut(key, "/")
 	return prefix

@@ -13,16 +13,16 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
-// registration is how long a Node counts as new. Pods that it runs by then have only just started.
+// registration is the time for which a Node counts as new. Pods on a new Node have only just started.
 const registration = 10 * time.Minute
 
-// InitializationLabel is on a Node in use that waits for its Initialize taints, because one of them evicts its Pods. Until its turn
-// comes it counts as never initialized. As with the record's label, a kubelet can neither set nor remove it.
+// InitializationLabel is on a Node in use that waits for its Initialize taints, because a taint among them evicts its Pods. Until its turn,
+// the Node counts as never initialized. A kubelet can neither set nor remove the label, as with RecordLabel.
 const InitializationLabel = "heirloom.node-restriction.kubernetes.io/initialization"
 
-// Evicting returns the declared taints with effect NoExecute, Always or Initialize, that a Node in use would get now. To add one or
-// to change its value evicts Pods. before are the taints that the Node is stored with, if a write is about to change it. An Always taint
-// that the Node had from its Machine and that was taken away is not among them: it is put back at once.
+// Evicting returns the declared taints with effect NoExecute, Always or Initialize, that a Node in use would get now. Adding a NoExecute
+// taint or changing its value evicts Pods. before are the stored taints of the Node, if a write is about to change it. The result has no
+// Always taint that the Node had from its Machine and that was taken away: it is put back at once.
 func (s NodeSource) Evicting(node *corev1.Node, before []corev1.Taint, now time.Time) []taint.ID {
 	current := OfNode(node, now)
 	initialized := current.initialized()
@@ -30,14 +30,15 @@ func (s NodeSource) Evicting(node *corev1.Node, before []corev1.Taint, now time.
 		return nil
 	}
 	theirs, ours := listedTaints(node.Annotations)
-	recorded := taint.ByID(slices.Concat(RecordOf(current).Taints, theirs, ours)) // the first counts
+	recorded := taint.ByID(slices.Concat(RecordOf(current).Taints, theirs, ours)) // ByID takes the first
 	there, had := taint.ByID(current.Taints), taint.ByID(before)
 	var evicting []taint.ID
 	for _, declares := range s.taints() {
 		t, id := taint.ForNode(declares), taint.MachineID(declares)
 		brought := !initialized
 		if taint.Always(declares) {
-			// With another value there, the taint was taken away only if the record knows the value: otherwise the owner may have changed it.
+			// If the Node has another value, the taint was taken away only if the record has the declared value: otherwise the owner may
+			// have changed it.
 			takenAway := has(recorded, id) && (!has(there, id) || t.Value != "" && same(recorded, t))
 			brought = !takenAway
 		}
@@ -51,14 +52,14 @@ func (s NodeSource) Evicting(node *corev1.Node, before []corev1.Taint, now time.
 // evicts reports whether adding the taint to a Node evicts Pods.
 func evicts(t clusterv1.MachineTaint) bool { return t.Effect == corev1.TaintEffectNoExecute }
 
-// same reports whether a taint is among those with its value.
+// same reports whether the taints contain this taint with the same value.
 func same(all map[taint.ID]corev1.Taint, t corev1.Taint) bool {
 	found, ok := all[taint.IDOf(t)]
 	return ok && found.Value == t.Value
 }
 
-// NodeHolding is Node while these taints wait: as if they were not declared yet, see Holding. A Node whose Initialize taints wait
-// has a label that says so.
+// NodeHolding is Node while the held taints wait: as if they were not declared yet (Holding). A Node whose Initialize taints wait gets
+// InitializationLabel, and a Node that has had its turn keeps SoftenedLabel.
 func (p Policy) NodeHolding(from NodeSource, held []taint.ID, current NodeState, writer Writer) (NodeState, Drops) {
 	result, dropped := p.Node(from.Holding(held, current), current, writer)
 	if from.holdsInitialization(held, current) {
@@ -70,8 +71,9 @@ func (p Policy) NodeHolding(from NodeSource, held []taint.ID, current NodeState,
 	return result, dropped
 }
 
-// Holding returns the source as it counts for a Node while these taints wait: without them, or with the value that the Node has
-// from an earlier declaration, and softened if the Node has had its turn. If one of them is an Initialize taint, all of these wait with it: a Node gets them once and together.
+// Holding returns the source for a Node while the held taints wait: without these taints, or with the value that the Node has from an
+// earlier declaration, and softened if the Node has had its turn. If an Initialize taint is held, all Initialize taints wait: a Node gets
+// them once and together.
 func (s NodeSource) Holding(held []taint.ID, current NodeState) NodeSource {
 	if len(held) == 0 {
 		return s
@@ -106,12 +108,12 @@ func (s NodeSource) Holding(held []taint.ID, current NodeState) NodeSource {
 	return s
 }
 
-// holdsInitialization reports whether one of the held taints belongs to the Node's initialization.
+// holdsInitialization reports whether the held taints contain an Initialize taint of a Node that has not been initialized.
 func (s NodeSource) holdsInitialization(held []taint.ID, current NodeState) bool {
 	return len(held) > 0 && !current.initialized() && slices.ContainsFunc(s.initializing(), sets.New(held...).Has)
 }
 
-// initializing returns the Initialize taints that are declared.
+// initializing returns the declared Initialize taints.
 func (s NodeSource) initializing() []taint.ID {
 	var ids []taint.ID
 	for _, t := range s.taints() {

@@ -23,18 +23,19 @@ type Fact struct {
 	Label string
 }
 
-// uninitializedByCloud is the taint of a Node until a cloud provider has written its labels.
+// uninitializedByCloud is the key of the taint that a Node has until a cloud provider has written its labels.
 const uninitializedByCloud = "node.cloudprovider.kubernetes.io/uninitialized"
 
 //nolint:gochecknoglobals // tables that nothing changes
 var (
 	factField = regexp.MustCompile(`^(?:metadata\.(labels|annotations)\['([^']+)'\]|[A-Za-z0-9_]+(?:\.[A-Za-z0-9_]+)*)$`)
-	// machineKind is the kind of Machines, and failureDomain the only fields of it that facts read.
+	// machineKind is the kind of Machines. failureDomain has the only fields of a Machine that facts read, apart from labels and
+	// annotations.
 	machineKind   = clusterv1.GroupVersion.WithKind("Machine").GroupKind()
 	failureDomain = []string{"spec.failureDomain", "status.failureDomain"}
 )
 
-// ParseFact reads "<Kind>.<group>:<field>=<label>".
+// ParseFact parses "<Kind>.<group>:<field>=<label>".
 func ParseFact(text string) (Fact, error) {
 	kind, rest, _ := strings.Cut(text, ":")
 	at := max(0, strings.LastIndexByte(rest, '='))
@@ -56,12 +57,13 @@ func ParseFact(text string) (Fact, error) {
 // FactValue is the value of a fact in an object.
 type FactValue struct {
 	Fact
-	// Unknown says that the object could not be read. Value is empty if the object has no such field, or if Problem says why it is no label.
+	// Unknown says that the object could not be read. Value is empty if the object does not have the field, or if the field cannot be the
+	// value of a label; then Problem says why.
 	Unknown        bool
 	Value, Problem string
 }
 
-// In reads the fact in an object.
+// In reads the fact from an object.
 func (f Fact) In(object map[string]any) FactValue {
 	path := strings.Split(f.Field, ".")
 	if keyed := factField.FindStringSubmatch(f.Field); keyed[1] != "" {
@@ -83,7 +85,7 @@ func (f Fact) In(object map[string]any) FactValue {
 	return FactValue{Fact: f, Value: text}
 }
 
-// InMachine reads the fact in a Machine.
+// InMachine reads the fact from a Machine.
 func (f Fact) InMachine(m *clusterv1.Machine) FactValue {
 	anyOf := func(values map[string]string) map[string]any {
 		all := make(map[string]any, len(values))
@@ -99,11 +101,11 @@ func (f Fact) InMachine(m *clusterv1.Machine) FactValue {
 	})
 }
 
-// OfMachines reports whether Machines say the fact, and not an object of a provider.
+// OfMachines reports whether the fact is a field or a label of Machines, and not of an object of a provider.
 func (f Fact) OfMachines() bool { return f.Kind == machineKind }
 
-// WithFacts returns the source with what is known of these facts, for a Node with this state. A label of the Machine wins, and so does
-// somebody else's value on the Node: facts come after the cloud provider has initialized the Node.
+// WithFacts returns the source with the known facts as labels, for a Node with this state. A label of the Machine takes precedence, and so
+// does a label of another writer on the Node: facts are added after the cloud provider has initialized the Node.
 func (s NodeSource) WithFacts(values []FactValue, node NodeState) NodeSource {
 	initializing := slices.ContainsFunc(node.Taints, func(t corev1.Taint) bool { return t.Key == uninitializedByCloud })
 	ours := keySet(node.Annotations[LabelsFromMachineAnnotation]).Insert(RecordOf(node).Labels...)
@@ -132,7 +134,7 @@ func (s NodeSource) WithFacts(values []FactValue, node NodeState) NodeSource {
 	return s
 }
 
-// withRole returns the source with a role for the Node, unless it is of a control plane.
+// withRole returns the source with the label of a role for the Node, unless it is a Node of a control plane or role is empty.
 func (s NodeSource) withRole(role string) NodeSource {
 	key := clusterv1.NodeRoleLabelPrefix + "/" + role
 	if role == "" || s.ControlPlane || has(s.Labels, key) {
@@ -143,7 +145,7 @@ func (s NodeSource) withRole(role string) NodeSource {
 	return s
 }
 
-// FactsOf returns the facts that objects of a kind say.
+// FactsOf returns the facts that are read from objects of a kind.
 func (p Policy) FactsOf(kind schema.GroupKind) (facts []Fact) {
 	for _, f := range p.Facts {
 		if f.Kind == kind {

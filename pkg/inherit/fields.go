@@ -14,10 +14,10 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// Field is an in-place field: one of a Machine's spec that Cluster API changes without a rollout (docs/design.md §1).
+// Field is an in-place field: a field of a Machine's spec that Cluster API changes without a rollout (docs/design.md §1).
 type Field int
 
-// The in-place fields. Those that are numbers come first.
+// The in-place fields. Numbers come first.
 const (
 	NodeDrainTimeout Field = iota
 	NodeVolumeDetachTimeout
@@ -27,11 +27,11 @@ const (
 	fields
 )
 
-// fieldTable has a row for each field. All that the program does with fields loops over the rows.
+// fieldTable has a row for each field. All code for fields loops over the rows.
 var fieldTable = [fields]struct { //nolint:gochecknoglobals // a table that nothing changes
 	path      string // below a Machine's spec
 	duration  string // the field's name in a control plane of the v1beta1 contract: a duration such as "1m30s" beside the metadata
-	key       string // tells the items of a list apart
+	key       string // identifies the items of a list
 	ofWorkers bool   // Machines of control planes do not inherit the field
 }{
 	NodeDrainTimeout:        {path: "deletion.nodeDrainTimeoutSeconds", duration: "nodeDrainTimeout"},
@@ -41,23 +41,23 @@ var fieldTable = [fields]struct { //nolint:gochecknoglobals // a table that noth
 	ReadinessGates:          {path: "readinessGates", key: "conditionType"},
 }
 
-// Seconds are the fields that are numbers. A field that is nil is not declared.
+// Seconds are the values of the fields that are numbers, in seconds. A nil field is not declared.
 type Seconds [ReadinessGates]*int32
 
-// Fields are the in-place fields that an object declares or has. A list that is nil is not declared.
+// Fields are the in-place fields that an object declares or has. A nil list is not declared.
 type Fields struct {
 	Seconds        Seconds
 	ReadinessGates []clusterv1.MachineReadinessGate
 }
 
-// fieldsOf returns the fields of a Machine's spec, or of a template's.
+// fieldsOf returns the in-place fields in the spec of a Machine or of a Machine template.
 func fieldsOf(spec *clusterv1.MachineSpec) Fields {
 	at := &spec.Deletion
 	seconds := Seconds{at.NodeDrainTimeoutSeconds, at.NodeVolumeDetachTimeoutSeconds, at.NodeDeletionTimeoutSeconds, spec.MinReadySeconds}
 	return Fields{Seconds: seconds, ReadinessGates: spec.ReadinessGates}
 }
 
-// or returns the fields, and the other's where they are not declared.
+// or returns the fields, and takes fields that are not declared from other.
 func (f Fields) or(other Fields) Fields {
 	for i := range f.Seconds {
 		f.Seconds[i] = cmp.Or(f.Seconds[i], other.Seconds[i])
@@ -66,7 +66,7 @@ func (f Fields) or(other Fields) Fields {
 	return f
 }
 
-// FieldOf returns which field has this name, in either version of the contract. Any other name is the type of a readiness gate's condition.
+// FieldOf returns the field with this name, in either version of the contract. Any other name is the condition type of a readiness gate.
 func FieldOf(name string) Field {
 	for f, row := range fieldTable {
 		if name == Field(f).Name() || name == row.duration && name != "" {
@@ -76,16 +76,16 @@ func FieldOf(name string) Field {
 	return ReadinessGates
 }
 
-// Name returns what the field is called, without its path.
+// Name returns the name of the field without its path.
 func (f Field) Name() string {
 	path := fieldTable[f].path
 	return path[strings.LastIndex(path, ".")+1:]
 }
 
-// ListKey returns the key that tells a field's items apart, or "" if it is no list.
+// ListKey returns the key that identifies the items of the field, or "" if the field is no list.
 func (f Field) ListKey() string { return fieldTable[f].key }
 
-// value returns the value of a field, or the polarity of a readiness gate of that type.
+// value returns the value of a field, or the polarity of the readiness gate with this condition type, and whether it is declared.
 func (f Fields) value(name string) (string, bool) {
 	if field := FieldOf(name); field != ReadinessGates {
 		if seconds := f.Seconds[field]; seconds != nil {
@@ -101,8 +101,8 @@ func (f Fields) value(name string) (string, bool) {
 	return "", false
 }
 
-// The sections of a ClusterClass and of a topology are of six types, and the templates of control planes of two versions. Below,
-// their fields become those of a Machine.
+// The sections of a ClusterClass and of a topology have six types, and the templates of control planes two versions. The functions below
+// convert their fields to the fields of a Machine.
 
 func sectionOfControlPlane(t clusterv1.ControlPlaneTopology, class *clusterv1.ClusterClass) *Section {
 	c := class.Spec.ControlPlane
@@ -153,7 +153,7 @@ func partOf(
 	return Part{Name: name, Content: contentOf(&clusterv1.MachineTemplateSpec{ObjectMeta: metadata, Spec: spec})}
 }
 
-// withoutOrder leaves out the order in which a MachineDeployment deletes Machines.
+// withoutOrder returns the deletion settings without the order in which a MachineDeployment deletes Machines.
 func withoutOrder(s clusterv1.MachineDeploymentTopologyMachineDeletionSpec) clusterv1.MachineDeletionSpec {
 	return clusterv1.MachineDeletionSpec{
 		NodeDrainTimeoutSeconds: s.NodeDrainTimeoutSeconds, NodeVolumeDetachTimeoutSeconds: s.NodeVolumeDetachTimeoutSeconds,
@@ -161,7 +161,7 @@ func withoutOrder(s clusterv1.MachineDeploymentTopologyMachineDeletionSpec) clus
 	}
 }
 
-// ControlPlaneMachineTemplate is what a control plane declares for its Machines, in the two versions of the contract.
+// ControlPlaneMachineTemplate is the template of a control plane for its Machines, in both versions of the contract.
 type ControlPlaneMachineTemplate struct {
 	clusterv1.ObjectMeta `json:"metadata,omitempty"`
 
@@ -183,7 +183,7 @@ type ControlPlaneMachineSpec struct {
 	Deletion       clusterv1.MachineDeletionSpec    `json:"deletion,omitempty"`
 }
 
-// TemplateOfControlPlane returns the template of rule 4, from the place that the version of the contract gives it.
+// TemplateOfControlPlane returns the template of rule 4, from the fields of either version of the contract.
 func TemplateOfControlPlane(cp *ControlPlane) *Template {
 	template := ptr.Deref(cp.Spec.MachineTemplate, ControlPlaneMachineTemplate{})
 	newer := clusterv1.MachineSpec{ReadinessGates: template.Spec.ReadinessGates, Deletion: template.Spec.Deletion}
@@ -200,7 +200,7 @@ func TemplateOfControlPlane(cp *ControlPlane) *Template {
 	}}
 }
 
-// wholeSeconds converts a timeout as Cluster API does.
+// wholeSeconds converts a timeout to seconds, as Cluster API does.
 func wholeSeconds(duration *metav1.Duration) *int32 {
 	if duration == nil {
 		return nil
@@ -208,21 +208,21 @@ func wholeSeconds(duration *metav1.Duration) *int32 {
 	return ptr.To(int32(duration.Duration / time.Second)) //nolint:gosec // Cluster API's own conversion has the same limit
 }
 
-// The API groups of Cluster API's providers. Operators may add to those of infrastructure and bootstrap.
+// The API groups of Cluster API's providers. Operators may add groups for infrastructure and bootstrap.
 const (
 	ControlPlaneGroup   = "controlplane.cluster.x-k8s.io"
 	InfrastructureGroup = "infrastructure.cluster.x-k8s.io"
 	BootstrapGroup      = "bootstrap.cluster.x-k8s.io"
 )
 
-// Layout says where an object has what it can inherit. It differs between kinds and, for control planes, between providers.
+// Layout holds the paths of the content that an object can inherit. It differs between kinds and, for control planes, between providers.
 type Layout struct {
 	Version string // of the object's API: an entry of managed fields in another version may have other paths
-	// Top is the object itself; Template is what it declares for Machines, if it does.
+	// Top has the paths at the object's top, Template the paths in its Machine template, if the object has a template.
 	Top, Template Paths
 }
 
-// Paths lead to the parts that inherit, as field names. What the object does not have is nil.
+// Paths are the paths of inheritable content, as field names. A path is nil if the object cannot have the content.
 type Paths struct {
 	Metadata, Taints []string
 	Fields           [fields][]string
@@ -241,15 +241,15 @@ var (
 	}
 )
 
-// ControlPlaneLayout is the layout of a provider's control plane, of whose schema has reports whether there is a field. By Cluster API's contract,
-// a Machine's fields are in spec.machineTemplate.spec in v1beta2, and next to spec.machineTemplate.metadata in v1beta1.
+// ControlPlaneLayout returns the layout of a provider's control plane. has reports whether its schema has a field. By Cluster API's
+// contract, a Machine's fields are in spec.machineTemplate.spec in v1beta2, and next to spec.machineTemplate.metadata in v1beta1.
 func ControlPlaneLayout(version string, has func(path ...string) bool) Layout {
 	template := []string{"spec", "machineTemplate"}
 	newer, older := pathsIn(below(template, "metadata"), below(template, "spec")), pathsIn(nil, template)
 	at := Paths{Metadata: present(has, newer.Metadata), Taints: present(has, newer.Taints, older.Taints), Durations: true}
 	for f, row := range fieldTable {
 		if row.duration != "" && present(has, newer.Fields[f]) != nil {
-			at.Durations = false // the two are not mixed, since their units differ
+			at.Durations = false // the versions are not mixed, because their units differ
 		}
 	}
 	for f, row := range fieldTable {
@@ -266,7 +266,7 @@ func ControlPlaneLayout(version string, has func(path ...string) bool) Layout {
 	return Layout{Version: version, Top: Paths{Metadata: []string{"metadata"}}, Template: at}
 }
 
-// present returns the first of the paths that there is.
+// present returns the first path that the schema has, or nil.
 func present(has func(path ...string) bool, paths ...[]string) []string {
 	for _, path := range paths {
 		if has(path...) {
@@ -276,7 +276,7 @@ func present(has func(path ...string) bool, paths ...[]string) []string {
 	return nil
 }
 
-// pathsIn returns the paths of what Machines inherit: metadata, and the fields in spec.
+// pathsIn returns the paths of the content that Machines inherit: metadata, and taints and in-place fields in spec.
 func pathsIn(metadata, spec []string) Paths {
 	paths := Paths{Metadata: metadata, Taints: below(spec, "taints")}
 	for f, row := range fieldTable {
@@ -287,7 +287,7 @@ func pathsIn(metadata, spec []string) Paths {
 
 func below(path []string, names ...string) []string { return slices.Concat(path, names) }
 
-// Value returns so many seconds as a field has them.
+// Value returns a number of seconds in the form of the field: an integer, or a duration such as "1m30s".
 func (p Paths) Value(f Field, seconds int32) any {
 	if p.Durations && fieldTable[f].duration != "" {
 		return (time.Duration(seconds) * time.Second).String()

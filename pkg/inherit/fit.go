@@ -14,20 +14,20 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
-// What an API server accepts in one object. It has no limit for labels; but etcd limits an object to 1.5 MiB, and managed fields repeat
-// each of our keys, so labels have the limit of annotations.
+// Limits of an API server for an object. It does not limit labels, but etcd limits an object to 1.5 MiB, and managed fields repeat each of
+// our keys, so labels have the limit of annotations.
 const (
 	mostBytes  = apivalidation.TotalAnnotationSizeLimitB
 	mostTaints = 64
 	mostGates  = 32
 )
 
-// Fit returns as much of desired as a child with current has room for, and the problems of the rest for users, which is left out as if it
-// were not declared: otherwise an API server would refuse every write of the child.
+// Fit returns the desired entries for which a child with content current has room, and an error for users about the others. They are left
+// out as if they were not declared: otherwise an API server would refuse every write of the child.
 //
-// before returns the child without what this write injects. stays reports which of those entries remain whatever the child inherits; nil
-// means all. They have the first claim to the room, then taint annotations, and then what takes the least. Both are called only if room is
-// short.
+// before returns the child without the entries that this write injects. stays reports which entries of this content remain, independent of
+// the entries that the child inherits; nil means all. They have the first claim to the room, then taint annotations, and then the smallest
+// entries. Fit calls both functions only if room is short.
 func Fit(current, desired Object, before func() Object, stays func(Entry) bool) (Object, error) {
 	var out Drops
 	top, template := current.top(&out), current.template(&out)
@@ -41,14 +41,14 @@ func Fit(current, desired Object, before func() Object, stays func(Entry) bool) 
 	return desired, out.Problems()
 }
 
-// short reports whether room may be short if all that the child has stays and is something else.
+// short reports whether room may be short if all current entries stay in addition to the desired entries.
 func short(current, desired Content) bool {
 	return size(desired.Labels) > mostBytes || size(current.Annotations)+size(desired.Annotations) > mostBytes ||
 		len(current.Taints)+len(desired.Taints) > mostTaints ||
 		len(current.Fields.ReadinessGates)+len(desired.Fields.ReadinessGates) > mostGates
 }
 
-// size is how many bytes a map's keys and values have.
+// size returns the number of bytes of the keys and values of a map.
 func size(m map[string]string) int {
 	total := 0
 	for key, value := range m {
@@ -57,13 +57,14 @@ func size(m map[string]string) int {
 	return total
 }
 
-// claimant is an entry that takes room: bytes of a map, or one place in a list.
+// claimant is an entry that takes room: bytes of a map, or an item of a list.
 type claimant struct {
 	name string
 	size int
 }
 
-// crowd returns the names of those wanted entries that have no room beside the entries of before that stay. The first have the first claim.
+// crowd returns the names of wanted entries that have no room beside the entries of before that stay, and adds them to the drops. The first
+// entries of wanted have the first claim.
 func (p place) crowd(what string, most int, limit string, wanted, before []claimant, stays func(Entry) bool) sets.Set[string] {
 	there, taken, left := map[string]int{}, 0, sets.New[string]()
 	for _, c := range before {
@@ -72,7 +73,7 @@ func (p place) crowd(what string, most int, limit string, wanted, before []claim
 			taken += c.size
 		}
 	}
-	for _, c := range wanted { // what becomes smaller leaves its room to all, whenever it is its turn
+	for _, c := range wanted { // an entry that becomes smaller frees room for all entries, also for earlier entries
 		if saved := there[c.name] - c.size; saved > 0 {
 			there[c.name] = c.size
 			taken -= saved
@@ -90,7 +91,7 @@ func (p place) crowd(what string, most int, limit string, wanted, before []claim
 	return left
 }
 
-// fit leaves out what has no room beside the entries of before that stay.
+// fit leaves out desired entries that have no room beside the entries of before that stay.
 func (p place) fit(desired, before Content, stays func(Entry) bool) Content {
 	if p.at.Metadata != nil {
 		left := p.crowd(labelKey, mostBytes, "objects inherit no more than 256 KiB of labels", bytesOf(desired.Labels), nil, stays)
@@ -118,7 +119,7 @@ func (p place) fit(desired, before Content, stays func(Entry) bool) Content {
 	return desired
 }
 
-// bytesOf returns the entries of a map: those that declare taints first, and then the smallest.
+// bytesOf returns the entries of a map with their bytes: first the annotations that declare taints, then the smallest entries.
 func bytesOf(m map[string]string) []claimant {
 	all := make([]claimant, 0, len(m))
 	for key, value := range m {

@@ -12,11 +12,12 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
-// OpenedGatesAnnotation lists "<key>:<effect>" of the start-up gates (taint.Gate) that have opened on a Node. Their taints are not removed again.
+// OpenedGatesAnnotation lists the start-up gates (taint.Gate) that have opened on a Node, as "<key>:<effect>". Their taints are not removed
+// again.
 const OpenedGatesAnnotation = "heirloom.dev/opened-gates"
 
-// ClosedGates returns the declared start-up gates whose taints a Node has, sorted. A gate that has opened before is not among them, nor is a
-// taint with another value, or one that is also declared as Always.
+// ClosedGates returns the declared start-up gates whose taints a Node has, sorted. It leaves out gates that have opened before, taints with
+// another value, and taints that are also declared as Always.
 func (s NodeSource) ClosedGates(node NodeState) (closed []taint.Gate) {
 	gates := taint.Gates(s.Annotations)
 	if len(gates) == 0 {
@@ -32,8 +33,8 @@ func (s NodeSource) ClosedGates(node NodeState) (closed []taint.Gate) {
 	return closed
 }
 
-// OpenGates returns the Node without the taints of those closed gates whose condition it has, or whose DaemonSet has a ready Pod there, and
-// with a record of them. The record forgets gates that are no longer declared.
+// OpenGates returns the Node without the taints of the closed gates that open: the Node has the gate's condition, or a ready Pod of the
+// gate's DaemonSet. The result records the opened gates, and forgets gates that are no longer declared.
 func (s NodeSource) OpenGates(node NodeState, conditions []corev1.NodeCondition, ready sets.Set[types.NamespacedName]) NodeState {
 	declared, opened := sets.New[string](), OpenedGates(node)
 	for id := range taint.Gates(s.Annotations) {

@@ -12,10 +12,10 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
-// MachineSet is rules 5 and 6: what a MachineSet inherits from its MachineDeployment.
+// MachineSet implements rules 5 and 6: it returns the content that a MachineSet inherits from its MachineDeployment.
 //
-// Rule 5: the MachineDeployment's own annotations reach the MachineSet's own. Rule 6: the template's labels reach the MachineSet's
-// metadata and its template; annotations, taints and in-place fields reach its template only.
+// Rule 5: the MachineDeployment's own annotations reach the MachineSet's own. Rule 6: the template's labels reach the MachineSet's metadata
+// and its template; annotations, taints and in-place fields reach its template only.
 func (p Policy) MachineSet(md *clusterv1.MachineDeployment, ms *clusterv1.MachineSet) (Object, Drops) {
 	var out Drops
 	template, child := contentOf(&md.Spec.Template), OfMachineSet(ms)
@@ -28,8 +28,9 @@ func (p Policy) MachineSet(md *clusterv1.MachineDeployment, ms *clusterv1.Machin
 	}, out
 }
 
-// External is rules 4 and 8 for the siblings of a Machine: what an InfraMachine or a BootstrapConfig inherits from the
-// template of the Machine's owner, which is nil where there is none. That is labels and annotations: the spec is the provider's.
+// External implements rules 4 and 8 for the external objects of a Machine: it returns the content that an InfraMachine or a BootstrapConfig
+// inherits from the template of the Machine's owner; template is nil if there is no owner. The content has only labels and annotations,
+// because the spec belongs to the provider.
 func (Policy) External(template *Template, child Object) (Object, Drops) {
 	if template == nil {
 		return Object{}, nil
@@ -39,12 +40,13 @@ func (Policy) External(template *Template, child Object) (Object, Drops) {
 	return Object{Top: inherited}, out
 }
 
-// IsTemplate reports whether a kind of a provider is one of templates, by the name that Cluster API's contract gives to
-// them. Templates of infrastructure and bootstrap objects inherit nothing: another template means another rollout.
+// IsTemplate reports whether a provider's kind is a template, by the name that Cluster API's contract requires. Templates of infrastructure
+// and bootstrap objects inherit nothing, because another template means another rollout.
 func IsTemplate(kind string) bool { return strings.HasSuffix(kind, "Template") }
 
-// MachineFrom is rules 4, 8 and 9: what a Machine inherits from its owner's template, which is nil if there is no owner. If Cluster API
-// propagates taints itself, the taints that the Machine carries as annotations become typed as well (docs/design.md §3).
+// MachineFrom implements rules 4, 8 and 9: it returns the content that a Machine inherits from its owner's template; template is nil if
+// there is no owner. If Cluster API propagates taints itself, the taints that the Machine has as annotations become typed as well
+// (docs/design.md §3).
 func (p Policy) MachineFrom(template *Template, m *clusterv1.Machine) (Object, Drops) {
 	var out Drops
 	at := OfMachine(m).top(&out)
@@ -64,13 +66,13 @@ func (p Policy) MachineFrom(template *Template, m *clusterv1.Machine) (Object, D
 	return Object{Top: inherited}, out
 }
 
-// fromTemplate takes what the template declares for the Machine.
+// fromTemplate returns the content that the Machine inherits from the template.
 func (p Policy) fromTemplate(at place, template *Template, m *clusterv1.Machine) Content {
 	return p.take(at, roleOf(m), template.Content, ofTemplate(false, template.Selector))
 }
 
-// annotated takes the taints that the Machine declares by annotation, now or once it has inherited. They become typed only if Cluster
-// API accepts that. While that is not known, those that the Machine has stay.
+// annotated returns the taints to make typed: taints that the Machine declares by annotation, now or once it has inherited. Cluster API
+// must accept typed taints. While this is not known, only taints that the Machine already has in its spec stay.
 func (p Policy) annotated(at place, inherited Content, m *clusterv1.Machine) []clusterv1.MachineTaint {
 	told := len(*at.out)
 	carried, always := sets.New(m.Spec.Taints...), map[taint.ID]bool{}
@@ -80,7 +82,7 @@ func (p Policy) annotated(at place, inherited Content, m *clusterv1.Machine) []c
 	mayHaveNode := m.Status.NodeRef.Name != "" || m.Spec.ProviderID != "" // after a restore or a move, a nodeRef is not known at first
 	usable := slices.DeleteFunc(at.annotated(roleOf(m), mergeMaps(m.Annotations, inherited.Annotations)), func(t clusterv1.MachineTaint) bool {
 		id, why := taint.MachineID(t), Why("")
-		onNode := has(always, id) && (always[id] || taint.Initialize(t)) // by Cluster API
+		onNode := has(always, id) && (always[id] || taint.Initialize(t)) // put there by Cluster API
 		switch {
 		case p.ClusterAPITaints == PropagationDisabled, p.ClusterAPITaints == PropagationUnknown && !carried.Has(t):
 			why = DropTaints
@@ -93,14 +95,15 @@ func (p Policy) annotated(at place, inherited Content, m *clusterv1.Machine) []c
 		return true
 	})
 	for i := told; i < len(*at.out) && p.ClusterAPITaints == PropagationDisabled; i++ {
-		(*at.out)[i].Detail = "" // the Node's problems have it
+		(*at.out)[i].Detail = "" // the problems of the Node have the details
 	}
 	return usable
 }
 
-// SkipMachine decides about a Machine that is skipped or whose owner is not known, and leaves it as it is, with one exception. When
-// Cluster API's gate goes off, its webhooks refuse every write of a Machine that still has taints in its spec, even the removal of the
-// last finalizer and the writes of clusterctl move. The taints that Heirloom made typed must not block those, so they go.
+// SkipMachine returns the decision for a Machine that is skipped or whose owner is not known. The Machine stays as it is, with one
+// exception. When Cluster API's gate is turned off, its webhooks refuse every write of a Machine that still has taints in its spec, even
+// the removal of the last finalizer and the writes of clusterctl move. The taints that Heirloom made typed must not block these writes, so
+// Heirloom removes them.
 func (p Policy) SkipMachine(m *clusterv1.Machine, d Decision) Decision {
 	if p.ClusterAPITaints == PropagationDisabled && len(m.Spec.Taints) > 0 && !p.LeftToAnother(m) {
 		d.Outcome, d.TaintsRefused = NoOwner, true

@@ -16,12 +16,12 @@ type Mode string
 const (
 	// Enforce writes decisions.
 	Enforce Mode = "enforce"
-	// Observe decides as always and writes nothing: metrics and Events say what would be written.
+	// Observe makes the same decisions and writes nothing: metrics and Events report the writes that Enforce would make.
 	Observe Mode = "observe"
 )
 
-// ModeOf returns the mode of what belongs to a Cluster, and whether a Cluster counts at all. Both objects may be nil. A label on the
-// Cluster comes before its class's, and both before the operator's default.
+// ModeOf returns the mode for the objects of a Cluster, and whether the Cluster is enrolled. Both arguments may be nil. A label on the
+// Cluster takes precedence over its class's label, and both over the operator's default.
 func (p Policy) ModeOf(cluster *clusterv1.Cluster, class *clusterv1.ClusterClass) (mode Mode, enrolled bool) {
 	var labelled []metav1.Object
 	if cluster != nil {
@@ -34,7 +34,7 @@ func (p Policy) ModeOf(cluster *clusterv1.Cluster, class *clusterv1.ClusterClass
 		switch value, there := object.GetLabels()[ModeLabel]; {
 		case there && Mode(value) == Enforce:
 			return Enforce, true
-		case there: // whoever mistypes the label has not asked for writes
+		case there: // a mistyped label does not ask for writes
 			return Observe, true
 		}
 	}

@@ -18,18 +18,18 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
-// Tracking annotations of what only Heirloom propagates to a Node, apart from Cluster API's (docs/design.md §2).
+// Tracking annotations for entries that only Heirloom propagates to a Node, in addition to Cluster API's (docs/design.md §2).
 const (
 	LabelsFromMachineAnnotation      = "heirloom.dev/labels-from-machine"
 	AnnotationsFromMachineAnnotation = "heirloom.dev/annotations-from-machine"
 	TaintsFromMachineAnnotation      = "heirloom.dev/taints-from-machine"
 )
 
-// UninitializedAnnotation is on a Node to which Heirloom added the taint node.cluster.x-k8s.io/uninitialized. Only there Heirloom
-// removes that taint again.
+// UninitializedAnnotation is on a Node to which Heirloom added the taint node.cluster.x-k8s.io/uninitialized. Heirloom removes the taint
+// only from these Nodes.
 const UninitializedAnnotation = "heirloom.dev/uninitialized"
 
-// TrackingAnnotations are those of a Node that record what came from the Machine. What a kubelet that registers claims there does not count.
+// TrackingAnnotations are the annotations of a Node that record the entries from the Machine. They do not count in the create by a kubelet.
 //
 //nolint:gochecknoglobals // a table that nothing changes
 var TrackingAnnotations = []string{
@@ -40,7 +40,7 @@ var TrackingAnnotations = []string{
 
 func tracks(annotation string) bool { return slices.Contains(TrackingAnnotations, annotation) }
 
-// Writer is the writer of a Node. It decides what may be injected in that write (docs/design.md §4).
+// Writer is the writer of a Node. It decides which entries may be injected in the write (docs/design.md §4).
 type Writer bool
 
 const (
@@ -50,12 +50,12 @@ const (
 	Privileged Writer = false
 )
 
-// NodeState is the part of a Node that is inherited.
+// NodeState is the part of a Node that can be inherited.
 type NodeState struct {
 	Labels      map[string]string
 	Annotations map[string]string
 	Taints      []corev1.Taint
-	// New says that the Node has just registered, as its API server says.
+	// New says that the Node has just registered, by the creation time from its API server.
 	New bool
 }
 
@@ -65,24 +65,25 @@ func OfNode(node *corev1.Node, now time.Time) NodeState {
 	return NodeState{Labels: node.Labels, Annotations: node.Annotations, Taints: node.Spec.Taints, New: isNew}
 }
 
-// Equal reports whether two states would be stored as the same.
+// Equal reports whether two states are stored identically.
 func (s NodeState) Equal(other NodeState) bool {
 	return maps.Equal(s.Labels, other.Labels) && maps.Equal(s.Annotations, other.Annotations) &&
 		slices.EqualFunc(s.Taints, other.Taints, func(a, b corev1.Taint) bool { return taint.IDOf(a) == taint.IDOf(b) && a.Value == b.Value })
 }
 
-// nodeSync is one write of a Node, with what is known of it and of what it inherits from.
+// nodeSync is a write of a Node, with the Node's state and its source of inheritance.
 type nodeSync struct {
 	policy  Policy
 	from    NodeSource
-	claimed map[string]string // the annotations that a kubelet registers with
-	current NodeState         // without those that a kubelet which registers cannot know
-	record  Record            // what came from the Machine before
+	claimed map[string]string // all annotations of the Node in this write
+	current NodeState         // without tracking annotations that a kubelet registers with
+	record  Record            // the entries that came from the Machine before
 	writer  Writer
 	out     Drops
 }
 
-// Node is rules 11, 12 and 13: the state of a Node after it has inherited in a write by writer, and what it does not inherit.
+// Node implements rules 11, 12 and 13. It returns the state of a Node after it has inherited in a write by writer, and the entries that it
+// does not inherit.
 func (p Policy) Node(from NodeSource, current NodeState, writer Writer) (NodeState, Drops) {
 	n := &nodeSync{policy: p.naming(from), from: from, claimed: current.Annotations, current: current, writer: writer, out: slices.Clip(from.dropped)}
 	if writer == Kubelet {
@@ -108,8 +109,8 @@ func (p Policy) Node(from NodeSource, current NodeState, writer Writer) (NodeSta
 	return result, n.out
 }
 
-// kept returns the metadata that the Node has, without the keys that it is to lose: a kubelet that fills its annotations must not keep
-// what its Machine no longer has.
+// kept returns the metadata of the Node without the keys that the result removes: a kubelet that fills its annotations must not keep keys
+// that its Machine no longer has.
 func (n *nodeSync) kept(result NodeState) NodeState {
 	return NodeState{
 		Labels:      filter(n.current.Labels, func(key string) bool { return has(result.Labels, key) }),
@@ -117,24 +118,24 @@ func (n *nodeSync) kept(result NodeState) NodeState {
 	}
 }
 
-// withoutRoom is the state of a Node that has no room even for our own annotations. Taints take no room there, and its kubelet must not
-// keep them away: a Node that registers gets all of them, and later those with propagation Always, which need no note that it had them.
+// withoutRoom returns the state of a Node that has no room even for our own annotations. Taints take no room there, and its kubelet must
+// not keep them away: a Node that registers gets all taints, and later the Always taints, which need no record that the Node had them.
 func (n *nodeSync) withoutRoom(kept, completed NodeState) NodeState {
 	kept.Taints, kept.New = completed.Taints, n.current.New
 	if n.writer == Privileged {
 		kept.Taints = taint.Sync(n.current.Taints, n.from.taints(), n.record.Taints, true)
 	}
-	if !kept.Fits() { // as with a record that is restored
+	if !kept.Fits() { // a restored record can be too large
 		kept.Annotations = n.current.Annotations
 	}
 	return kept
 }
 
-// Fits reports whether an API server accepts so many bytes of annotations.
+// Fits reports whether an API server accepts annotations of this size.
 func (s NodeState) Fits() bool { return apivalidation.ValidateAnnotationsSize(s.Annotations) == nil }
 
-// tooLarge returns an error if there are more bytes of annotations than an API server accepts. A record of a label takes more than
-// the label itself, so a Machine may have more than its Node has room for.
+// tooLarge returns an error if the result changes the annotations and they have more bytes than an API server accepts. The record of a
+// label takes more room than the label itself, so a Machine may have more labels than its Node has room for.
 func tooLarge(current, result NodeState) error {
 	if maps.Equal(current.Annotations, result.Annotations) {
 		return nil
@@ -142,7 +143,7 @@ func tooLarge(current, result NodeState) error {
 	return apivalidation.ValidateAnnotationsSize(result.Annotations)
 }
 
-// completed adds the rest to a state with its metadata: taints, the guard, and the record, which a kubelet cannot write.
+// completed adds taints, the guard and the record to a state with metadata. A kubelet cannot write the record.
 func (n *nodeSync) completed(metadata NodeState) NodeState {
 	result := n.guard(n.withTaints(metadata))
 	if n.writer == Privileged {
@@ -152,7 +153,7 @@ func (n *nodeSync) completed(metadata NodeState) NodeState {
 	return result
 }
 
-// metadata is rules 11 and 12.
+// metadata implements rules 11 and 12.
 func (n *nodeSync) metadata() NodeState {
 	now := Content{}
 	if n.from.machine != nil {
@@ -170,7 +171,7 @@ func (n *nodeSync) metadata() NodeState {
 	return NodeState{Labels: labels, Annotations: annotations}
 }
 
-// byRule reports whether every Cluster API propagates this label or annotation of a Machine to the Node (rules 11 and 12).
+// byRule reports whether every release of Cluster API propagates this label or annotation of a Machine to the Node (rules 11 and 12).
 func byRule(what, key string) bool {
 	d := domain(key)
 	if what == annotationKey {
@@ -180,12 +181,12 @@ func byRule(what, key string) bool {
 		within(d, clusterv1.NodeRestrictionLabelDomain) && !marks(key)
 }
 
-// NeverOnNodes are annotations whose values an API server reads, and refuses the Node if it cannot.
+// NeverOnNodes are annotations whose values an API server parses: it refuses a Node with an invalid value.
 //
 //nolint:gochecknoglobals // a table that nothing changes
 var NeverOnNodes = []string{corev1.TaintsAnnotationKey, corev1.PreferAvoidPodsAnnotationKey}
 
-// notOnNode says why neither a rule nor an operator's regex brings a label or an annotation of a Machine to its Node.
+// notOnNode says why no rule, no regex of the operator and no named key propagates a label or an annotation of a Machine to its Node.
 func (p Policy) notOnNode(what, key string) Why {
 	if byRule(what, key) || what == labelKey && has(p.facts, key) {
 		return ""
@@ -207,23 +208,24 @@ func (p Policy) notOnNode(what, key string) Why {
 }
 
 // restricted reports whether NodeRestriction may forbid a kubelet to set this label on its own Node, so that the Node could never register
-// (docs/design.md §4). Its short allow-list is not repeated here: such a label is added by the first later write, like the others.
+// (docs/design.md §4). The short allow-list of NodeRestriction is not repeated here: the first later write adds these labels, like the
+// others.
 func restricted(key string) bool {
 	d := domain(key)
 	return within(d, "kubernetes.io") || within(d, "k8s.io")
 }
 
-// mapSync is one map of a Node: its labels or its annotations.
+// mapSync is a map of a Node: its labels or its annotations.
 type mapSync struct {
 	*nodeSync
 	what string
-	// current is what the Node has, declared what the Machine will have, and machine what it has now.
+	// current is the map of the Node, declared the map that the Machine will have, and machine the map that the Machine has now.
 	current, declared, machine map[string]string
-	// theirs and ours are the keys that Cluster API's and our own tracking annotation list, recorded those of the record.
+	// theirs and ours are the keys that Cluster API's and our own tracking annotation list. recorded are the labels of the record.
 	theirs, ours, recorded sets.Set[string]
 }
 
-// syncMap returns a map of a Node after inheritance, and what the two tracking annotations list.
+// syncMap returns a map of a Node after inheritance, and the lists for the two tracking annotations.
 func (n *nodeSync) syncMap(what string, current, declared, machine map[string]string) (result map[string]string, lists [2]string) {
 	theirs, ours := keySet(n.current.Annotations[trackedBy[what][0]]), keySet(n.current.Annotations[trackedBy[what][1]])
 	s := mapSync{n, what, current, declared, machine, theirs, ours, sets.New(n.record.Labels...)}
@@ -275,8 +277,8 @@ func (s mapSync) ahead(key string) bool {
 	return s.from.machine != nil && !has(s.machine, key)
 }
 
-// gone reports whether the Node has a key from its Machine that reaches it no longer: the Machine does not declare it any more, or the
-// operator removed the regex. The annotations are believed only about what the kubelet could remove itself.
+// gone reports whether the Node has a key from its Machine that it no longer inherits: the Machine no longer declares the key, or the
+// operator removed the regex. The tracking annotations count only for keys that the kubelet could remove itself.
 func (s mapSync) gone(key string) bool {
 	recorded := s.what == labelKey && s.recorded.Has(key)
 	believed := s.what != labelKey || !restricted(key)
@@ -284,7 +286,7 @@ func (s mapSync) gone(key string) bool {
 	return !s.brings(key) && (recorded || believed && listed)
 }
 
-// withTaints is rule 13: result with the taints, and with the annotations that track them.
+// withTaints implements rule 13: it returns the result with taints and with the annotations that track them.
 func (n *nodeSync) withTaints(result NodeState) NodeState {
 	current, declared := n.current, n.from.taints()
 	initialized := current.initialized()
@@ -299,8 +301,9 @@ func (n *nodeSync) withTaints(result NodeState) NodeState {
 	}
 	byClusterAPI, byHeirloom := listedTaints(current.Annotations)
 	ours, theirs := taint.ByID(byHeirloom), taint.ByID(byClusterAPI)
-	// A typed taint that the Machine does not have yet is listed by us, and one that was declared by annotation stays there until Cluster
-	// API lists it. Before that, Cluster API may not know it, and it removes from the Node what its record lists and it does not know.
+	// Our annotation lists a typed taint that the Machine does not have yet, and keeps a taint that was declared by annotation until
+	// Cluster API lists it. Until then Cluster API may not know the taint, and it removes from the Node all taints that its annotation
+	// lists and it does not know.
 	var typed []corev1.Taint
 	extra := always(n.from.annotated)
 	for _, t := range always(n.from.typed) {
@@ -311,9 +314,9 @@ func (n *nodeSync) withTaints(result NodeState) NodeState {
 			typed = append(typed, t)
 		}
 	}
-	// Cluster API can read its own form only. If it does not read the annotation, the values are added: they tell our taint from a foreign
-	// one with the same key and effect. But the list stays if it is the same in Cluster API's form: the gate may have been switched on a
-	// moment ago, and the two must not fight over a form.
+	// Cluster API can read only its own form, without values. If it does not read the annotation, values are added: they distinguish our
+	// taint from a foreign taint with the same key and effect. But a list with the same taints in Cluster API's form stays: the gate may
+	// have been turned on a moment ago, and Heirloom and Cluster API must not fight over the form.
 	list := taint.FormatIDs(typed)
 	if n.policy.ClusterAPITaints == PropagationDisabled && current.Annotations[clusterv1.TaintsFromMachineAnnotation] != list {
 		list = taint.FormatList(typed)
@@ -333,16 +336,16 @@ func always(taints []clusterv1.MachineTaint) []corev1.Taint {
 	return kept
 }
 
-// listedTaints reads the tracking annotations of taints, in both forms. A broken entry is skipped, and the next write removes it.
+// listedTaints reads the tracking annotations of taints, in both forms. It skips invalid entries, and the next write removes them.
 func listedTaints(annotations map[string]string) (theirs, ours []corev1.Taint) {
 	theirs, _ = taint.ParseList(annotations[clusterv1.TaintsFromMachineAnnotation])
 	ours, _ = taint.ParseList(annotations[TaintsFromMachineAnnotation])
 	return theirs, ours
 }
 
-// guard keeps workload off a worker Node until its restricted labels are there, with the taint node.cluster.x-k8s.io/uninitialized. The first
-// privileged write, which also sets the labels, removes it again (docs/design.md §4). An API server may ask twice about the same create,
-// once for each webhook or policy: what the first answer added is still ours in the second.
+// guard keeps workload off a worker Node until it has its restricted labels, with the taint node.cluster.x-k8s.io/uninitialized. The first
+// privileged write, which also sets the labels, removes the taint (docs/design.md §4). An API server may ask twice about the same create,
+// once for each webhook or policy: a taint that the first answer added is still ours in the second.
 func (n *nodeSync) guard(result NodeState) NodeState {
 	uninitialized := clusterv1.NodeUninitializedTaint
 	switch present := taint.Find(n.current.Taints, taint.IDOf(uninitialized)) >= 0; {
@@ -362,8 +365,8 @@ func (n *nodeSync) guard(result NodeState) NodeState {
 	return result
 }
 
-// LabelsRead returns those labels of a Node that the rules read: what they may bring or have brought. A kubelet and a cloud provider write a
-// dozen others. It takes no longer than the Node is long: a kubelet and its API server write whatever they like.
+// LabelsRead returns the labels of a Node that the rules read: labels that they may propagate or have propagated. A kubelet and a cloud
+// provider write a dozen others. The time is linear in the size of the Node, because a kubelet and its API server can write anything.
 func (p Policy) LabelsRead(node *corev1.Node) map[string]string {
 	recorded := sets.New[string]()
 	for _, name := range TrackingAnnotations {
@@ -380,7 +383,7 @@ func keySet(list string) sets.Set[string] {
 	return sets.New(taint.Split(list)...)
 }
 
-// setOrDelete records something in one of our own annotations, which exists only while it records something.
+// setOrDelete sets one of our own annotations, or deletes it if there is nothing to record.
 func setOrDelete(annotations map[string]string, key, value string) {
 	if value == "" {
 		delete(annotations, key)

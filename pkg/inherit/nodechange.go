@@ -17,13 +17,13 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
-// NodeKey is one label, annotation or taint of a Node.
+// NodeKey is a label, an annotation or a taint of a Node.
 type NodeKey struct {
-	Entry // as the Machine and those above it declare it
+	Entry // as the Machine and its owners declare it
 	Value string
 }
 
-// Text returns the key, and all of a taint.
+// Text returns the key; for a taint with a value, "<key>=<value>:<effect>".
 func (k NodeKey) Text() string {
 	if k.What == taintKey && k.Value != "" {
 		return strings.Replace(k.Name, ":", "="+k.Value+":", 1)
@@ -34,7 +34,7 @@ func (k NodeKey) Text() string {
 // String names the key, such as `label "a/b"`.
 func (k NodeKey) String() string { return fmt.Sprintf("%s %q", k.What, k.Text()) }
 
-// keys returns all that a Node has, without what only records it, sorted; taints stay in their order.
+// keys returns the entries of a Node, sorted, without tracking annotations and Heirloom's own labels. Taints stay in their order.
 func (s NodeState) keys() []NodeKey {
 	var all []NodeKey
 	for _, key := range slices.Sorted(maps.Keys(s.Labels)) {
@@ -53,7 +53,7 @@ func (s NodeState) keys() []NodeKey {
 	return all
 }
 
-// values returns the value of all that a Node has.
+// values returns the value of each entry of a Node.
 func (s NodeState) values() map[Entry]string {
 	all := map[Entry]string{}
 	for _, k := range slices.Backward(s.keys()) { // of several taints, the first counts
@@ -62,33 +62,33 @@ func (s NodeState) values() map[Entry]string {
 	return all
 }
 
-// Brought names what the result adds to the Node or changes there, without what only tracks it.
+// Brought returns the entries that the result adds to the Node, or changes there, without tracking annotations.
 func Brought(current, result NodeState) []NodeKey {
 	had := current.values()
 	return slices.DeleteFunc(result.keys(), func(k NodeKey) bool { before, ok := had[k.Entry]; return ok && before == k.Value })
 }
 
-// Removed names what the result takes away from the Node.
+// Removed returns the entries that the result removes from the Node.
 func Removed(current, result NodeState) []NodeKey {
 	after := result.values()
 	return slices.DeleteFunc(current.keys(), func(k NodeKey) bool { return has(after, k.Entry) })
 }
 
-// Kept names what an update of a Node tried to remove or to change and inheritance put back: what the old object and the result
-// have and the requested object lacks.
+// Kept returns the entries that an update of a Node tried to remove or to change and inheritance put back: the old object and the result
+// have them, and the requested object lacks them.
 func Kept(old, requested, result NodeState) []NodeKey {
 	before := old.values()
 	return slices.DeleteFunc(Brought(requested, result), func(k NodeKey) bool { value, had := before[k.Entry]; return !had || value != k.Value })
 }
 
-// Lost names what the Node still inherits and had, as its tracking annotations say, but no longer has: another manager removed it.
-// A different value does not count, because an owner may have declared it before.
+// Lost returns the entries that the Node still inherits and its tracking annotations list, but that it no longer has: another manager
+// removed them. A different value does not count, because an owner may have declared it before.
 func Lost(current, result NodeState) []NodeKey {
 	now, listed := current.values(), current.listed(0).Union(current.listed(1))
 	return slices.DeleteFunc(Brought(current, result), func(k NodeKey) bool { return has(now, k.Entry) || !listed.Has(k.Entry) })
 }
 
-// trackedBy has the annotations that list what came from the Machine: Cluster API's and our own.
+// trackedBy has the annotations that track inherited entries: Cluster API's annotation and our own.
 //
 //nolint:gochecknoglobals // a table that nothing changes
 var trackedBy = map[string][2]string{
@@ -97,16 +97,16 @@ var trackedBy = map[string][2]string{
 	taintKey:      {clusterv1.TaintsFromMachineAnnotation, TaintsFromMachineAnnotation},
 }
 
-// Lists returns the keys that a tracking annotation lists; of taints, "<key>:<effect>".
+// Lists returns the keys that a tracking annotation lists; for taints, "<key>:<effect>".
 func (s NodeState) Lists(what, annotation string) sets.Set[string] {
 	if what != taintKey {
 		return keySet(s.Annotations[annotation])
 	}
-	taints, _ := taint.ParseList(s.Annotations[annotation]) // BrokenTracking reports the rest
+	taints, _ := taint.ParseList(s.Annotations[annotation]) // BrokenTracking reports invalid entries
 	return keySet(taint.FormatIDs(taints))
 }
 
-// listed returns all that the tracking annotations of Cluster API (0) or our own (1) list.
+// listed returns the entries that the tracking annotations of Cluster API (0) or our own (1) list.
 func (s NodeState) listed(by int) sets.Set[Entry] {
 	all := sets.New[Entry]()
 	for what, names := range trackedBy {
@@ -117,7 +117,7 @@ func (s NodeState) listed(by int) sets.Set[Entry] {
 	return all
 }
 
-// BrokenTracking returns what cannot be read in the annotations that record the taints of a Node, or nil.
+// BrokenTracking returns an error about invalid entries in the annotations that track the taints of a Node, or nil.
 func BrokenTracking(node NodeState) error {
 	var errs []error
 	for _, name := range trackedBy[taintKey] {
@@ -128,7 +128,7 @@ func BrokenTracking(node NodeState) error {
 	return errors.Join(errs...)
 }
 
-// Unprotected returns the Always taints that are declared for a Node and missing there.
+// Unprotected returns the Always taints that are declared for a Node and that it lacks, or has with another value.
 func (s NodeSource) Unprotected(node NodeState) []taint.ID {
 	var missing []taint.ID
 	there := taint.ByID(node.Taints)
@@ -140,7 +140,7 @@ func (s NodeSource) Unprotected(node NodeState) []taint.ID {
 	return missing
 }
 
-// Unlabelled reports whether the Node still lacks an inherited label that its kubelet may not set itself.
+// Unlabelled reports whether the Node still lacks an inherited label, or its value, and the kubelet may not set the label itself.
 func (p Policy) Unlabelled(from NodeSource, node NodeState) bool {
 	p = p.naming(from)
 	for key, value := range from.Labels {
@@ -151,7 +151,7 @@ func (p Policy) Unlabelled(from NodeSource, node NodeState) bool {
 	return false
 }
 
-// Registering reports whether a Node is new, or has not yet received all that Cluster API gives to a new Node.
+// Registering reports whether a Node is new, or Cluster API has not written it yet.
 func Registering(node *corev1.Node, now time.Time) bool {
 	return now.Sub(node.CreationTimestamp.Time) < registration || awaitsClusterAPI(node)
 }
@@ -161,12 +161,12 @@ func awaitsClusterAPI(node *corev1.Node) bool {
 	return taint.Find(node.Spec.Taints, taint.IDOf(clusterv1.NodeUninitializedTaint)) >= 0
 }
 
-// LeftToClusterAPI reports whether Cluster API's Machine controller is about to write everything that would become of a Node: labels and
-// annotations that it propagates or that its lists record, taints that it takes away, and what Heirloom adds to any write of the Node,
-// which are its records. Not left to it are new taints, what the Machine does not have yet, a Node without its Machine's providerID, and a
-// Node without a record of the Always taints that are declared by annotation, which would stay when the Machine loses them.
+// LeftToClusterAPI reports whether Cluster API's Machine controller is about to make every change of this result: labels and annotations
+// that it propagates or that its annotations list, taints that it removes, and Heirloom's records, which Heirloom adds to any write of the
+// Node. Heirloom writes new taints itself, entries that the Machine does not have yet, a Node without its Machine's providerID, and a Node
+// without a record of the Always taints that are declared by annotation: without the record, they would stay when the Machine loses them.
 //
-// A taint that Heirloom took away first could stay for good: a reconcile that has begun before puts it back, and no record lists it.
+// A taint that Heirloom removed first could stay for good: a reconcile that has already begun puts it back, and no record lists it.
 func (p Policy) LeftToClusterAPI(from NodeSource, node *corev1.Node, result NodeState) bool {
 	m, current := from.machine, NodeState{Labels: node.Labels, Annotations: node.Annotations, Taints: node.Spec.Taints}
 	recorded := taint.ByID(RecordOf(current).Taints)

@@ -17,29 +17,29 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
-// MatchedByAddressAnnotation is on a Node that inherits from a Machine it was matched with only by a name or an address. Its value is
-// "<name of the Machine>.<HMAC>": a kubelet may write it, so the HMAC's key is the Machine's UID, which no kubelet knows.
+// MatchedByAddressAnnotation is on a Node that inherits from a Machine which it matches only by a name or an address. Its value is "<name
+// of the Machine>.<HMAC>". A kubelet may write the annotation, so the HMAC's key is the Machine's UID, which no kubelet knows.
 const MatchedByAddressAnnotation = "heirloom.dev/matched-by-address"
 
-// NodeSource is what a Node inherits from: its Machine as it will be once it has inherited itself, or its MachinePool if the
+// NodeSource is the object from which a Node inherits: its Machine as it will be once the Machine has inherited, or its MachinePool if the
 // provider has no Machines.
 type NodeSource struct {
 	Ref     // the Machine or the MachinePool
 	Cluster types.NamespacedName
-	// Labels and Annotations are all that the object has, not only what rules 11 and 12 propagate.
+	// Labels and Annotations are all labels and annotations of the object, not only the keys that rules 11 and 12 propagate.
 	Labels, Annotations map[string]string
 	ControlPlane        bool
-	// Facts are those of the labels that are no labels of the object, and where they come from.
+	// Facts says which labels come from facts and not from the object, and from which facts.
 	Facts map[string]Fact
 
-	// typed and annotated are the taints that a Node can have; dropped is what is left out already.
+	// typed and annotated are the taints that a Node can have. dropped are the entries that are already left out.
 	typed, annotated []clusterv1.MachineTaint
 	dropped          Drops
-	// matched is the value of MatchedByAddressAnnotation, if only a name or an address says that the Node is the Machine.
+	// matched is the value of MatchedByAddressAnnotation, if the Node matches the Machine only by a name or an address.
 	matched   string
 	ofCluster map[string]string  // the annotations of the Cluster (Policy.Of)
-	withheld  bool               // the Node does not get all labels for that reason
-	machine   *clusterv1.Machine // as it is now; nil where nothing is known to be ahead of it
+	withheld  bool               // the Node does not get all labels, because of matched
+	machine   *clusterv1.Machine // the Machine as it is now; nil without AheadOf
 }
 
 // SourceOfMachine returns the source of inheritance for the Node of this Machine.
@@ -49,15 +49,15 @@ func SourceOfMachine(m *clusterv1.Machine) NodeSource {
 	return s
 }
 
-// SourceForPool is SourceOfMachinePool with the keys that the Cluster's annotations name.
+// SourceForPool is SourceOfMachinePool with the worker role and with the keys that the Cluster's annotations name.
 func (p Policy) SourceForPool(mp *clusterv1.MachinePool, template *Template) NodeSource {
 	s := SourceOfMachinePool(mp, template).withRole(p.WorkerRole)
 	s.ofCluster = p.ofCluster
 	return s
 }
 
-// SourceOfMachinePool returns what the Nodes of a MachinePool inherit from if its provider has no Machines (rule 9): its template as it
-// will be once the MachinePool has inherited itself.
+// SourceOfMachinePool returns the source of inheritance for the Nodes of a MachinePool whose provider has no Machines (rule 9). template is
+// the MachinePool's template as it will be once the MachinePool has inherited.
 func SourceOfMachinePool(mp *clusterv1.MachinePool, template *Template) NodeSource {
 	inheritable := func(key string) bool { return !never(key) }
 	s := sourceOf(filter(template.Labels, inheritable), filter(template.Annotations, inheritable), template.Taints)
@@ -81,8 +81,8 @@ func sourceOf(labels, annotations map[string]string, typed []clusterv1.MachineTa
 	return s
 }
 
-// SourceFor returns what a Node inherits from the Machine that it matches. If only a name or an address says so, the source has no labels
-// that a kubelet may not set itself: taints restrict the Node, but these labels may be privileges.
+// SourceFor returns the source of inheritance for a Node that matches the Machine. If it matches only by a name or an address, the source
+// has no labels that a kubelet may not set itself: taints restrict the Node, but these labels may be privileges.
 func (p Policy) SourceFor(node *corev1.Node, m *clusterv1.Machine) NodeSource {
 	s := SourceOfMachine(m).withRole(p.WorkerRole)
 	s.ofCluster = p.ofCluster
@@ -105,17 +105,19 @@ func (p Policy) SourceFor(node *corev1.Node, m *clusterv1.Machine) NodeSource {
 	return s
 }
 
-// SourceForStranger returns what a Node inherits from a Machine that it only matched by a name or an address and never was: nothing.
+// SourceForStranger returns an empty source, for a Node that matched the Machine by a name or an address until the Machine turned out to
+// have another Node.
 func SourceForStranger(m *clusterv1.Machine) NodeSource {
 	return NodeSource{Ref: Ref{"Machine", m}, Cluster: types.NamespacedName{Namespace: m.Namespace, Name: m.Spec.ClusterName}}
 }
 
-// AheadOf returns the source of a Node whose Machine is like this now. Two rules keep Cluster API, which propagates the Machine as it is,
-// and Heirloom from undoing each other's writes (docs/design.md §5):
+// AheadOf returns the source of a Node whose Machine is m now. Cluster API propagates the Machine as it is. Two rules keep Cluster API and
+// Heirloom from undoing each other's writes (docs/design.md §5):
 //
-//   - What the Machine has counts until it changes there (ahead). Otherwise Cluster API would set the old value again.
-//   - What the Machine does not have yet reaches the Node at once, and an annotation of Heirloom lists it: Cluster API removes what its own
-//     lists and the Machine does not have. It stays there until Cluster API lists it in another write; moving it would be a second write.
+//   - A value that the Machine has counts until it changes in the Machine (ahead). Otherwise Cluster API would set the old value again.
+//   - An entry that the Machine does not have yet reaches the Node at once, and an annotation of Heirloom lists it: Cluster API removes
+//     entries that its own annotation lists and the Machine does not have. The entry stays in Heirloom's annotation until Cluster API lists
+//     it in another write; moving it would be a second write.
 func (s NodeSource) AheadOf(m *clusterv1.Machine) NodeSource {
 	s.machine = m
 	return s
@@ -125,7 +127,7 @@ func (s NodeSource) taintIsAhead(id taint.ID) bool {
 	return s.machine != nil && !slices.ContainsFunc(s.machine.Spec.Taints, func(t clusterv1.MachineTaint) bool { return taint.MachineID(t) == id })
 }
 
-// Declares returns all that the source declares for its Node, taints that a Node cannot have left out.
+// Declares returns all entries that the source declares for its Node, without taints that a Node cannot have.
 func (s NodeSource) Declares() Content {
 	return Content{Labels: s.Labels, Annotations: s.Annotations, Taints: s.taints()}
 }
@@ -134,8 +136,8 @@ func (s NodeSource) taints() []clusterv1.MachineTaint {
 	return taint.Merge(s.typed, s.annotated)
 }
 
-// Proven reports whether more than a name or an address shows that a Node is this Machine. Kubelets choose their addresses, but only
-// Cluster API writes status.nodeRef, and a providerID never changes once it is set.
+// Proven reports whether a nodeRef or a providerID proves that a Node belongs to this Machine. Kubelets choose their names and addresses,
+// but only Cluster API writes status.nodeRef, and a providerID never changes once it is set.
 func Proven(node *corev1.Node, m *clusterv1.Machine) bool {
 	return !contradicts(node, m) && (isReferredTo(node, m) || hasProviderID(node, m))
 }
@@ -160,8 +162,8 @@ func WasMatched(node *corev1.Node, m *clusterv1.Machine) bool {
 	return hmac.Equal([]byte(node.Annotations[MatchedByAddressAnnotation]), []byte(matchRecord(node, m)))
 }
 
-// NoLongerMatches reports whether that Machine turned out to be another Node. Only its nodeRef says so: a kubelet chooses its addresses
-// and its first providerID, and a Machine may have the addresses that are reported from inside it.
+// NoLongerMatches reports whether a Machine that the Node matched turned out to have another Node. Only the Machine's nodeRef tells: a
+// kubelet chooses its addresses and its first providerID, and the addresses of a Machine may be reported from inside it.
 func NoLongerMatches(node *corev1.Node, m *clusterv1.Machine) bool {
 	return WasMatched(node, m) && m.Status.NodeRef.Name != "" && !isReferredTo(node, m)
 }
@@ -172,8 +174,9 @@ func matchRecord(node *corev1.Node, m *clusterv1.Machine) string {
 	return m.Name + "." + hex.EncodeToString(sum.Sum(nil))
 }
 
-// Match returns which of a Cluster's Machines its Node is, or nil (docs/design.md §4): by status.nodeRef, then by spec.providerID, then by an
-// address, which is no proof (Policy.SourceFor). If several Machines fit, or the one that fits already is another Node, the result is nil.
+// Match returns the Machine of a Cluster to which a Node belongs, or nil (docs/design.md §4): by status.nodeRef, then by spec.providerID,
+// then by an address, which is no proof (Policy.SourceFor). If several Machines fit, the result is nil. A Machine that has another Node
+// does not fit.
 func Match(node *corev1.Node, machines []*clusterv1.Machine) *clusterv1.Machine {
 	for _, fits := range []func(*corev1.Node, *clusterv1.Machine) bool{isReferredTo, hasProviderID, sharesAddress} {
 		var match *clusterv1.Machine
@@ -193,13 +196,13 @@ func Match(node *corev1.Node, machines []*clusterv1.Machine) *clusterv1.Machine 
 	return nil
 }
 
-// contradicts reports whether both sides name different instances, as when a new Node took over an old Node's name.
+// contradicts reports whether Node and Machine name different instances, for example because a new Node took over an old Node's name.
 func contradicts(node *corev1.Node, m *clusterv1.Machine) bool {
 	return m.Spec.ProviderID != "" && node.Spec.ProviderID != "" && m.Spec.ProviderID != node.Spec.ProviderID ||
 		m.Status.NodeRef.Name != "" && m.Status.NodeRef.Name != node.Name
 }
 
-// MostAddresses is how many addresses of a Node count. Kubelets and cloud providers report a few; each costs a look-up.
+// MostAddresses limits the addresses of a Node that count. Kubelets and cloud providers report a few; each address costs a look-up.
 const MostAddresses = 64
 
 // NodeNames returns the names and addresses by which a Node is known inside its cluster, each once.
@@ -211,7 +214,7 @@ func NodeNames(node *corev1.Node) []string {
 	return sets.List(names.Delete(""))
 }
 
-// NodeAddresses returns those of a Node's addresses by which it is known inside its cluster.
+// NodeAddresses returns the addresses of a Node by which it is known inside its cluster.
 func NodeAddresses(node *corev1.Node) []corev1.NodeAddress {
 	counted := node.Status.Addresses[:min(len(node.Status.Addresses), MostAddresses)]
 	return slices.DeleteFunc(slices.Clone(counted), func(a corev1.NodeAddress) bool {
@@ -228,7 +231,7 @@ func MachineNames(m *clusterv1.Machine) []string {
 	return sets.List(names.Delete(""))
 }
 
-// MachineAddresses returns those of a Machine's addresses by which it is known inside its cluster.
+// MachineAddresses returns the addresses of a Machine by which it is known inside its cluster.
 func MachineAddresses(m *clusterv1.Machine) []clusterv1.MachineAddress {
 	return slices.DeleteFunc(slices.Clone([]clusterv1.MachineAddress(m.Status.Addresses)), func(a clusterv1.MachineAddress) bool {
 		return a.Type != clusterv1.MachineHostName && a.Type != clusterv1.MachineInternalDNS && a.Type != clusterv1.MachineInternalIP

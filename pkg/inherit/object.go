@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package inherit holds the inheritance rules of docs/design.md §1: given an owner and a child, what the child inherits, and for each
-// entry that a rule leaves out, why.
+// Package inherit holds the inheritance rules of docs/design.md §1. From an owner and a child, they compute the entries that the child
+// inherits, and the reason for each entry that they leave out.
 //
 // The package is pure: no client, no context, no logger, no clock. Webhooks, loop and plugin call the same rules, so they agree by
-// construction. Where to find what:
+// construction. Where to find the rules:
 //
 //	rules 1-3      topology.go    ClusterClass and Cluster topology → control plane, MachineDeployment, MachinePool
 //	rules 4-6, 8, 9  machine.go   templates → MachineSet, Machine, InfraMachine, BootstrapConfig
 //	rules 11-13    node.go        Machine → Node; nodesource.go, record.go, eviction.go
 //	for Nodes      sync.go        keys that a Cluster or a template names; facts.go: facts and the worker role
 //	               gates.go       start-up gates; soften.go: NoExecute taints that wait for Pods
-//	rule 14        capacity.go    what cluster-autoscaler is told of Nodes to come
-//	left out       drop.go        which keys, and why; fit.go: what has no room
-//	order          effective.go   a Node inherits what its Machine will have
-//	fields         fields.go      in-place fields, and where they are
+//	rule 14        capacity.go    labels and taints of future Nodes, for cluster-autoscaler
+//	left out       drop.go        keys that a rule leaves out, and why; fit.go: entries without room
+//	order          effective.go   a Node inherits from its Machine as it will be
+//	fields         fields.go      in-place fields and their paths
 //	skipped        skip.go        objects that are paused, being deleted or opted out
-//	identity       nodesource.go  which Machine a Node is
+//	identity       nodesource.go  which Machine a Node belongs to
 package inherit
 
 import (
@@ -38,10 +38,10 @@ const (
 	fieldKey      = "field"
 )
 
-// Entry names one label, annotation, taint or in-place field of an object that inherits.
+// Entry names a label, an annotation, a taint or an in-place field of an object that inherits.
 type Entry struct {
 	What string // label, annotation, taint or field
-	// Name is the key, "<key>:<effect>" of a taint, the name of a field, and the type of a readiness gate's condition.
+	// Name is the key, "<key>:<effect>" of a taint, the name of a field, or the condition type of a readiness gate.
 	Name string
 	Own  bool // at the object's top, not in its Machine template
 }
@@ -53,32 +53,32 @@ func TaintEntry(id taint.ID) Entry { return Entry{What: taintKey, Name: id.Strin
 type Claim int
 
 const (
-	// Owned entries are as the owner declares them and replace another value.
+	// Owned entries have the value that the owner declares, and replace another value.
 	Owned Claim = iota
 	// Default entries give way to the child's own value.
 	Default
-	// Yielding entries are Default, and Heirloom gives them up as soon as another manager also owns them.
+	// Yielding entries are Default, and Heirloom releases them as soon as another manager also owns them.
 	Yielding
 )
 
-// Content holds the inheritable entries at one place of an object: at its top, or in the Machine template inside it.
+// Content holds the inheritable entries of a part of an object: of its top, or of its Machine template.
 type Content struct {
 	Labels      map[string]string
 	Annotations map[string]string
 	Taints      []clusterv1.MachineTaint
 	Fields      Fields
-	// Claims holds the annotations and taints that are not Owned, by key and by "<key>:<effect>".
+	// Claims holds the claims of annotations and taints that are not Owned, by key or "<key>:<effect>".
 	Claims map[string]Claim
 }
 
-// Object is the inheritable content of a whole object: what a child has or, as a result, what it inherits.
+// Object is the inheritable content of a whole object: the content that a child has or, as the result of a rule, inherits.
 type Object struct {
-	Layout   Layout   // where the object has all this; a result has none, since the child's counts
+	Layout   Layout   // the paths of the content; empty in a result, because the child's layout counts
 	Top      Content  // at metadata and spec
-	Template *Content // in the object's Machine template, if it has one
+	Template *Content // in the object's Machine template; nil if it has none
 }
 
-// Template is what an owner of Machines declares for them.
+// Template is the content that an owner of Machines declares for them.
 type Template struct {
 	Content
 	Selector metav1.LabelSelector // by which the owner selects its Machines
@@ -107,7 +107,7 @@ func OfMachine(m *clusterv1.Machine) Object {
 	return Object{Layout: MachineLayout, Top: top}
 }
 
-// OfExternal returns what an InfraMachine or a BootstrapConfig has.
+// OfExternal returns the content that an InfraMachine or a BootstrapConfig has.
 func OfExternal(object *metav1.PartialObjectMetadata) Object {
 	layout := Layout{Version: object.GroupVersionKind().Version, Top: Paths{Metadata: []string{"metadata"}}}
 	return Object{Layout: layout, Top: metadataOf(object)}
@@ -121,7 +121,7 @@ func contentOf(t *clusterv1.MachineTemplateSpec) Content {
 	return Content{Labels: t.Labels, Annotations: t.Annotations, Taints: t.Spec.Taints, Fields: fieldsOf(&t.Spec)}
 }
 
-// TemplateOfMachineSet returns the template of rule 8; nil where there is no MachineSet.
+// TemplateOfMachineSet returns the template of rule 8; nil if there is no MachineSet.
 func TemplateOfMachineSet(ms *clusterv1.MachineSet) *Template {
 	if ms == nil {
 		return nil
@@ -134,7 +134,7 @@ func TemplateOfMachinePool(mp *clusterv1.MachinePool) *Template {
 	return &Template{Content: contentOf(&mp.Spec.Template)}
 }
 
-// WithYielding adds these annotations to the content, whose own annotations win.
+// WithYielding returns the content with these annotations as Yielding entries. The content's own annotations win.
 func (c Content) WithYielding(annotations map[string]string) Content {
 	if len(annotations) == 0 {
 		return c
@@ -149,8 +149,8 @@ func (c Content) WithYielding(annotations map[string]string) Content {
 	return c
 }
 
-// Value returns the value of an entry, and whether the content has it. A typed taint wins over an annotated one, of which what cannot be
-// read is none. The propagation of a taint is not part of the value.
+// Value returns the value of an entry, and whether the content has it. A typed taint wins over an annotated taint; annotated taints that
+// cannot be read do not count. The propagation of a taint is not part of the value.
 func (c Content) Value(e Entry) (string, bool) {
 	switch e.What {
 	case labelKey:
@@ -169,12 +169,12 @@ func (c Content) Value(e Entry) (string, bool) {
 	return c.Fields.value(e.Name)
 }
 
-// TypedTaint reports whether the content has the taint "<key>:<effect>" as such, not by annotation.
+// TypedTaint reports whether the content has the typed taint "<key>:<effect>".
 func (c Content) TypedTaint(id string) bool {
 	return slices.ContainsFunc(c.Taints, func(t clusterv1.MachineTaint) bool { return taint.MachineID(t).String() == id })
 }
 
-// TaintAnnotation returns the annotation by which the content has the taint "<key>:<effect>", or "" if it is typed or missing.
+// TaintAnnotation returns the annotation that declares the taint "<key>:<effect>", or "" if the taint is typed or missing.
 func (c Content) TaintAnnotation(id string) string {
 	if c.TypedTaint(id) {
 		return ""
@@ -193,7 +193,7 @@ func has[K comparable, V any](m map[K]V, key K) bool {
 	return ok
 }
 
-// filter returns a copy of the entries whose key is to be kept.
+// filter returns a copy of the map with the keys that keep selects.
 func filter(m map[string]string, keep func(key string) bool) map[string]string {
 	kept := make(map[string]string, len(m))
 	for key, value := range m {
@@ -220,7 +220,7 @@ func instead[T any](list, otherwise []T) []T {
 	return otherwise
 }
 
-// ControlPlane is a control plane of any provider, trimmed to what Cluster API's contract says of it. It is only read.
+// ControlPlane is a control plane of any provider. It has only the fields of Cluster API's contract, and is never written.
 type ControlPlane struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -230,10 +230,10 @@ type ControlPlane struct {
 
 // ControlPlaneSpec is the part of a control plane's spec that the contract names.
 type ControlPlaneSpec struct {
-	MachineTemplate *ControlPlaneMachineTemplate `json:"machineTemplate,omitempty"` // nil if it does not consist of Machines
+	MachineTemplate *ControlPlaneMachineTemplate `json:"machineTemplate,omitempty"` // nil if the control plane does not consist of Machines
 }
 
-// OfControlPlane returns the content that the control plane has. Its place differs between providers.
+// OfControlPlane returns the content that the control plane has. Its layout differs between providers.
 func OfControlPlane(cp *ControlPlane, layout Layout) Object {
 	object := Object{Layout: layout, Top: metadataOf(cp)}
 	if cp.Spec.MachineTemplate != nil {

@@ -8,12 +8,12 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// IgnoreLabel opts an object of Cluster API out of inheritance. On a Machine it includes the Node, on a Cluster everything that
-// belongs to it. On a Node it means nothing.
+// IgnoreLabel opts an object of Cluster API out of inheritance. On a Machine it includes the Node, on a Cluster all objects of the Cluster.
+// On a Node it has no effect.
 const IgnoreLabel = "heirloom.dev/ignore"
 
-// IgnoreAndRelease is the value of IgnoreLabel with which the loop also gives up what Heirloom owns there. With any other value,
-// everything stays as it is.
+// IgnoreAndRelease is the value of IgnoreLabel with which the loop also releases the entries that Heirloom owns in the object. With any
+// other value, the object stays as it is.
 const IgnoreAndRelease = "release"
 
 // Reason says why an object is skipped, as the end of a sentence about it.
@@ -34,11 +34,11 @@ const (
 	OwnerIsNotFound      Reason = "its owner does not exist, or cannot own such an object in Cluster API"
 	IsNoMachine          Reason = "no Machine matches it, or several do"
 	NotOfMachine         Reason = "it is not the InfraMachine or BootstrapConfig of a Machine"
-	// NotOfManagementCluster says that no Cluster is known to have the Node's API server.
+	// NotOfManagementCluster says that it is not known which Cluster has the Node's API server.
 	NotOfManagementCluster Reason = "--management-cluster names no Cluster for it"
 )
 
-// NotFiltered begins the reason of an object that a watch filter leaves to another instance.
+// NotFiltered is the beginning of the reason for an object that a watch filter leaves to another instance.
 const NotFiltered = "it does not carry the label " + clusterv1.WatchLabel + "="
 
 // OptedOut reports whether the reason is the label that opts an object or a Cluster out.
@@ -46,10 +46,10 @@ func (r Reason) OptedOut() bool {
 	return r == IsIgnored || r == ClusterIsIgnored || r.Released()
 }
 
-// Released reports whether the loop also gives up what Heirloom owns in the object.
+// Released reports whether the loop also releases the entries that Heirloom owns in the object.
 func (r Reason) Released() bool { return r == IsReleased || r == ClusterIsReleased }
 
-// Skips reports whether an object of Cluster API inherits nothing for now, and why (docs/design.md §5). The cluster is nil if there is none.
+// Skips reports whether an object of Cluster API inherits nothing for now, and why (docs/design.md §5). cluster is nil if there is none.
 func (p Policy) Skips(object metav1.Object, cluster *clusterv1.Cluster) (Reason, bool) {
 	switch {
 	case p.SkipNothing:
@@ -68,7 +68,7 @@ func (p Policy) Skips(object metav1.Object, cluster *clusterv1.Cluster) (Reason,
 	return "", false
 }
 
-// optedOut says which label opts an object out. Nothing is written to a paused object, so it is not released.
+// optedOut says which label opts an object out. A paused object is not released, because nothing is written to it.
 func optedOut(object metav1.Object, cluster *clusterv1.Cluster) Reason {
 	paused := has(object.GetAnnotations(), clusterv1.PausedAnnotation) || cluster != nil && Paused(cluster)
 	switch {
@@ -82,7 +82,7 @@ func optedOut(object metav1.Object, cluster *clusterv1.Cluster) Reason {
 	return ClusterIsIgnored
 }
 
-// Releases reports whether a Cluster's label releases what belongs to the Cluster.
+// Releases reports whether a Cluster's label releases the objects of the Cluster.
 func Releases(cluster *clusterv1.Cluster) bool {
 	return cluster.Labels[IgnoreLabel] == IgnoreAndRelease && !Paused(cluster)
 }
@@ -92,13 +92,14 @@ func (p Policy) LeftToAnother(object metav1.Object) bool {
 	return p.WatchFilter != "" && object.GetLabels()[clusterv1.WatchLabel] != p.WatchFilter
 }
 
-// Paused reports whether a Cluster, and with it everything that belongs to it, is paused.
+// Paused reports whether a Cluster is paused, and with it all objects of the Cluster.
 func Paused(cluster *clusterv1.Cluster) bool {
 	return ptr.Deref(cluster.Spec.Paused, false) || has(cluster.Annotations, clusterv1.PausedAnnotation)
 }
 
 // SkipsNode reports whether the Node of this Machine inherits nothing for now, and why. While a Machine is being deleted, its Node
-// keeps inheriting, as in Cluster API. Without a Cluster, it does not: creating a Machine takes no right to create the Cluster that it names.
+// continues to inherit, as in Cluster API. Without a Cluster, the Node inherits nothing: the right to create a Machine does not include the
+// right to create the Cluster that the Machine names.
 func (p Policy) SkipsNode(m *clusterv1.Machine, cluster *clusterv1.Cluster) (Reason, bool) {
 	declared := m.ObjectMeta
 	declared.DeletionTimestamp = nil

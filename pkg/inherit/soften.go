@@ -12,17 +12,18 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
-// SoftenedLabel is on a Node in use that has had its turn to get taints which evict Pods. It has them with effect NoSchedule until its Pods
-// have left (docs/design.md §3). The value is the time of its turn. As with the record's label, a kubelet can neither set nor remove it.
+// SoftenedLabel is on a Node in use that has had its turn to get taints which evict Pods. Until its Pods have left, the Node has these
+// taints with effect NoSchedule (docs/design.md §3). The value is the time of its turn. A kubelet can neither set nor remove the label, as
+// with RecordLabel.
 const SoftenedLabel = "heirloom.node-restriction.kubernetes.io/softened"
 
-// softenedAt is RFC 3339 in the characters of a label.
+// softenedAt is the format of this time: RFC 3339 with the characters that a label value can have.
 const softenedAt = "20060102T150405Z"
 
 // Softened reports whether a Node has had its turn.
 func (s NodeState) Softened() bool { return has(s.Labels, SoftenedLabel) }
 
-// SoftenedSince returns when a Node had its turn: now, if that cannot be read.
+// SoftenedSince returns the time of a Node's turn, or now if it cannot be read.
 func (s NodeState) SoftenedSince(now time.Time) time.Time {
 	if since, err := time.Parse(softenedAt, s.Labels[SoftenedLabel]); err == nil {
 		return since
@@ -30,13 +31,13 @@ func (s NodeState) SoftenedSince(now time.Time) time.Time {
 	return now
 }
 
-// Softening returns a Node that has its turn now, unless it has had it before.
+// Softening returns the Node with SoftenedLabel: its turn is now, unless it has had its turn before.
 func Softening(node NodeState, now time.Time) NodeState {
 	node.Labels = mergeMaps(node.Labels, map[string]string{SoftenedLabel: node.SoftenedSince(now).UTC().Format(softenedAt)})
 	return node
 }
 
-// Taints returns these taints as the source declares them, in the form of a Node.
+// Taints returns the declared taints with these identities, as taints of a Node.
 func (s NodeSource) Taints(ids []taint.ID) (taints []corev1.Taint) {
 	for _, t := range s.taints() {
 		if slices.Contains(ids, taint.MachineID(t)) {
@@ -46,8 +47,9 @@ func (s NodeSource) Taints(ids []taint.ID) (taints []corev1.Taint) {
 	return taints
 }
 
-// Softened returns the source of a Node that has had its turn, with NoSchedule beside these taints. It is declared by annotation, so Heirloom
-// records it, and removes it like any taint that is no longer declared. Another declaration, or somebody else's taint on the Node, stands.
+// Softened returns the source of a Node that has had its turn, with a NoSchedule taint for each held taint. This taint counts as declared
+// by annotation, so Heirloom records it, and removes it like any taint that is no longer declared. It gives way to another declaration, and
+// to a taint of another writer on the Node.
 func (s NodeSource) Softened(held []taint.ID, current NodeState) NodeSource {
 	if !current.Softened() {
 		return s

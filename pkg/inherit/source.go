@@ -15,13 +15,13 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
-// Owner is an object that declares something for others.
+// Owner is an object that declares entries for other objects.
 type Owner interface {
 	metav1.Object
 	runtime.Object
 }
 
-// Ref is an object of that kind. If it could not be read, the Object has only its name.
+// Ref is an object and its kind. If the object could not be read, Object has only its name.
 type Ref struct {
 	Kind   string
 	Object Owner
@@ -32,10 +32,10 @@ func (r Ref) String() string {
 	return r.Kind + " " + r.Object.GetNamespace() + "/" + r.Object.GetName()
 }
 
-// Source is where an entry is declared: the place that a warning or an Event asks you to edit.
+// Source is the place where an entry is declared: a warning or an Event asks users to edit it.
 type Source struct {
 	Ref
-	// Field is a path in that object, such as spec.template.metadata.labels; empty for the object as a whole.
+	// Field is a path in the object, such as spec.template.metadata.labels; empty for the object as a whole.
 	Field string
 }
 
@@ -50,29 +50,30 @@ func (s Source) String() string {
 	return s.Ref.String() + " (" + s.Field + ")"
 }
 
-// Declaration is what one object of an owner chain declares for others, and where it does.
+// Declaration is the content that an object of an owner chain declares for others, with its paths.
 type Declaration struct {
 	Ref
 	Paths Paths // of the content
 	Content
-	// Unread says that the content is not known. The object then counts as the source of all that those below it have from an owner.
+	// Unread says that the content is not known. The object then counts as the source of all entries that the objects below it inherit.
 	Unread    bool
-	Itself    bool   // the object that inherits
+	Itself    bool   // the object is the child itself
 	Whole     string // the field to name for every entry, if the single fields are not known
 	Annotates bool   // the object's taints are inherited as annotations (rule 3)
-	// Metadata declares the annotations in the metadata of an object that also has a Machine template: those of a MachineSet
+	// Metadata, if not nil, declares the annotations at the top of a child that also has a Machine template: a MachineSet's own annotations
 	// come from the metadata of its MachineDeployment (rule 5).
 	Metadata *Content
 }
 
-// Sources are the objects that declare what an object inherits, from the top of the owner chain: a change further down would be undone.
+// Sources are the declarations from which an object inherits, from the top of the owner chain: a change further down would be undone.
 type Sources struct {
 	All []Declaration
-	Err error // what could not be read
+	Err error // the errors of objects that could not be read
 }
 
-// Of returns where an entry is declared. If no object is known to declare it, the source is one that could not be read, or else the
-// last. The source is empty if there are no objects.
+// Of returns the source of an entry: the first object that declares it, or an owner above that object that could not be read. If no object
+// is known to declare the entry, the source is an object that could not be read, or else the last object. The source is empty if there are
+// no objects.
 func (s Sources) Of(e Entry) Source {
 	at := slices.IndexFunc(s.All, func(d Declaration) bool { return d.Declares(e) })
 	unread := slices.IndexFunc(s.All, func(d Declaration) bool { return d.Unread })
@@ -126,11 +127,12 @@ func (d Declaration) field(e Entry) string {
 	return metadata
 }
 
-// mostSaid is how many problems are reported one by one: warnings and Events have little room, and an owner may have any number.
+// mostSaid limits the problems that are reported one by one: warnings and Events have little room, and an owner may have any number of
+// problems.
 const mostSaid = 10
 
-// Located returns an error that says where each problem is declared, and how many more there are. The source comes first, because
-// API servers cut long warnings off. A problem about no single entry names the metadata of the last source.
+// Located returns an error that says where each problem is declared, and how many more problems there are. The source comes first, because
+// API servers cut long warnings off. A problem that is not about a single entry names the metadata of the last source.
 func (s Sources) Located(err error) error {
 	var all []error
 	problems := Problems(err)
@@ -147,7 +149,7 @@ func (s Sources) Located(err error) error {
 	return errors.Join(all...)
 }
 
-// EntryOf returns the entry that an error is about. It is empty if the error is about no single one.
+// EntryOf returns the entry that an error is about. It is empty if the error is not about a single entry.
 func EntryOf(err error) Entry {
 	var dropped Dropped
 	errors.As(err, &dropped)

@@ -20,20 +20,20 @@ const (
 	SyncAnnotationsAnnotation = "sync.heirloom.dev/annotations"
 )
 
-// SyncAnyKey in Policy.SyncAllowed stands for all keys but those of kubernetes.io, k8s.io and their subdomains.
+// SyncAnyKey in Policy.SyncAllowed stands for all keys outside kubernetes.io, k8s.io and their subdomains.
 const SyncAnyKey = "*"
 
-// mostNamed is how many keys of one list count: each is compared with every key of a Machine.
+// mostNamed limits the keys of a list that count: each key is compared with every key of a Machine.
 const mostNamed = 100
 
 //nolint:gochecknoglobals // tables that nothing changes
 var (
 	syncedBy = map[string]string{labelKey: SyncLabelsAnnotation, annotationKey: SyncAnnotationsAnnotation}
-	// namedKey is a key or a prefix in such a list. The match condition of the validating webhooks has the same expression.
+	// namedKey matches a key or a prefix in the list. The match condition of the validating webhooks has the same expression.
 	namedKey = regexp.MustCompile(`^([A-Za-z0-9]([-A-Za-z0-9_./]*[A-Za-z0-9])?|([A-Za-z0-9][-A-Za-z0-9_./]*)?\*)$`)
 )
 
-// Of returns the policy for what belongs to this Cluster, which may be nil: with the keys that its annotations name.
+// Of returns the policy for the objects of this Cluster, with the keys that its annotations name. cluster may be nil.
 func (p Policy) Of(cluster *clusterv1.Cluster) Policy {
 	if cluster != nil {
 		p.ofCluster = cluster.Annotations
@@ -58,8 +58,8 @@ func (p Policy) naming(from NodeSource) Policy {
 	return p
 }
 
-// Naming returns the policy with the keys that the annotations of these Machines and of their Cluster name as regexes, as if the operator had
-// set them. At most mostNamed of each kind count.
+// Naming returns the policy with regexes for the keys that the annotations of these Machines and of their Cluster name, as if the operator
+// had set the regexes. At most mostNamed labels and mostNamed annotations count.
 func (p Policy) Naming(machines []Machine) Policy {
 	all := map[string]sets.Set[string]{labelKey: sets.New[string](), annotationKey: sets.New[string]()}
 	for _, m := range machines {
@@ -81,7 +81,7 @@ func (p Policy) Naming(machines []Machine) Policy {
 	return p
 }
 
-// names reports whether an annotation of the Cluster or the Machine names a label or an annotation, and the operator allows that.
+// names reports whether an annotation of the Cluster or the Machine names a label or an annotation, and the operator allows the key.
 func (p Policy) names(what, key string) bool {
 	return covered(p.named[what], key) && covered(p.SyncAllowed, key)
 }
@@ -91,7 +91,8 @@ func (p Policy) mayBeNamed(key string) bool {
 	return OfItself(key) == "" && covered(p.SyncAllowed, key)
 }
 
-// NamedBy returns the annotation by which a Cluster may name a label or an annotation for its Nodes, or "" if the operator does not allow the key.
+// NamedBy returns the annotation by which a Cluster may name a label or an annotation for its Nodes, or "" if the operator does not allow
+// the key.
 func (p Policy) NamedBy(e Entry) string {
 	if !p.mayBeNamed(e.Name) {
 		return ""
@@ -107,7 +108,7 @@ func (p Policy) mayName(named string) bool {
 	})
 }
 
-// covered reports whether a list of keys and prefixes has this key.
+// covered reports whether a list of keys and prefixes contains this key.
 func covered(list []string, key string) bool {
 	return slices.ContainsFunc(list, func(named string) bool {
 		prefix, isPrefix := strings.CutSuffix(named, "*")
@@ -118,7 +119,7 @@ func covered(list []string, key string) bool {
 	})
 }
 
-// ParseNamedKeys reads a list of keys and prefixes. A broken entry does not concern the others.
+// ParseNamedKeys parses a list of keys and prefixes. broken describes the invalid entries; the others count.
 func ParseNamedKeys(list string) (keys, broken []string) {
 	for entry := range strings.SplitSeq(list, ",") {
 		switch entry = strings.TrimSpace(entry); {
@@ -134,7 +135,7 @@ func ParseNamedKeys(list string) (keys, broken []string) {
 	return keys, broken
 }
 
-// NamingProblems says what is wrong in the annotations of a Cluster, or of a Machine or its template: entries that mean nothing.
+// NamingProblems returns the problems of the annotations of a Cluster, or of a Machine or its template: entries that have no effect.
 func (p Policy) NamingProblems(annotations map[string]string) (problems []string) {
 	for _, name := range []string{SyncLabelsAnnotation, SyncAnnotationsAnnotation} {
 		keys, broken := ParseNamedKeys(annotations[name])

@@ -12,8 +12,8 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
-// Section is what a ClusterClass and the topology of a Cluster declare for one object. Labels and annotations of both are merged,
-// and the Cluster's win. Everything else that the Cluster declares replaces what the ClusterClass declares.
+// Section holds the declarations of a ClusterClass and of the topology of a Cluster for an object. Labels and annotations of both are
+// merged, and the Cluster's win. All other declarations of the Cluster replace the declarations of the ClusterClass.
 type Section struct {
 	Class, Topology Part
 	list            string // the field of workers in which the section is; empty for the control plane
@@ -25,16 +25,16 @@ const (
 	machinePools       = "machinePools"
 )
 
-// Part is what a section of a ClusterClass or of a topology declares for the objects of one kind and class.
+// Part is a section of a ClusterClass or of a topology, for the objects of a kind and a class.
 type Part struct {
-	Name string // the class in a ClusterClass
+	Name string // the name in a topology, the class in a ClusterClass
 	Content
 	// OfMachines says that a ClusterClass's control plane consists of Machines.
 	OfMachines bool
 }
 
-// ControlPlane is rule 1: what a control plane inherits. As in Cluster API, it declares metadata for its Machines only if the
-// ClusterClass says that it consists of Machines.
+// ControlPlane implements rule 1: it returns the content that a control plane inherits. As in Cluster API, the control plane gets metadata
+// for its Machines only if the ClusterClass says that it consists of Machines.
 func (p Policy) ControlPlane(s Section, cp Object) (Object, Drops) {
 	top := s.declared()
 	template := top
@@ -45,15 +45,15 @@ func (p Policy) ControlPlane(s Section, cp Object) (Object, Drops) {
 	return p.handDown(cp, &out, taint.ControlPlane, top, template, ofTemplate(true)), out
 }
 
-// MachineDeployment is rule 2: what a MachineDeployment inherits.
+// MachineDeployment implements rule 2: it returns the content that a MachineDeployment inherits.
 func (p Policy) MachineDeployment(s Section, md *clusterv1.MachineDeployment) (Object, Drops) {
 	var out Drops
 	declared := s.declared()
 	return p.handDown(OfMachineDeployment(md), &out, taint.Worker, declared, declared, ofTemplate(true, md.Spec.Selector)), out
 }
 
-// MachinePool is rule 3: what a MachinePool inherits. Cluster API refuses typed taints there even with its feature gate on, so they
-// are declared by annotation, and win over taints that annotations declare.
+// MachinePool implements rule 3: it returns the content that a MachinePool inherits. Cluster API refuses typed taints in a MachinePool even
+// with its feature gate on, so they become annotations, and win over taints that annotations declare.
 func (p Policy) MachinePool(s Section, mp *clusterv1.MachinePool) (Object, Drops) {
 	var out Drops
 	top, child := s.declared(), OfMachinePool(mp)
@@ -75,25 +75,25 @@ func (p Policy) MachinePool(s Section, mp *clusterv1.MachinePool) (Object, Drops
 	return p.handDown(child, &out, taint.Worker, top, template, ofTemplate(true)), out
 }
 
-// handDown takes what a child with a Machine template inherits: metadata of its own, and all of its template.
+// handDown returns the content that a child with a Machine template inherits: metadata at its top, and all content of its template.
 func (p Policy) handDown(child Object, out *Drops, role taint.Role, top, template Content, label func(key string) Why) Object {
 	inherited := p.take(child.template(out), role, template, label)
 	return Object{Top: child.top(out).metadata(top, label), Template: &inherited}
 }
 
-// take takes what a place inherits of a template.
+// take returns the content that a place inherits from a template.
 func (p Policy) take(at place, role taint.Role, template Content, label func(key string) Why) Content {
 	taken := at.metadata(template, label)
 	taken.Taints, taken.Fields = p.typed(at, role, template.Taints), at.fields(template.Fields)
 	return taken
 }
 
-// metadata takes the labels and annotations that an owner declares for others.
+// metadata returns the labels and annotations that a place inherits from an owner's content.
 func (p place) metadata(from Content, label func(key string) Why) Content {
 	return Content{Labels: p.keys(labelKey, from.Labels, label), Annotations: p.keys(annotationKey, from.Annotations, declared)}
 }
 
-// declared returns all that the section declares.
+// declared returns the merged declarations of the section.
 func (s Section) declared() Content {
 	return Content{
 		Labels:      mergeMaps(s.Class.Labels, s.Topology.Labels),
@@ -108,8 +108,8 @@ func HasMachines(class *clusterv1.ClusterClass) bool {
 	return class.Spec.ControlPlane.MachineInfrastructure.TemplateRef.IsDefined()
 }
 
-// SectionOf returns what is declared for a control plane, MachineDeployment or MachinePool; nil if the Cluster's topology does not
-// manage it, or if its section or that of the class is missing: then it is not known what they declare.
+// SectionOf returns the section for a control plane, MachineDeployment or MachinePool. It is nil if the Cluster's topology does not manage
+// the object, or if the section in the topology or in the class is missing: then the declarations are not known.
 func SectionOf(cluster *clusterv1.Cluster, class *clusterv1.ClusterClass, object metav1.Object) *Section {
 	labels := object.GetLabels()
 	if !cluster.Spec.Topology.IsDefined() || labels[clusterv1.ClusterNameLabel] != cluster.Name || !has(labels, clusterv1.ClusterTopologyOwnedLabel) {
@@ -130,7 +130,7 @@ func SectionOf(cluster *clusterv1.Cluster, class *clusterv1.ClusterClass, object
 	return nil
 }
 
-// Declarations says what the section declares, and where: in the Cluster, and in the ClusterClass if the Cluster does not replace it.
+// Declarations returns the declarations of the section: of the Cluster, and of the ClusterClass if the Cluster does not replace them.
 func (s Section) Declarations(cluster *clusterv1.Cluster, class *clusterv1.ClusterClass) []Declaration {
 	inClass := s.Class
 	inClass.Annotations = filter(inClass.Annotations, func(name string) bool { return !has(s.Topology.Annotations, name) })
@@ -145,7 +145,7 @@ func (s Section) Declarations(cluster *clusterv1.Cluster, class *clusterv1.Clust
 	}
 }
 
-// declaration is what a part declares, and where; an item of a list has a name.
+// declaration returns the declarations of a part, with their paths; an item of a list has a name.
 func (s Section) declaration(of Ref, part Part, above ...string) Declaration {
 	at := below(above, "controlPlane")
 	if s.list != "" {

@@ -11,7 +11,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
-// WhyNot says why no rule brings an entry to the object; it is empty if a rule does.
+// WhyNot says why no rule propagates an entry to the object; it is empty if a rule does.
 func (d Decision) WhyNot(e Entry) Why {
 	content := d.Desired.Top
 	if !e.Own {
@@ -19,7 +19,7 @@ func (d Decision) WhyNot(e Entry) Why {
 	}
 	inherited, why := content.hasTyped(e), d.Dropped.why(e)
 	switch {
-	case inherited && e.What == taintKey: // another declaration of it may be left out
+	case inherited && e.What == taintKey: // another declaration of the taint may be left out
 		return ""
 	case !inherited && why == "":
 		return DropElsewhere
@@ -27,21 +27,21 @@ func (d Decision) WhyNot(e Entry) Why {
 	return why
 }
 
-// WhyNot says why a Node does not get an entry that its source may declare, because a write of it dropped this; it is empty if the Node
-// gets the entry.
+// WhyNot says why a Node does not get an entry that its source may declare; it is empty if the Node gets the entry. dropped are the entries
+// that a write of the Node left out.
 func (s NodeSource) WhyNot(dropped Drops, e Entry) Why {
 	e.Own = true
 	declares, why := s.Declares().hasTyped(e), dropped.why(e)
 	switch {
 	case !declares && why == "":
 		return DropElsewhere
-	case declares && e.What == taintKey && (why == DropInvalid || why == DropReserved): // another declaration of it is left out
+	case declares && e.What == taintKey && (why == DropInvalid || why == DropReserved): // another declaration of the taint is left out
 		return ""
 	}
 	return why
 }
 
-// hasTyped reports whether the content has an entry, a taint as such and not by annotation.
+// hasTyped reports whether the content has an entry; a taint counts only if it is typed.
 func (c Content) hasTyped(e Entry) bool {
 	_, ok := c.Value(e)
 	return ok && (e.What != taintKey || c.TypedTaint(e.Name))
@@ -55,7 +55,7 @@ func (d Drops) why(e Entry) Why {
 	return d[i].Why
 }
 
-// Entries returns all that the content has, sorted by sort and name. Taints count however they are declared.
+// Entries returns all entries of the content: labels, annotations, taints and fields. Both typed and annotated taints count.
 func (c Content) Entries() []Entry {
 	var all []Entry
 	for _, key := range slices.Sorted(maps.Keys(c.Labels)) {
@@ -64,7 +64,7 @@ func (c Content) Entries() []Entry {
 	for _, key := range slices.Sorted(maps.Keys(c.Annotations)) {
 		all = append(all, Entry{What: annotationKey, Name: key})
 	}
-	annotated, _ := taint.FromAnnotations(c.Annotations) // what cannot be read is no taint
+	annotated, _ := taint.FromAnnotations(c.Annotations) // invalid entries are no taints
 	for _, t := range taint.Merge(c.Taints, annotated) {
 		all = append(all, TaintEntry(taint.MachineID(t)))
 	}

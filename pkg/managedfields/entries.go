@@ -17,17 +17,18 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
-// managedFields is metadata.managedFields. Only our own entry is read at once: most admissions need no other.
+// managedFields is metadata.managedFields. Only our own entry is parsed at once, because most admissions need no other.
 type managedFields struct {
 	entries []metav1.ManagedFieldsEntry
-	// ours is what our own entry lists, at position index; index is -1 where we have none.
+	// ours are the fields of our own entry, which is at position index; index is -1 if there is no entry of ours.
 	ours  *fieldpath.Set
 	index int
-	// otherVersion says that our entry is in another version of a control plane's API, which may have other paths.
+	// otherVersion says that our entry is of another version of the API, in which a control plane may have other paths.
 	otherVersion bool
-	// age is when the object was created; zero while it is being created.
+	// age is the time at which the object was created; zero while it is being created.
 	age time.Time
-	// created returns what other managers own since the create of the object, and later what they own since.
+	// created returns the fields that other managers own since the create of the object, and later the fields that they have owned only
+	// since a later write.
 	created, later func() (*fieldpath.Set, error)
 }
 
@@ -42,7 +43,7 @@ func readManagedFields(object metav1.Object, version string) (m managedFields, e
 	return m, err
 }
 
-// others returns a function that reads the entries of other managers once: those of the create, or the rest.
+// others returns a function that reads the fields of other managers once: the fields in entries of the create, or in all other entries.
 func (m managedFields) others(ofCreate bool) func() (*fieldpath.Set, error) {
 	return sync.OnceValues(func() (*fieldpath.Set, error) {
 		var sets []*fieldpath.Set
@@ -75,8 +76,8 @@ func fieldsOf(entry metav1.ManagedFieldsEntry) (*fieldpath.Set, error) {
 	return set, nil
 }
 
-// union returns the union of these sets. One after the other would copy the first for each of the others, and a forged object may have a
-// hundred thousand.
+// union returns the union of the sets. It unites halves, because one set after the other would copy the result each time, and a forged
+// object may have a hundred thousand sets.
 func union(sets []*fieldpath.Set) *fieldpath.Set {
 	switch len(sets) {
 	case 0:
@@ -88,16 +89,16 @@ func union(sets []*fieldpath.Set) *fieldpath.Set {
 	return union(sets[:half]).Union(union(sets[half:]))
 }
 
-// beforeFirstApply is the manager to which the API server gives everything of an object that has lost its managed fields.
+// beforeFirstApply is the manager to which the API server gives all fields of an object that has lost its managed fields.
 const beforeFirstApply = "before-first-apply"
 
-// IsOurs reports whether an entry records what Heirloom applied.
+// IsOurs reports whether an entry of managed fields records the fields that Heirloom applied.
 func IsOurs(entry metav1.ManagedFieldsEntry) bool {
 	return entry.Manager == Manager && entry.Operation == metav1.ManagedFieldsOperationApply && entry.Subresource == ""
 }
 
-// OfCreate reports whether an entry of managed fields records what a create brought, and nothing that came later. created
-// is when that was; it is zero while the object is being created.
+// OfCreate reports whether an entry of managed fields records the create of the object, and no later write. created is the time of the
+// create; it is zero while the object is being created.
 func OfCreate(entry metav1.ManagedFieldsEntry, created time.Time) bool {
 	if entry.Operation != metav1.ManagedFieldsOperationUpdate || entry.Subresource != "" {
 		return false
@@ -107,24 +108,24 @@ func OfCreate(entry metav1.ManagedFieldsEntry, created time.Time) bool {
 		entry.Time != nil && entry.Time.Sub(created).Abs() <= time.Second
 }
 
-// Trimmed returns as much of an object's managed fields as a plan needs to tell what is ours, what yields, and what might be
-// adopted. Whether it is, only all of them can tell. yielding are the annotations that yield.
+// Trimmed returns the entries of managed fields that a plan needs to tell which fields are ours, which yield, and which might be adopted.
+// Whether these are adopted depends on all entries. yielding are the annotations that yield.
 func Trimmed(entries []metav1.ManagedFieldsEntry, created time.Time, yielding []string) []metav1.ManagedFieldsEntry {
 	var kept []metav1.ManagedFieldsEntry
 	inherits := slices.ContainsFunc(entries, func(e metav1.ManagedFieldsEntry) bool { return IsOurs(e) && names(e, []string{"labels"}) })
 	for _, entry := range entries {
-		if IsOurs(entry) || !inherits && OfCreate(entry, created) || names(entry, yielding) { // an object with labels of an owner is no copy
+		if IsOurs(entry) || !inherits && OfCreate(entry, created) || names(entry, yielding) { // an object with inherited labels is no copy
 			kept = append(kept, entry)
 		}
 	}
-	if len(entries) > len(kept) { // one more stands for the others: that there are some, and when the last of them changed
+	if len(entries) > len(kept) { // an entry with the time of the last change stands for the others
 		kept = append(kept, metav1.ManagedFieldsEntry{Time: &metav1.Time{Time: LastChanged(entries)}})
 	}
 	return kept
 }
 
-// LastChanged returns when somebody else than Heirloom last changed the metadata or the spec of an object, as far as its managed
-// fields tell; zero if they do not.
+// LastChanged returns the time at which another manager than Heirloom last changed the metadata or the spec of an object, according to its
+// managed fields; zero if they do not tell.
 func LastChanged(entries []metav1.ManagedFieldsEntry) (last time.Time) {
 	for _, entry := range entries {
 		if entry.Subresource == "" && entry.Manager != Manager && entry.Time != nil && entry.Time.After(last) {
@@ -134,14 +135,14 @@ func LastChanged(entries []metav1.ManagedFieldsEntry) (last time.Time) {
 	return last
 }
 
-// names reports whether an entry may have one of these fields.
+// names reports whether an entry may contain any of these fields.
 func names(entry metav1.ManagedFieldsEntry, fields []string) bool {
 	return entry.FieldsV1 != nil && slices.ContainsFunc(fields, func(name string) bool {
 		return strings.Contains(entry.FieldsV1.GetRawString(), `"f:`+name+`"`)
 	})
 }
 
-// Recorded reports whether managed fields say that Heirloom has written the object: as what it applied, or as an update.
+// Recorded reports whether managed fields record a write of the object by Heirloom, as Apply or as Update.
 func Recorded(entries []metav1.ManagedFieldsEntry) bool {
 	return slices.ContainsFunc(entries, recordsUs)
 }
@@ -150,8 +151,8 @@ func recordsUs(entry metav1.ManagedFieldsEntry) bool {
 	return entry.Manager == Manager && entry.Subresource == ""
 }
 
-// Forget returns managed fields without our entries. A list that would be empty has one empty entry instead: the API server
-// takes an empty list for one that was left out, and keeps what it has.
+// Forget returns managed fields without our entries. Instead of an empty list, it returns a list with an empty entry: the API server takes
+// an empty list for a missing list, and keeps the stored entries.
 func Forget(entries []metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry {
 	kept := slices.DeleteFunc(slices.Clone(entries), recordsUs)
 	if len(kept) == 0 && len(entries) > 0 {
@@ -160,11 +161,11 @@ func Forget(entries []metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry {
 	return kept
 }
 
-// surelyCheap is how many bytes of managed fields can be read in whatever order they are.
+// surelyCheap is the size in bytes up to which managed fields in any order can be read cheaply.
 const surelyCheap = 96 << 10
 
-// inOrder returns an error if the JSON of managed fields is large and not in the order in which API servers write it. Each element
-// that is not in order moves all those after it on its level, so a forged review could keep a CPU busy for minutes.
+// inOrder returns an error if the JSON of managed fields is large and not in the order in which API servers write it. Each element out of
+// order moves all later elements on its level, so a forged review could keep a CPU busy for minutes.
 func inOrder(fields []byte) error {
 	if len(fields) <= surelyCheap {
 		return nil
@@ -188,7 +189,7 @@ func inOrder(fields []byte) error {
 		default:
 			element, err := fieldpath.DeserializePathElement(name)
 			if err != nil {
-				continue // it is passed over when the set is read, or the error is told then
+				continue // the reader of the set skips the element, or returns the error
 			}
 			before := &last[len(last)-1]
 			if *before != nil && element.Compare(**before) < 0 {

@@ -16,7 +16,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
-// What a place holds, in the words of inherit.Entry.
+// The sorts of entries that a place can hold, as in inherit.Entry.
 const (
 	labels      = "label"
 	annotations = "annotation"
@@ -24,19 +24,19 @@ const (
 	fields      = "field"
 )
 
-// place is one map, list or field of a child that inherits.
+// place is a map, a list or a field of a child.
 type place struct {
 	holds string
-	// own says that it is not in the Machine template.
+	// own says that the place is at the object's top, not in its Machine template.
 	own bool
-	// field is which field it is, of those in paths.
+	// field is the in-place field, if the place holds a field. paths are all paths of the same part of the object.
 	field inherit.Field
 	paths *inherit.Paths
-	// path leads there, as field names.
+	// path is the path of the place, as field names.
 	path []string
-	// keys are the fields that tell the elements of a list apart in Cluster API's CRDs, sorted. Maps and numbers have none.
+	// keys are the list map keys in Cluster API's CRDs, which identify the elements of a list, sorted; nil for maps and numbers.
 	keys []string
-	// entries are what the child has, in its order, and then what it lacks.
+	// entries are the entries of the child, in its order, and then the desired entries that it lacks.
 	entries []entry
 }
 
@@ -44,23 +44,23 @@ type place struct {
 type entry struct {
 	inherit.Entry
 	claim inherit.Claim
-	// place is the path of its place, and path its own, as managed fields have it.
+	// place is the path of the entry's place, and path the path of the entry, in the form of managed fields.
 	place []string
 	path  fieldpath.Path
-	// has is what the child has, and want what it should have; after is what it has after the write, and owned what we own of that.
+	// has is the item of the child, and want the desired item; after is the item after the write, and owned the part of it that we own.
 	has, want, after, owned item
 }
 
-// item is the content of an entry. The zero item is none.
+// item is the content of an entry. The zero item means that there is no content.
 type item struct {
 	value any
-	// leaves are the fields of a list's element, which are owned with it. Others have none.
+	// leaves are the fields of a list's element, which are owned together with the element; nil for other items.
 	leaves map[string]any
 }
 
 func (i item) none() bool { return i.value == nil }
 
-// equal reports whether two items are stored as the same.
+// equal reports whether two items are stored identically.
 func (i item) equal(other item) bool {
 	if i.leaves != nil || other.leaves != nil {
 		return maps.Equal(i.leaves, other.leaves)
@@ -73,7 +73,7 @@ func (e entry) leaf(name string) fieldpath.Path {
 	return append(e.path, fieldpath.PathElement{FieldName: &name})
 }
 
-// wanted adds an entry as it should be to a set of fields.
+// wanted adds the paths of an entry and of its desired leaves to a set of fields.
 func (e entry) wanted(set *fieldpath.Set) {
 	set.Insert(e.path)
 	for name := range e.want.leaves {
@@ -83,7 +83,7 @@ func (e entry) wanted(set *fieldpath.Set) {
 
 func (e entry) changes() bool { return !e.after.equal(e.has) }
 
-// places lists every place of a child in which it may inherit, with what is there and what should be.
+// places returns every place of a child in which it can inherit, with current and desired items.
 func places(current, desired inherit.Object) []place {
 	all := placesAt(&current.Layout.Top, true, current.Top, desired.Top)
 	if current.Template == nil {
@@ -92,7 +92,7 @@ func places(current, desired inherit.Object) []place {
 	return append(all, placesAt(&current.Layout.Template, false, *current.Template, ptr.Deref(desired.Template, inherit.Content{}))...)
 }
 
-// placesAt leaves out what the object's layout does not have.
+// placesAt returns the places of a part of the object. It leaves out places that the object's layout does not have.
 func placesAt(paths *inherit.Paths, own bool, current, desired inherit.Content) []place {
 	all := make([]place, 0, 3+len(paths.Fields))
 	add := func(holds string, field inherit.Field, path []string, keys ...string) {
@@ -116,7 +116,7 @@ func placesAt(paths *inherit.Paths, own bool, current, desired inherit.Content) 
 	return all
 }
 
-// read returns what an object has at a place.
+// read returns the entries of content that belong to a place.
 func (p place) read(content inherit.Content) []entry {
 	var all []entry
 	add := func(name string, claim inherit.Claim, value any, leaves map[string]any) {
@@ -152,14 +152,14 @@ func (p place) read(content inherit.Content) []entry {
 	return all
 }
 
-// set returns the leaves that have a value.
+// set returns the leaves that have a value. It removes the others from the map.
 func set(leaves map[string]any) map[string]any {
 	maps.DeleteFunc(leaves, func(_ string, value any) bool { return value == "" })
 	return leaves
 }
 
-// paired returns what the child has with what it should have, and what it lacks. Of several that it should have under one name, the
-// first counts.
+// paired returns the entries of the child, combined with their desired items, and then the desired entries that it lacks. If several
+// desired entries have the same name, the first counts.
 func paired(has, wants []entry) []entry {
 	if len(wants) == 0 {
 		return has
@@ -182,7 +182,7 @@ func paired(has, wants []entry) []entry {
 	return has
 }
 
-// locate gives the entries their paths, which share one array: a plan asks for each of them several times.
+// locate sets the paths of the entries, which share an array, because a plan uses each path several times.
 func (p place) locate() {
 	paths := make(fieldpath.Path, 0, len(p.entries)*(len(p.path)+1))
 	for i := range p.entries {
@@ -211,7 +211,7 @@ func appendNames(path fieldpath.Path, names []string) fieldpath.Path {
 
 func (p place) isMap() bool { return p.holds == labels || p.holds == annotations }
 
-// value returns the JSON value of the place with one item of each entry, or nil if there are none.
+// value returns the JSON value of the place, with the items that of returns for the entries, or nil if there are no items.
 func (p place) value(of func(entry) item) any {
 	m, list := map[string]any{}, []any{}
 	for _, e := range p.entries {

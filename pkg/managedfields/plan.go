@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package managedfields turns what a child inherits into a write that owns exactly what it adds (docs/design.md §2).
+// Package managedfields turns a decision about a child into a write that owns exactly the entries that it adds (docs/design.md §2).
 //
-// A Plan is computed from the child, its managed fields and what it should inherit. It can be rendered in two ways, which lead to the
-// same object: as JSON patch operations for an admission response, which include our entry in metadata.managedFields, or as the
-// configuration of a server-side apply.
+// A Plan is computed from the child, its managed fields and its desired content. It can be rendered in two ways, which lead to the same
+// object: as JSON patch operations for an admission response, which include our entry in metadata.managedFields, or as the configuration of
+// a server-side apply.
 package managedfields
 
 import (
@@ -24,35 +24,35 @@ import (
 // Manager is the field manager of everything that Heirloom adds to Cluster API objects.
 const Manager = "heirloom"
 
-// Plan is the write that makes a child carry what it inherits, and own no more than that.
+// Plan is the write after which a child has its inherited entries, and Heirloom owns no other fields of it.
 type Plan struct {
 	places  []place
 	entries []*entry // of all places
 	changes []Change
-	// owned is what we own after the write. The write takes overruled from other managers, because it changes their value, and
-	// adopted from the create of the object, which had them right.
+	// owned are the fields that we own after the write. The write takes the overruled fields from other managers, because it changes their
+	// values, and the adopted fields from the create of the object, which already gave them the right values.
 	owned, overruled, adopted *fieldpath.Set
-	// managed is what the object's managed fields say now.
+	// managed holds the managed fields of the object before the write.
 	managed managedFields
 	// moves says that the write moves our entry from another version of the API, in which it lists more than labels and annotations.
 	moves bool
-	// old returns what the child had before an update, and an error for any other write.
+	// old returns the content that the child had before an update, and an error for any other write.
 	old     func() (inherit.Object, error)
 	leftOut error
-	// unreadable says why it cannot be told what other managers own, where that mattered.
+	// unreadable is the error of reading the fields of other managers, if the plan depends on them.
 	unreadable error
 }
 
-// Change is one label, annotation, taint or field that a plan adds, replaces or removes.
+// Change is a label, an annotation, a taint or a field that a plan adds, replaces or removes.
 type Change struct {
 	inherit.Entry
 	// Place is the dotted path of the map, list or field, such as "metadata.labels".
 	Place string
-	// Value is what it becomes; nil where it is removed.
+	// Value is the new value; nil if the entry is removed.
 	Value any
 }
 
-// String describes a change in the words of a warning, such as `label "team"`.
+// String describes the entry in the words of a warning, such as `label "team"`.
 func (c Change) String() string {
 	where := "template "
 	if c.Own {
@@ -61,17 +61,17 @@ func (c Change) String() string {
 	return fmt.Sprintf("%s%s %q", where, c.What, c.Name)
 }
 
-// New computes the plan for a child. It returns an error where the child's managed fields cannot be read.
+// New computes the plan for a child. It returns an error if the child's managed fields cannot be read.
 //
-// During an update of the child, old returns what it had before; otherwise it is nil. What the update itself adds has no claim to the
-// room that inherited entries need: an update that fills a Machine with taints is refused by the API server.
+// During an update of the child, old returns the content before the update; otherwise old is nil. Entries that the update itself adds have
+// no claim to the room that inherited entries need: if an update fills a Machine with taints, the API server refuses it.
 func New(child metav1.Object, current inherit.Object, decided inherit.Decision, old func() (inherit.Object, error)) (*Plan, error) {
 	applies := old == nil && !child.GetCreationTimestamp().Time.IsZero() // not in admission
 	return newPlan(child, current, decided, old, func(*entry) {}, applies && decided.Outcome == inherit.Inherits)
 }
 
-// NewRemoval computes a plan that only gives up, and adopts, what New's does: nothing is added and no value changes. A
-// patch makes its sender own as Update what it adds or changes, so those are left to an apply.
+// NewRemoval computes the part of New's plan that only releases and adopts fields: it adds nothing and changes no value. Additions and
+// changes are left to an apply, because the sender of a patch would own these fields as Update.
 func NewRemoval(child metav1.Object, current inherit.Object, decided inherit.Decision) (*Plan, error) {
 	return newPlan(child, current, decided, nil, func(e *entry) {
 		switch {
@@ -85,7 +85,8 @@ func NewRemoval(child metav1.Object, current inherit.Object, decided inherit.Dec
 	}, false)
 }
 
-// newPlan leaves out taints and fields where our entry is in another version, unless it may move the entry.
+// newPlan leaves out taints and in-place fields if our entry in managed fields is of another version of the API, unless it may move the
+// entry.
 func newPlan(
 	child metav1.Object, current inherit.Object, decided inherit.Decision, old func() (inherit.Object, error),
 	restrict func(*entry), mayMove bool,
@@ -129,9 +130,9 @@ func newPlan(
 	return p, nil
 }
 
-// move takes our entry for what it is in the version of the object. Labels and annotations are at the same paths in each version. Of the
-// rest, what is there as it should be counts as ours, because an apply without it would remove it. What is stale goes with the apply: the
-// API server converts what it compares, and keeps what others own too.
+// move converts our entry in managed fields to the version of the object. Labels and annotations have the same paths in each version.
+// Taints and in-place fields that already have their desired values count as ours, because an apply without them would remove them. The
+// apply removes stale fields: the API server converts the fields before it compares them, and keeps fields that other managers also own.
 func (p *Plan) move() {
 	rest := p.managed.ours.RecursiveDifference(known(p.places, place.isMap))
 	p.managed.ours, p.managed.otherVersion, p.moves = p.managed.ours.Difference(rest), false, !rest.Empty()
@@ -144,9 +145,9 @@ func (p *Plan) move() {
 	}
 }
 
-// fit leaves out of what is desired what the child has no room for, once what is stale has gone from it.
+// fit leaves out desired entries for which the child has no room. Stale entries of ours take no room, because the write removes them.
 func (p *Plan) fit(current inherit.Object, decided inherit.Decision) (admitted inherit.Object) {
-	orphan := decided.Outcome == inherit.NoOwner // gives nothing up
+	orphan := decided.Outcome == inherit.NoOwner // keeps inherited entries
 	before := func() inherit.Object {
 		if old, err := p.old(); err == nil && !orphan {
 			return old
@@ -160,7 +161,7 @@ func (p *Plan) fit(current inherit.Object, decided inherit.Decision) (admitted i
 	return admitted
 }
 
-// valuesOf returns those entries of an object that count.
+// valuesOf returns the values of the entries that counts selects.
 func valuesOf(object inherit.Object, counts func(*entry) bool) map[inherit.Entry]any {
 	values := map[inherit.Entry]any{}
 	for _, at := range places(object, inherit.Object{}) {
@@ -173,12 +174,12 @@ func valuesOf(object inherit.Object, counts func(*entry) bool) map[inherit.Entry
 	return values
 }
 
-// isOurs reports whether an entry that the child has is recorded as ours.
+// isOurs reports whether the child has an entry and its managed fields record the entry as ours.
 func (p *Plan) isOurs(e *entry) bool {
 	return !e.has.none() && p.managed.ours.Has(e.path)
 }
 
-// keep makes an object without an owner keep what one brought before. What is not ours stays anyway.
+// keep makes an object without an owner keep the entries that it inherited before. Entries of other managers stay anyway.
 func (p *Plan) keep(decided inherit.Decision) {
 	for _, e := range p.entries {
 		if e.want.none() && decided.Keeps(e.Entry) {
@@ -187,36 +188,36 @@ func (p *Plan) keep(decided inherit.Decision) {
 	}
 }
 
-// adopt makes a copy's content ours (docs/design.md §2). Only what belongs to the create is taken: managers that apply the same keys
-// own them too. An object with taints of ours can still be a copy: a restored Machine gets those that it declares by annotation before
-// it is adopted.
+// adopt takes over the inherited entries of a copy (docs/design.md §2), which the create of the object left exactly as desired. It takes
+// them from the create only: managers that apply the same keys continue to own them. An object with taints of ours can still be a copy:
+// even without an owner, a restored Machine gets the taints that it declares by annotation.
 func (p *Plan) adopt() {
 	adopted := fieldpath.NewSet()
-	lost := len(p.managed.entries) == 0 && !p.managed.age.IsZero() // the API server keeps some for every object that it creates
+	lost := len(p.managed.entries) == 0 && !p.managed.age.IsZero() // an API server records managed fields of every object that it creates
 	for _, e := range p.entries {
 		switch {
 		case e.want.none():
 		case e.want.equal(e.has) && (lost || p.have(p.managed.created, e.path)) &&
-			(e.claim != inherit.Yielding || !p.have(p.managed.later, e.path)): // else it would be given up again at once
+			(e.claim != inherit.Yielding || !p.have(p.managed.later, e.path)): // otherwise the next write would release it
 			e.wanted(adopted)
 		case e.claim == inherit.Owned:
 			return
 		}
 	}
-	if !adopted.Difference(p.managed.ours).Empty() { // a taint may be ours and the create's
+	if !adopted.Difference(p.managed.ours).Empty() { // a taint may belong to us and to the create
 		p.adopted = adopted
 	}
 }
 
-// decide says what becomes of an entry (docs/design.md §2). What is ours and no longer declared goes, unless another manager owns it
-// too. An entry that yields is not ours while another manager owns it too.
+// decide computes the content and the ownership of an entry after the write (docs/design.md §2). An entry of ours that is no longer
+// declared is removed, unless another manager also owns it. A yielding entry is not ours while another manager also owns it.
 func (p *Plan) decide(e *entry) {
 	ours := p.adopted.Has(e.path) || p.isOurs(e) && (e.claim != inherit.Yielding || !p.shared(e.path))
 	switch {
 	case e.has.none():
 		e.after, e.owned = e.want, e.want
 	case e.want.none() && ours && !p.shared(e.path):
-		for leaf := range e.has.leaves { // another manager may have set one of them by an update
+		for leaf := range e.has.leaves { // another manager may have set the leaf by an update
 			p.overruled.Insert(e.leaf(leaf))
 		}
 	case e.want.none(), e.claim != inherit.Owned && !ours:
@@ -234,7 +235,7 @@ func (p *Plan) decide(e *entry) {
 	}
 }
 
-// shared reports whether another manager owns the field at path too.
+// shared reports whether another manager also owns the field at path.
 func (p *Plan) shared(path fieldpath.Path) bool {
 	return p.have(p.managed.created, path) || p.have(p.managed.later, path)
 }
@@ -247,8 +248,8 @@ func (p *Plan) have(others func() (*fieldpath.Set, error), path fieldpath.Path) 
 	return err == nil && set.Has(path)
 }
 
-// merge returns an entry that is there already as a forced apply leaves it. Fields that are not wanted stay as they are, unless they
-// are only ours.
+// merge returns the content of an entry that the child already has, as a forced apply leaves it. Fields of the entry that are not desired
+// stay as they are, unless only we own them.
 func (p *Plan) merge(e *entry) item {
 	if e.want.equal(e.has) {
 		return e.has
@@ -271,15 +272,15 @@ func (p *Plan) merge(e *entry) item {
 	return merged
 }
 
-// keepUnknown keeps those of our fields that are in no place: they are taints and in-place fields in another version of the API than
-// the object's, until an apply moves our entry, or they are of another version of Heirloom.
+// keepUnknown keeps our ownership of fields that belong to no place: taints and in-place fields in another version of the API than the
+// object's, until an apply moves our entry, or fields of another version of Heirloom.
 func (p *Plan) keepUnknown() {
 	if !p.owned.Equals(p.managed.ours) {
 		p.owned = p.owned.Union(p.managed.ours.RecursiveDifference(known(p.places, func(place) bool { return true })))
 	}
 }
 
-// known returns the paths of those places that count.
+// known returns the paths of the places that counts selects.
 func known(places []place, counts func(place) bool) *fieldpath.Set {
 	paths := fieldpath.NewSet()
 	for _, at := range places {
@@ -290,24 +291,25 @@ func known(places []place, counts func(place) bool) *fieldpath.Set {
 	return paths
 }
 
-// Needed reports whether there is anything to write: content, or only who owns it.
+// Needed reports whether the plan changes anything: content, or only ownership.
 func (p *Plan) Needed() bool {
 	return p.moves || len(p.changes) > 0 || !p.owned.Equals(p.managed.ours)
 }
 
-// Adopts reports whether the plan takes existing content from the create of the object. Such a plan changes no content.
+// Adopts reports whether the plan takes existing content from the create of the object. The object then already has all desired Owned
+// entries.
 func (p *Plan) Adopts() bool { return !p.adopted.Empty() }
 
-// GivesUp reports whether the plan gives up fields that are ours, whether or not they go from the object with that.
+// GivesUp reports whether the plan releases fields of ours, whether or not it also removes them from the object.
 func (p *Plan) GivesUp() bool { return !p.managed.ours.Difference(p.owned).Empty() }
 
-// LeftOut says what the child has no room for, so that it is not inherited, or nil.
+// LeftOut returns an error about the entries that are not inherited because the child has no room for them, or nil.
 func (p *Plan) LeftOut() error { return p.leftOut }
 
-// Changes returns what changes in the child's content, in a stable order.
+// Changes returns the changes of the child's content, in a stable order.
 func (p *Plan) Changes() []Change { return p.changes }
 
-// Kept returns those changes that put back what an update removes or replaces. If the old object cannot be read, there are none.
+// Kept returns the changes that put back entries which an update removes or replaces. It returns nil if the old object cannot be read.
 func (p *Plan) Kept() []Change {
 	old, err := p.old()
 	if err != nil {

@@ -10,10 +10,9 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/value"
 )
 
-// Release returns the object once Heirloom has given up everything in it, for good: our entries in metadata.managedFields
-// are gone, and so are the fields that only we own, unless keepValues leaves them there without an owner.
-// removed are the paths of those fields. It goes by what is recorded and not by the rules, so that nothing stays of another version of
-// Heirloom, and no schema is needed.
+// Release returns the object after Heirloom has released everything in it, for good: without our entries in metadata.managedFields, and
+// without the fields that only we own, unless keepValues leaves them there without an owner. removed are the paths of the removed fields.
+// Release follows managed fields and not the rules, so that no field of another version of Heirloom stays, and no schema is needed.
 func Release(object *unstructured.Unstructured, keepValues bool) (released *unstructured.Unstructured, removed []string, err error) {
 	var ours, others []*fieldpath.Set
 	entries := object.GetManagedFields()
@@ -40,12 +39,11 @@ func Release(object *unstructured.Unstructured, keepValues bool) (released *unst
 	return released, removed, nil
 }
 
-// remover takes fields out of a JSON value, and with them the maps and lists that this empties: Cluster API's CRDs do not
-// accept those.
+// remover removes fields from a JSON value, and then maps and lists that have become empty: Cluster API's CRDs do not accept them.
 type remover struct{ removed []string }
 
-// from returns a value without these fields, and whether that has emptied it. Of lists, those are ours in part whose elements keys tell
-// apart.
+// from returns a value without these fields, and whether it has become empty. Heirloom can own a part of a list only if keys identify its
+// elements.
 func (r *remover) from(v any, fields *fieldpath.Set, at fieldpath.Path) (left any, emptied bool) {
 	switch v := v.(type) {
 	case map[string]any:
@@ -70,7 +68,7 @@ func (r *remover) from(v any, fields *fieldpath.Set, at fieldpath.Path) (left an
 	return v, false
 }
 
-// keep returns what is left of a member or an element, and whether it stays. metadata and spec are in every object.
+// keep returns the rest of a member or an element, and whether it stays. metadata and spec always stay, because every object has them.
 func (r *remover) keep(item any, element fieldpath.PathElement, fields *fieldpath.Set, at fieldpath.Path) (left any, stays bool) {
 	path := append(at.Copy(), element)
 	if fields.Members.Has(element) {
@@ -85,7 +83,7 @@ func (r *remover) keep(item any, element fieldpath.PathElement, fields *fieldpat
 	return left, !emptied || len(at) == 0
 }
 
-// elementOf returns by which of the elements in a set an item of a list is meant, if by any.
+// elementOf returns the element of the set that identifies an item of a list, or the zero element if there is none.
 func elementOf(item any, fields *fieldpath.Set) (found fieldpath.PathElement) {
 	m, _ := item.(map[string]any)
 	compare := func(element fieldpath.PathElement) {

@@ -19,9 +19,9 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
-// ApplyConfiguration returns everything that we own after the write, for a server-side apply that is forced. It has the
-// object's UID, so that an object which is gone meanwhile is not created again, and its version: an apply also names what
-// the object has already, and must not restore what Cluster API has just removed from it.
+// ApplyConfiguration returns all fields that we own after the write, for a forced server-side apply. It has the object's UID, so that the
+// apply does not create a deleted object again, and its resourceVersion: an apply also names entries that the object already has, and must
+// not restore entries that Cluster API has just removed.
 func (p *Plan) ApplyConfiguration(apiVersion, kind string, object metav1.Object) (*unstructured.Unstructured, error) {
 	config := &unstructured.Unstructured{Object: map[string]any{}}
 	for _, at := range p.places {
@@ -40,9 +40,9 @@ func (p *Plan) ApplyConfiguration(apiVersion, kind string, object metav1.Object)
 	return config, nil
 }
 
-// Patch returns the operations that make an admission request's object carry the plan: one for each map, list or field that
-// changes, and those for metadata.managedFields. raw is the object as the request has it; now goes into our entry, and
-// so does apiVersion, if the entry is new.
+// Patch returns the operations that change an admission request's object as planned: an operation for each changed map, list or field, and
+// for missing or empty parents, and the operation on metadata.managedFields. raw is the object in the request. now becomes the time of our
+// entry, and apiVersion the version of a new entry.
 func (p *Plan) Patch(raw []byte, apiVersion string, now time.Time) ([]jsonpatch.Operation, error) {
 	content, err := p.contentPatch(raw)
 	if err != nil {
@@ -52,8 +52,8 @@ func (p *Plan) Patch(raw []byte, apiVersion string, now time.Time) ([]jsonpatch.
 	return append(content, managed...), err
 }
 
-// contentPatch also changes the object, as far as that tells which parents of a place are missing or become empty. metadata and spec are
-// in every object, so that most patches need no look at it.
+// contentPatch also changes the object, to learn which parents of a place are missing or become empty. Every object has metadata and spec,
+// so most patches need not parse the object.
 func (p *Plan) contentPatch(raw []byte) (operations []jsonpatch.Operation, err error) {
 	var object map[string]any
 	var emptied [][]string
@@ -78,7 +78,7 @@ func (p *Plan) contentPatch(raw []byte) (operations []jsonpatch.Operation, err e
 				return nil, fmt.Errorf("reading the object: %w", err)
 			} else if there == nil {
 				operations = append(operations, jsonpatch.NewOperation("add", pointer(at.path[:i]), map[string]any{}))
-				_ = unstructured.SetNestedMap(object, map[string]any{}, at.path[:i]...) // all above are there
+				_ = unstructured.SetNestedMap(object, map[string]any{}, at.path[:i]...) // all parents exist
 			}
 		}
 		operations = append(operations, jsonpatch.NewOperation("add", pointer(at.path), after))
@@ -94,8 +94,8 @@ func (p *Plan) contentPatch(raw []byte) (operations []jsonpatch.Operation, err e
 	return operations, nil
 }
 
-// whatGoes returns what to remove from an object once nothing is left at path. Cluster API's CRDs do not accept an object that is empty
-// where all fields are optional: a deletion, or the metadata of a template. Nothing goes if that has gone before.
+// whatGoes returns the path to remove from an object once nothing is left at path. Cluster API's CRDs do not accept an empty object if all
+// its fields are optional: a deletion, or the metadata of a template. The result is nil if this parent has been removed before.
 func whatGoes(object map[string]any, path []string) []string {
 	above := path[:len(path)-1]
 	if len(above) < 2 || !slices.Contains([]string{"deletion", "metadata"}, above[len(above)-1]) {
@@ -112,9 +112,9 @@ func whatGoes(object map[string]any, path []string) []string {
 	return above
 }
 
-// managedFieldsPatch returns the operation on metadata.managedFields: our entry put in its place where that is all, the
-// whole list where other entries change too. The list stays in the API server's order, because otherwise the next write
-// would sort it, and an identical apply would store a new version.
+// managedFieldsPatch returns the operation on metadata.managedFields. It inserts our entry if the entry is new and no other entry changes;
+// otherwise it replaces the list. The list stays in the API server's order, because otherwise the next write would sort it, and an
+// identical apply would store a new version.
 func (p *Plan) managedFieldsPatch(apiVersion string, now time.Time) ([]jsonpatch.Operation, error) {
 	const list = "/metadata/managedFields"
 	taken := !p.overruled.Empty() || !p.adopted.Empty()
@@ -145,7 +145,7 @@ func (p *Plan) managedFieldsPatch(apiVersion string, now time.Time) ([]jsonpatch
 	return []jsonpatch.Operation{jsonpatch.NewOperation("add", list, slices.Insert(entries, at, ours))}, nil
 }
 
-// otherEntries returns the entries of other managers, without what the plan takes from them.
+// otherEntries returns the entries of other managers, without the fields that the plan takes from them.
 func (p *Plan) otherEntries(taken bool) ([]metav1.ManagedFieldsEntry, error) {
 	entries := make([]metav1.ManagedFieldsEntry, 0, len(p.managed.entries)+1)
 	for i, entry := range p.managed.entries {
@@ -175,7 +175,7 @@ func (p *Plan) otherEntries(taken bool) ([]metav1.ManagedFieldsEntry, error) {
 	return entries, nil
 }
 
-// compareEntries is the order in which the API server keeps managed fields: by operation, second and manager.
+// compareEntries compares entries in the order in which the API server keeps managed fields: by operation, second and manager.
 func compareEntries(a, b metav1.ManagedFieldsEntry) int {
 	return cmp.Or(
 		cmp.Compare(a.Operation, b.Operation),
@@ -195,7 +195,7 @@ func withFields(entry metav1.ManagedFieldsEntry, set *fieldpath.Set) (metav1.Man
 	return entry, nil
 }
 
-// pointer returns a path as JSON pointer. Field names of Kubernetes objects need no escaping; keys never stand in it.
+// pointer returns a path as a JSON pointer. Field names of Kubernetes objects need no escaping, and the path has no keys of maps.
 func pointer(path []string) string {
 	return "/" + strings.Join(path, "/")
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package taint holds everything that Heirloom knows about taints: how they are declared (typed or as annotations),
-// parsed, formatted, merged and validated, and what happens to those of a Node (docs/design.md §3). It is pure.
+// Package taint parses, formats, merges and validates taints, typed or declared by annotation, and computes the taints of a Node
+// (docs/design.md §3). It is pure.
 package taint
 
 import (
@@ -46,12 +46,12 @@ func Always(t clusterv1.MachineTaint) bool {
 	return t.Propagation == clusterv1.MachineTaintPropagationAlways
 }
 
-// Initialize reports whether the Node gets the taint once. Cluster API calls this OnInitialization.
+// Initialize reports whether the Node gets the taint only once. Cluster API calls this propagation OnInitialization.
 func Initialize(t clusterv1.MachineTaint) bool {
 	return t.Propagation == clusterv1.MachineTaintPropagationOnInitialization || t.Propagation == "Initialize"
 }
 
-// Canonical returns the taint with the only names that Cluster API's CRDs accept.
+// Canonical returns the taint with a propagation that Cluster API's CRDs accept: OnInitialization instead of Initialize.
 func Canonical(t clusterv1.MachineTaint) clusterv1.MachineTaint {
 	if Initialize(t) {
 		t.Propagation = clusterv1.MachineTaintPropagationOnInitialization
@@ -59,7 +59,7 @@ func Canonical(t clusterv1.MachineTaint) clusterv1.MachineTaint {
 	return t
 }
 
-// ByID returns the taints by identity; of several with the same, the first.
+// ByID returns the taints by identity. If several taints have the same identity, the first counts.
 func ByID(taints []corev1.Taint) map[ID]corev1.Taint {
 	all := make(map[ID]corev1.Taint, len(taints))
 	for _, t := range slices.Backward(taints) {
@@ -73,8 +73,8 @@ func Find(taints []corev1.Taint, id ID) int {
 	return slices.IndexFunc(taints, func(t corev1.Taint) bool { return IDOf(t) == id })
 }
 
-// Merge returns typed and annotated taints as one list, sorted by key and effect, each key and effect once.
-// The typed taint wins over the annotated one (docs/design.md §3), and the first over the second within either.
+// Merge returns typed and annotated taints as a list, sorted by key and effect, with each key and effect once. A typed taint wins over an
+// annotated taint (docs/design.md §3); within each list, the first taint wins.
 func Merge(typed, annotated []clusterv1.MachineTaint) []clusterv1.MachineTaint {
 	merged := slices.Concat(typed, annotated)
 	slices.SortStableFunc(merged, func(a, b clusterv1.MachineTaint) int {
@@ -83,7 +83,7 @@ func Merge(typed, annotated []clusterv1.MachineTaint) []clusterv1.MachineTaint {
 	return slices.CompactFunc(merged, func(a, b clusterv1.MachineTaint) bool { return MachineID(a) == MachineID(b) })
 }
 
-// ForNode is a Node's taint of the form that the API server stores.
+// ForNode converts a Machine's taint to a Node's taint, in the form that the API server stores.
 func ForNode(t clusterv1.MachineTaint) corev1.Taint {
 	return corev1.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect}
 }
@@ -91,17 +91,17 @@ func ForNode(t clusterv1.MachineTaint) corev1.Taint {
 // Sync returns a Node's taints after inheritance (rule 13, docs/design.md §1 and §3):
 //
 //   - Always taints are there, with their value.
-//   - Initialize taints are there if the Node has not been initialized yet; later they are neither added nor removed.
-//   - A taint that is recorded as ours and no longer declared is gone, unless it has been given another value since.
+//   - Initialize taints are added if the Node has not been initialized yet; later they are neither added nor removed.
+//   - A taint that is recorded as ours and no longer declared is removed, unless its value has changed since.
 //   - Every other taint stays as it is.
 //
-// Order is kept and what is new comes last, so that equal input gives equal output.
+// Sync keeps the order and appends new taints, so that equal input gives equal output.
 func Sync(current []corev1.Taint, declared []clusterv1.MachineTaint, recorded []corev1.Taint, initialized bool) []corev1.Taint {
 	keep := map[ID]bool{}
 	for _, t := range declared {
 		keep[MachineID(t)] = true
 	}
-	ours := sets.New(recorded...) // Cluster API's form has no value and means any
+	ours := sets.New(recorded...) // a taint in Cluster API's form has no value, and stands for any value
 	result := slices.DeleteFunc(slices.Clone(current), func(t corev1.Taint) bool {
 		anyValue := corev1.Taint{Key: t.Key, Effect: t.Effect}
 		return !keep[IDOf(t)] && (ours.Has(anyValue) || ours.Has(corev1.Taint{Key: t.Key, Effect: t.Effect, Value: t.Value}))
@@ -125,13 +125,13 @@ func Sync(current []corev1.Taint, declared []clusterv1.MachineTaint, recorded []
 	return result
 }
 
-// Remove returns taints without the one that has this identity.
+// Remove returns the taints without the taint that has this identity.
 func Remove(taints []corev1.Taint, id ID) []corev1.Taint {
 	return slices.DeleteFunc(slices.Clone(taints), func(t corev1.Taint) bool { return IDOf(t) == id })
 }
 
-// Parse reads one taint in kubectl's syntax, "<key>=<value>:<effect>" or "<key>:<effect>".
-// It checks the form only; Validate checks the content.
+// Parse parses a taint in kubectl's syntax, "<key>=<value>:<effect>" or "<key>:<effect>". It checks the form only; Validate checks the
+// content.
 func Parse(s string) (corev1.Taint, error) {
 	keyValue, effect, ok := strings.Cut(s, ":")
 	key, value, _ := strings.Cut(keyValue, "=")
@@ -149,7 +149,7 @@ func Parse(s string) (corev1.Taint, error) {
 	return corev1.Taint{Key: key, Value: value, Effect: corev1.TaintEffect(effect)}, nil
 }
 
-// ParseList reads a comma-separated list of taints. Entries that are not taints are left out and reported together in the error.
+// ParseList parses a comma-separated list of taints. Invalid entries are left out and reported together in the error.
 func ParseList(s string) ([]corev1.Taint, error) { return parseList(s, Parse) }
 
 func parseList[T any](s string, parse func(string) (T, error)) ([]T, error) {
@@ -173,10 +173,11 @@ func parseList[T any](s string, parse func(string) (T, error)) ([]T, error) {
 	return all, errors.Join(errs...)
 }
 
-// longestList is how many bytes of annotations an API server accepts.
+// longestList is the maximum size of a list in bytes: an API server accepts no more bytes of annotations.
 const longestList = apivalidation.TotalAnnotationSizeLimitB
 
-// Split splits a comma-separated list; blanks around entries and empty entries do not count, nor does a list that no API server stores.
+// Split splits a comma-separated list. It ignores blanks around entries, empty entries, and a list that is longer than an API server
+// stores.
 func Split(list string) (entries []string) {
 	if len(list) > longestList {
 		return nil
@@ -189,14 +190,15 @@ func Split(list string) (entries []string) {
 	return entries
 }
 
-// Join sorts the entries into a comma-separated list, each once.
+// Join returns the entries as a sorted, comma-separated list without duplicates. It sorts entries in place.
 func Join(entries []string) string {
 	slices.Sort(entries)
 	return strings.Join(slices.Compact(entries), ",")
 }
 
-// FromAnnotations returns the taints that an object's annotations declare, Always before Initialize where both name
-// the same key and effect. Start-up gates are Initialize taints. Entries that cannot be read are left out, and reported for each annotation.
+// FromAnnotations returns the taints that an object's annotations declare. If Always and Initialize name the same key and effect, Always
+// wins. Start-up gates are Initialize taints. Invalid entries are left out; unreadable has an error for each annotation with invalid
+// entries.
 func FromAnnotations(annotations map[string]string) (taints []clusterv1.MachineTaint, unreadable map[string]error) {
 	unreadable = map[string]error{}
 	for _, name := range Annotations {
@@ -250,7 +252,7 @@ func Format(t corev1.Taint) string {
 // FormatList returns the taints in kubectl's syntax, sorted and comma-separated.
 func FormatList(taints []corev1.Taint) string { return formatSorted(taints, Format) }
 
-// FormatIDs returns "<key>:<effect>" of the taints, sorted and comma-separated: the form of Cluster API's own tracking.
+// FormatIDs returns "<key>:<effect>" of the taints, sorted and comma-separated: the form of Cluster API's tracking annotation.
 func FormatIDs(taints []corev1.Taint) string {
 	return formatSorted(taints, func(t corev1.Taint) string { return IDOf(t).String() })
 }

@@ -16,7 +16,7 @@ import (
 // <namespace>/<name>". A Node gets the taint once, when it registers, and loses it once, when the gate opens.
 const UntilAnnotation = "taints.heirloom.dev/until"
 
-// Annotations are those that declare taints. Where several name the same key and effect, the first wins.
+// Annotations are the annotations that declare taints. If several name the same key and effect, the first wins.
 //
 //nolint:gochecknoglobals // a table that nothing changes
 var Annotations = []string{AlwaysAnnotation, UntilAnnotation, InitializeAnnotation}
@@ -37,7 +37,7 @@ func (g Gate) String() string {
 	return Format(g.Taint) + " until condition " + string(g.Condition) + "=" + string(g.Status)
 }
 
-// ParseGate reads a gate. Validate judges its taint.
+// ParseGate parses a gate. Validate checks its taint.
 func ParseGate(s string) (g Gate, err error) {
 	words := strings.Fields(s)
 	if len(words) != 4 || words[1] != "until" {
@@ -67,9 +67,9 @@ func ParseGate(s string) (g Gate, err error) {
 	return g, nil
 }
 
-// Gates returns the start-up gates that an object's annotations declare. Entries that cannot be read are left out.
+// Gates returns the start-up gates that an object's annotations declare, by the identity of their taints. Invalid entries are left out.
 func Gates(annotations map[string]string) map[ID]Gate {
-	list, _ := parseList(annotations[UntilAnnotation], ParseGate) // FromAnnotations reports the rest
+	list, _ := parseList(annotations[UntilAnnotation], ParseGate) // FromAnnotations reports invalid entries
 	gates := make(map[ID]Gate, len(list))
 	for _, g := range slices.Backward(list) { // the first wins
 		gates[IDOf(g.Taint)] = g
@@ -77,7 +77,7 @@ func Gates(annotations map[string]string) map[ID]Gate {
 	return gates
 }
 
-// parserOf returns how to read an entry of an annotation.
+// parserOf returns the function that parses an entry of an annotation.
 func parserOf(annotation string) func(string) (corev1.Taint, error) {
 	if annotation != UntilAnnotation {
 		return Parse

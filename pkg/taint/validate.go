@@ -14,7 +14,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// Role says whose Nodes a taint is for: only those of ControlPlane may carry the control plane's own taint.
+// Role is the role of the Nodes that a taint is for: only Nodes of a control plane may have the control plane's own taint.
 type Role bool
 
 // The roles of Machines.
@@ -23,11 +23,11 @@ const (
 	ControlPlane Role = true
 )
 
-// MostProblems is how many problems of one list are reported: a forged review could fill the memory with them.
+// MostProblems limits the problems that are reported for a list: a forged review could fill the memory with them.
 const MostProblems = 100
 
-// Validate returns an error for each taint that may not be declared at path, or for the first of them. Taints that old holds
-// unchanged are not judged, so that an object that was stored before Heirloom was installed can still be updated.
+// Validate returns an error for each taint that may not be declared at path, and stops after MostProblems of them. It does not check taints
+// that old has unchanged, so that an object that was stored before Heirloom was installed can still be updated.
 func Validate(path *field.Path, role Role, taints, old []clusterv1.MachineTaint) field.ErrorList {
 	var errs field.ErrorList
 	before, seen, unchanged := map[ID]int{}, map[ID]int{}, sets.New(old...)
@@ -74,7 +74,7 @@ func ValidateAnnotations(path *field.Path, role Role, annotations, old map[strin
 	return errs
 }
 
-// Problem says why a taint may not reach an object, or "", and whether no one may declare its key.
+// Problem says why an object may not have a taint, or "", and whether the taint's key is reserved.
 func Problem(role Role, t clusterv1.MachineTaint) (problem string, isReserved bool) {
 	if errs := check(nil, role, t); len(errs) > 0 {
 		return errs[0].Detail, reserved(role, t.Key) != ""
@@ -108,7 +108,7 @@ var (
 	propagations = []clusterv1.MachineTaintPropagation{clusterv1.MachineTaintPropagationAlways, clusterv1.MachineTaintPropagationOnInitialization}
 )
 
-// reserved says why no one may declare a taint with this key, or "" if anyone may.
+// reserved says why the key of a taint is reserved, or "" if it is not.
 func reserved(role Role, key string) string {
 	switch {
 	case key == clusterv1.NodeUninitializedTaint.Key, key == clusterv1.NodeOutdatedRevisionTaint.Key:
@@ -126,7 +126,8 @@ func reserved(role Role, key string) string {
 	return ""
 }
 
-// Carrier is any object of Cluster API that can declare taints, trimmed to the places where one of these kinds does.
+// Carrier is an object of Cluster API that can declare taints, of any kind. It has only the fields that can hold taints or taint
+// annotations.
 type Carrier struct {
 	Metadata metadata    `json:"metadata"`
 	Spec     carrierSpec `json:"spec"`
@@ -146,7 +147,7 @@ type carrierSpec struct {
 	sections        `json:",inline"`         // of a ClusterClass
 }
 
-// sections are those of a ClusterClass or of a Cluster's topology.
+// sections are the sections of a ClusterClass or of a Cluster's topology.
 type sections struct {
 	ControlPlane place `json:"controlPlane"`
 	Workers      struct {
@@ -155,7 +156,7 @@ type sections struct {
 	} `json:"workers"`
 }
 
-// template is that of Machines, or of a control plane: a ClusterClass refers to templates of control planes.
+// template is a template of Machines, or of a control plane: a ClusterClass refers to templates of control planes.
 type template struct {
 	Metadata metadata `json:"metadata"`
 	Spec     struct {
@@ -164,7 +165,7 @@ type template struct {
 	} `json:"spec"`
 }
 
-// place holds what is declared for Machines: a template, or a section of a ClusterClass or a topology.
+// place is a part of an object that declares taints for Machines: a template, or a section of a ClusterClass or a topology.
 type place struct {
 	Name     string                   `json:"name"`  // in a topology
 	Class    string                   `json:"class"` // in a ClusterClass
@@ -175,9 +176,9 @@ type place struct {
 	} `json:"spec"`
 }
 
-// ValidateCarrier returns an error, with its field path, for each taint that the object may not declare, by type or by
-// annotation, or MostProblems of them. Of an update only what differs from old is judged; old is nil for a create. controlPlane says
-// that the object is a control plane of any provider.
+// ValidateCarrier returns an error, with its field path, for each taint that the object may not declare, typed or by annotation; at most
+// MostProblems errors. Of an update, it checks only taints that differ from old; old is nil for a create. controlPlane says that the object
+// is a control plane of any provider.
 func ValidateCarrier(object, old *Carrier, controlPlane bool) field.ErrorList {
 	old = cmp.Or(old, &Carrier{})
 	spec := field.NewPath("spec")
@@ -217,7 +218,7 @@ func (s sections) validate(path *field.Path, old sections) field.ErrorList {
 }
 
 func validateAll(path *field.Path, all, old []place) (errs field.ErrorList) {
-	// A name tells sections apart in a topology, where the class may change, and a class in a ClusterClass.
+	// In a topology, a section is identified by its name, because its class may change; in a ClusterClass, by its class.
 	id := func(p place) string { return cmp.Or(p.Name, p.Class) }
 	before := map[string]place{}
 	for _, p := range old {
