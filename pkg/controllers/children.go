@@ -79,9 +79,9 @@ func (p planned) due() bool { return p.Plan != nil && p.Needed() && p.wait == 0 
 
 func (p planned) writes() bool { return p.due() && !p.Observed }
 
-// syncChild writes missing inherited entries of a child. again is the time until the next look, if the write is left to Cluster API for
-// now or has no slot. object is the child as it is stored, maybe of another Go type. owner is the kind of the child's owner if it is a
-// provider's kind; empty if it is a kind of Cluster API.
+// syncChild writes missing inherited entries of a child. again is the time until the next reconcile, if the write is left to Cluster API
+// for now or has no slot. object is the child as it is stored, maybe of another Go type. owner is the kind of the child's owner if it is
+// a provider's kind; empty if it is a kind of Cluster API.
 func syncChild(
 	ctx context.Context, d *Dependencies, kind owners.Kind, child metav1.Object, object client.Object, owner schema.GroupKind,
 ) (again time.Duration, err error) {

@@ -59,8 +59,8 @@ type Dependencies struct {
 	SchemaChanges func() <-chan event.GenericEvent
 	// NoExecuteRate is the number of existing Nodes of a Cluster that get taints that evict Pods in a minute; 0 means no limit.
 	NoExecuteRate float64
-	// NoExecuteBudgets says whether Pods leave a Node before it gets a taint that evicts them, NoExecuteDeadline limits the time for that; 0
-	// means no limit.
+	// NoExecuteBudgets says whether Pods leave a Node before it gets a taint that evicts them. NoExecuteDeadline limits the time for their
+	// leaving; 0 means no limit.
 	NoExecuteBudgets  bool
 	NoExecuteDeadline time.Duration
 	// Workloads has the connections to workload clusters; nil if Heirloom handles no workload cluster.

@@ -92,7 +92,7 @@ type visit struct {
 	ready sets.Set[types.NamespacedName]
 }
 
-// sync reconciles the Node. again is the time until the next look, if a step has to wait.
+// sync reconciles the Node. again is the time until the next reconcile, if a step has to wait.
 func (r *nodes) sync(ctx context.Context, req NodeRequest) (again time.Duration, err error) {
 	v := visit{NodeRequest: req, policy: r.Policy(), now: time.Now()}
 	if v.server, v.node, err = r.get(ctx, req); err != nil || v.node == nil {
@@ -174,7 +174,7 @@ type nodePlan struct {
 	leave []corev1.Taint
 	// awaited are the DaemonSets that closed start-up gates wait for.
 	awaited []types.NamespacedName
-	// wait is the time for which the write is left to Cluster API, again the time until the next look.
+	// wait is the time for which the write is left to Cluster API, again the time until the next reconcile.
 	wait, again time.Duration
 }
 
@@ -216,7 +216,7 @@ func (r *nodes) plan(ctx context.Context, chain *owners.Chain, v visit) (p nodeP
 }
 
 // watchFacts watches the objects with facts about the Node, so that their changes enqueue it. If a kind cannot be watched yet, again is
-// the time until the next look.
+// the time until the next reconcile.
 func (r *nodes) watchFacts(ctx context.Context, v visit, from inherit.NodeSource) (again time.Duration) {
 	m, ok := from.Object.(*clusterv1.Machine)
 	if !ok {

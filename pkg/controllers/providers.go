@@ -33,7 +33,7 @@ const (
 	// kindTimeout limits the time of the requests about an object. The API server calls the webhooks of the object's kind, and an informer
 	// may wait for a conversion webhook that does not answer.
 	kindTimeout = 10 * time.Second
-	// unserved is the minimum time until the next look at an object that refers to a kind that the API server does not serve.
+	// unserved is the minimum time until the next reconcile of an object that refers to a kind that the API server does not serve.
 	unserved = time.Minute
 )
 
@@ -80,7 +80,7 @@ type kindWatches[R comparable] struct {
 }
 
 // watch sets the kind of the object in the version that the API server prefers, and watches this version. If the kind is not served,
-// again is the time until the next look.
+// again is the time until the next reconcile.
 func (w *kindWatches[R]) watch(
 	chain *owners.Chain, kind schema.GroupKind, object client.Object, wake handler.TypedEventHandler[client.Object, R],
 ) (again time.Duration, err error) {
