@@ -12,18 +12,18 @@ import (
 )
 
 const (
-	// LongestAnswer is how long an answer may take in any case: no API server waits longer.
+	// LongestAnswer is the maximum time for any answer: no API server waits longer.
 	LongestAnswer = 30 * time.Second
-	// longestWorkloadAnswer bounds what a workload cluster can ask for, because Heirloom registers no webhook there that waits longer.
+	// longestWorkloadAnswer is the maximum time that a workload cluster can ask for: Heirloom registers no webhook there that waits longer.
 	longestWorkloadAnswer = workloadwebhook.LongestTimeout * time.Second
-	// usualTimeout counts for a caller that does not say how long it waits. It is the chart's.
+	// usualTimeout is for a caller that does not say how long it waits. It is the chart's default.
 	usualTimeout = 2 * time.Second
-	// answerShare and shortestAnswer are what is left of the caller's time for the answer itself: a tenth, and at least so much.
+	// answerShare and shortestAnswer define the part of the caller's time that is kept for the answer itself: a tenth, and at least 100 ms.
 	answerShare, shortestAnswer = 10, 100 * time.Millisecond
 )
 
-// within returns a context that ends soon enough for an answer in the time that the caller waits. API servers say in the URL how long that
-// is. Everything that can wait takes what is left of it: for room, for the body, for owners.
+// within returns a context that ends soon enough for an answer in the time that the caller waits. API servers name this time in the URL.
+// All waits share it: for room, for the body, for owners.
 func within(r *http.Request, longest time.Duration) (context.Context, context.CancelFunc) {
 	waits, err := time.ParseDuration(r.URL.Query().Get("timeout"))
 	if err != nil || waits <= 0 {
@@ -33,7 +33,7 @@ func within(r *http.Request, longest time.Duration) (context.Context, context.Ca
 	return context.WithTimeout(r.Context(), waits-max(waits/answerShare, shortestAnswer))
 }
 
-// inBudget returns a chain whose live reads take what is left of a request's time.
+// inBudget returns a chain whose live reads may take the rest of a request's time.
 func inBudget(chain *owners.Chain) *owners.Chain {
 	budgeted := *chain
 	budgeted.LiveTimeout = LongestAnswer

@@ -21,13 +21,13 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/owners"
 )
 
-// children is the webhook for one kind of object that inherits from an owner in Cluster API.
+// children is the webhook of a kind of Cluster API or of a provider, in the table of pkg/owners.
 type children struct {
 	Dependencies
 	kind owners.Kind
 }
 
-// asCreated takes away what an API server sets itself: a request that creates an object by apply has whatever its writer put there.
+// asCreated clears fields that an API server sets itself: in a request that creates an object by apply, they have the writer's values.
 func asCreated(req admission.Request, object metav1.Object) {
 	if req.Operation == admissionv1.Create {
 		object.SetCreationTimestamp(metav1.Time{})
@@ -35,7 +35,7 @@ func asCreated(req admission.Request, object metav1.Object) {
 	}
 }
 
-// injected is what becomes of a child.
+// injected is the decision about a child and the write that carries it out.
 type injected struct {
 	owners.Decision
 	// plan is nil if the child stays as it is.
@@ -61,7 +61,7 @@ func (h children) decide(ctx context.Context, req admission.Request) (answer, er
 			return h.kind.Content(ctx, h.Chain, object)
 		})
 	}
-	// An update that lacks something may be what Cluster API has just removed. A create always lacks something, and restores nothing.
+	// Cluster API may just have removed the entries that an update lacks. A create always lacks entries, and restores none.
 	changesUpdate := func(i injected) bool { return req.Operation == admissionv1.Update && i.plan != nil && i.plan.Needed() }
 	i, err := owners.Recheck(ctx, h.Chain, changesUpdate, func(ctx context.Context, chain *owners.Chain) (injected, error) {
 		return h.inject(ctx, chain, object, old)
@@ -77,7 +77,7 @@ func (h children) decide(ctx context.Context, req admission.Request) (answer, er
 	return decided, err
 }
 
-// inject decides by what the chain knows, and plans the write that gives the child what it inherits.
+// inject evaluates the child with the data of the chain, and plans the write of its inherited entries.
 func (h children) inject(
 	ctx context.Context, chain *owners.Chain, object metav1.Object, old func() (inherit.Object, error),
 ) (i injected, err error) {
@@ -92,7 +92,7 @@ func (h children) inject(
 	return i, err
 }
 
-// answer carries the plan out and records as ours what it adds.
+// answer carries out the plan in a patch, which also records Heirloom as the owner of the added entries.
 func (h children) answer(ctx context.Context, req admission.Request, object metav1.Object, i injected) (answer, error) {
 	apiVersion := schema.GroupVersion{Group: req.Kind.Group, Version: req.Kind.Version}.String()
 	patch, err := i.plan.Patch(req.Object.Raw, apiVersion, time.Now())
@@ -117,7 +117,7 @@ func (h children) answer(ctx context.Context, req admission.Request, object meta
 	return decided, nil
 }
 
-// warnKept names what the child keeps against the request, and where that can be changed.
+// warnKept warns of entries that the child keeps although the request removes or changes them, and names the objects to edit.
 func (h children) warnKept(ctx context.Context, req admission.Request, object metav1.Object, i injected, decided *answer) {
 	kept := i.plan.Kept()
 	if len(kept) == 0 {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package webhooks answers admission requests. One handler serves every kind of Cluster API in the table of pkg/owners; Nodes
-// and the validation of taints have their own. A mutating handler decodes the request, finds the owner in the informer caches,
-// calls the pure rules and answers with JSON patch operations.
+// Package webhooks answers admission requests. One handler serves every kind of Cluster API in the table of pkg/owners; Nodes and the
+// validation of taints have handlers of their own. A mutating handler decodes the request, finds the owner in the informer caches, calls
+// the pure rules and answers with JSON patch operations.
 //
-// Every mutating webhook fails open, in the registration (failurePolicy: Ignore) and here: clusters must go on without Heirloom,
-// and the resync loop repairs. A request that cannot be decoded or answered is allowed unchanged, with a warning and a metric. The
-// validating webhook refuses only taints that it has judged.
+// Every mutating webhook fails open, in the registration (failurePolicy: Ignore) and here: clusters must go on without Heirloom, and the
+// resync loop repairs. A request that cannot be decoded or answered is allowed unchanged, with a warning and a metric. The validating
+// webhook rejects only taints that it has checked.
 package webhooks
 
 import (
@@ -29,24 +29,24 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/owners"
 )
 
-// The paths that the webhook configurations of the Helm chart call, beside those of the kinds of Cluster API.
+// Paths that the webhook configurations of the Helm chart call, in addition to the paths that PathOf returns.
 const (
 	NodesPath  = "/mutate/nodes"
 	TaintsPath = "/validate/taints"
 )
 
-// PathOf is the path for a kind of Cluster API, or for those of providers.
+// PathOf returns the path for a kind of Cluster API, or for all control planes or external objects.
 func PathOf(kind owners.Kind) string { return "/mutate/" + kind.Resource }
 
-// Dependencies are what the handlers of all kinds need.
+// Dependencies are shared by all handlers.
 type Dependencies struct {
 	Chain   *owners.Chain
 	Metrics *metrics.Metrics
-	// Namespace is the only one whose objects are watched and answered for; empty means all.
+	// Namespace is the namespace whose objects are watched and handled; empty for all namespaces.
 	Namespace string
 	// ManagementCluster is the Cluster whose Nodes are in the management cluster's API server; empty if there is none.
 	ManagementCluster types.NamespacedName
-	// Policy returns the rules' options as they are now.
+	// Policy returns the current policy.
 	Policy func() inherit.Policy
 }
 
@@ -58,7 +58,7 @@ func Register(server webhook.Server, dependencies Dependencies) {
 	}
 }
 
-// decidersOf returns who decides behind each path.
+// decidersOf returns the decider of each path.
 func decidersOf(dependencies Dependencies) map[string]decider {
 	dependencies.Chain = inBudget(dependencies.Chain)
 	all := map[string]decider{NodesPath: nodesOf(dependencies, dependencies.ManagementCluster), TaintsPath: taints{dependencies.Policy}}
@@ -73,11 +73,11 @@ type answer struct {
 	outcome  metrics.Outcome
 	patch    []jsonpatch.Operation
 	warnings []string
-	// What the patch injects, what it removes, and what of the injected the update had removed: label, annotation and so on.
+	// The types (label, annotation and so on) of the entries that the patch adds, removes, and puts back after an update removed them.
 	brought, removed, kept []string
 	// observed says that the patch is only counted.
 	observed bool
-	// refusal is a complete response of its own.
+	// refusal is a complete response; nil to allow the request.
 	refusal *admission.Response
 }
 
@@ -86,7 +86,7 @@ func unmatched() answer {
 	return answer{outcome: metrics.Unmatched}
 }
 
-// untouched allows an object that inherits nothing for now. If it is skipped, there is a reason.
+// untouched allows an object that inherits nothing for now, and logs the reason, if there is one.
 func untouched(ctx context.Context, why inherit.Reason) answer {
 	ctrl.LoggerFrom(ctx).V(2).Info("Object inherits nothing with this write", "reason", why)
 	return unmatched()
@@ -97,7 +97,7 @@ type decider interface {
 	decide(ctx context.Context, req admission.Request) (answer, error)
 }
 
-// failOpen makes an admission handler out of a decider: an error or a panic lets the request pass.
+// failOpen is the admission handler of a decider: after an error or a panic, it allows the request.
 type failOpen struct {
 	decider
 	metrics   *metrics.Metrics
@@ -133,7 +133,7 @@ func (h failOpen) Handle(ctx context.Context, req admission.Request) admission.R
 	return response.WithWarnings(decided.warnings...)
 }
 
-// observe counts what a decision would change, and allows the request untouched.
+// observe counts the changes that a decision would make, and allows the request untouched.
 func (h failOpen) observe(req admission.Request, decided answer) answer {
 	for _, what := range slices.Concat(decided.brought, decided.removed) {
 		h.metrics.WouldWrite(metrics.Kind(req.Kind.Group, req.Kind.Kind), what)
@@ -141,7 +141,7 @@ func (h failOpen) observe(req admission.Request, decided answer) answer {
 	return answer{outcome: metrics.Observed}
 }
 
-// count counts a decision and what it changes.
+// count counts a decision and its changes.
 func (h failOpen) count(req admission.Request, decided answer) {
 	kind, operation := metrics.Kind(req.Kind.Group, req.Kind.Kind), string(req.Operation)
 	if req.Operation != admissionv1.Create && req.Operation != admissionv1.Update {
@@ -172,18 +172,18 @@ func (h failOpen) guarded(ctx context.Context, req admission.Request) (decided a
 	return h.decide(ctx, req)
 }
 
-// warn adds a warning for each thing that had to be left out.
+// warn adds a warning for each entry that was left out.
 func (a *answer) warn(leftOut error) {
 	for _, problem := range inherit.Problems(leftOut) {
 		a.warnings = append(a.warnings, "heirloom: not inherited: "+oneLine(problem))
 	}
 }
 
-// mostWarnings is how many kept entries a response reports one by one. API servers pass on 4 KiB of warnings and silently drop the
-// rest.
+// mostWarnings is the number of kept entries that a response reports in detail. API servers pass on 4 KiB of warnings, and drop the rest
+// silently.
 const mostWarnings = 10
 
-// warnings warns of each entry that was kept, or of the first few and how many more there are.
+// warnings returns a warning for each entry, but at most mostWarnings, and then a warning with the number of further entries.
 func warnings[T any](kept []T, text func(T) string) []string {
 	var all []string
 	for i, one := range kept {
@@ -195,7 +195,7 @@ func warnings[T any](kept []T, text func(T) string) []string {
 	return all
 }
 
-// longestWarning is how many bytes of an error a warning repeats.
+// longestWarning is the maximum size of an error in a warning, in bytes.
 const longestWarning = 2 << 10
 
 // oneLine fits an error into an HTTP header, which carries a warning.

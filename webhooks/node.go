@@ -25,19 +25,19 @@ import (
 // kubeletUserPrefix is followed by the name of the kubelet's Node.
 const kubeletUserPrefix = "system:node:"
 
-// nodes injects into a Node what its Machine declares (rules 11, 12 and 13).
+// nodes injects into a Node the entries that its Machine or MachinePool declares (rules 11, 12 and 13).
 //
-// It must never stop a cluster. It does not touch a kubelet's own updates, because NodeRestriction runs again after us and would
-// refuse them. On a kubelet's create, it adds only what NodeRestriction accepts (docs/design.md §4).
+// It must never stop a cluster. It does not change a kubelet's own updates, because NodeRestriction runs again after Heirloom and would
+// reject them. On a kubelet's create, it adds only entries that NodeRestriction accepts (docs/design.md §4).
 type nodes struct{ Dependencies }
 
-// nodesOf answers about the Nodes of that Cluster.
+// nodesOf returns the decider for the Nodes of the Cluster.
 func nodesOf(d Dependencies, cluster types.NamespacedName) nodes {
 	d.Chain = d.Chain.Within(cluster)
 	return nodes{d}
 }
 
-// nodePlan is what becomes of a Node.
+// nodePlan is the decision about a Node and the state that carries it out.
 type nodePlan struct {
 	owners.NodeDecision
 	current, result inherit.NodeState
@@ -74,7 +74,7 @@ func (h nodes) decide(ctx context.Context, req admission.Request) (answer, error
 	return decided, nil
 }
 
-// plan decides by what the chain knows.
+// plan evaluates the Node with the data of the chain.
 func (h nodes) plan(ctx context.Context, chain *owners.Chain, req admission.Request, node *corev1.Node, writer inherit.Writer) (p nodePlan, err error) {
 	policy := h.Policy()
 	if p.NodeDecision, err = chain.EvaluateNode(ctx, node, policy); err != nil || !p.Inherits() {
@@ -90,7 +90,7 @@ func (h nodes) answer(ctx context.Context, req admission.Request, p nodePlan) an
 	if p.changes() {
 		decided = answer{outcome: metrics.Injected, patch: patchNode(p.current, p.result)}
 		decided.brought, decided.removed = sorts(inherit.Brought(p.current, p.result)), sorts(inherit.Removed(p.current, p.result))
-		kept := inherit.Kept(inherit.OfNode(stored(req), time.Now()), p.current, p.result) // although the request removes it
+		kept := inherit.Kept(inherit.OfNode(stored(req), time.Now()), p.current, p.result) // although the request removes them
 		decided.kept, decided.warnings = sorts(kept), h.warnings(ctx, p.Source, kept)
 	}
 	if problems := p.dropped.Problems(); problems != nil {
@@ -99,8 +99,8 @@ func (h nodes) answer(ctx context.Context, req admission.Request, p nodePlan) an
 	return decided
 }
 
-// held returns the taints that would evict Pods of a Node in use: the loop applies them at their own pace. A taint that the Node is
-// stored with evicts no Pods when it is put back.
+// held returns the taints that would evict Pods of a Node in use: the loop applies them at a limited rate. A taint that the stored Node
+// has evicts no Pods when it is put back.
 func held(req admission.Request, policy inherit.Policy, from inherit.NodeSource, node *corev1.Node) []taint.ID {
 	now := time.Now()
 	if !policy.PaceEviction || len(from.Evicting(node, nil, now)) == 0 {
@@ -109,8 +109,8 @@ func held(req admission.Request, policy inherit.Policy, from inherit.NodeSource,
 	return from.Evicting(node, stored(req).Spec.Taints, now)
 }
 
-// stored returns the Node as it is stored; empty for a create, or if it cannot be read: the answer is right all the same, and the loop
-// puts back what may evict Pods.
+// stored returns the Node before an update. It is empty for a create, or if the old object cannot be decoded: the answer is still right,
+// and the loop puts back taints that may evict Pods.
 func stored(req admission.Request) *corev1.Node {
 	if req.Operation == admissionv1.Update {
 		if old, err := decodeNode(req.OldObject); err == nil {
@@ -137,7 +137,7 @@ func patchNode(current, result inherit.NodeState) (patch []jsonpatch.Operation) 
 	return patch
 }
 
-// sorts returns what each of these is, for the metrics.
+// sorts returns the type of each entry (label, annotation or taint), for the metrics.
 func sorts(keys []inherit.NodeKey) []string {
 	var what []string
 	for _, key := range keys {
@@ -146,7 +146,7 @@ func sorts(keys []inherit.NodeKey) []string {
 	return what
 }
 
-// warnings tells the writer where to change what was kept.
+// warnings tells the writer which objects to edit to change the kept entries.
 func (h nodes) warnings(ctx context.Context, from inherit.NodeSource, kept []inherit.NodeKey) []string {
 	if len(kept) == 0 {
 		return nil

@@ -25,23 +25,23 @@ import (
 )
 
 const (
-	// largestReview is the largest that is read, as by controller-runtime. No API server sends more.
+	// largestReview is the maximum size of a review in bytes, as in controller-runtime. No API server sends more.
 	largestReview = 7 << 20
-	// ordinaryReview is the size up to which a review waits for room. It suffices for an update of a Node with its images, with the old and
-	// the new object.
+	// ordinaryReview is the maximum size in bytes of a review that waits for room. It suffices for an update of a Node with its images, with
+	// the old and the new object.
 	ordinaryReview = 256 << 10
-	// managementRoom and workloadRoom are how many bytes of reviews each server has in memory at a time. To decode and answer a review
+	// managementRoom and workloadRoom are the room of each server: the bytes of reviews in memory at a time. To decode and answer a review
 	// takes at most 50 times its size.
 	managementRoom, workloadRoom = 8 << 20, 4 << 20
-	// mostWaiting is how many reviews wait for room at a time.
+	// mostWaiting is the number of reviews that may wait for room at a time.
 	mostWaiting = 1000
 )
 
-// reviewer answers reviews in place of controller-runtime's handler, which spends a third of a request on finding out what a body is, and
-// whose memory has no bound. Nothing of a review is read before it has room.
+// reviewer answers reviews in place of controller-runtime's handler, which spends a third of a request on detecting the type of the body,
+// and whose memory is unbounded. It reads a review only after it has reserved room for it.
 type reviewer struct {
 	*admission.Webhook
-	// longest bounds how long a caller can make a request last.
+	// longest limits the time that a caller can give to a request.
 	longest       time.Duration
 	size          int64
 	room, waiting *semaphore.Weighted
@@ -52,14 +52,14 @@ func newReviewer(room int64, longest time.Duration, rejected func(metrics.Reject
 	return reviewer{longest: longest, size: room, room: semaphore.NewWeighted(room), waiting: semaphore.NewWeighted(mostWaiting), rejected: rejected}
 }
 
-// of returns the handler of a webhook. All of a server share its room.
+// of returns the handler of a webhook. All webhooks of a server share its room.
 func (h reviewer) of(handler failOpen) reviewer {
 	h.Webhook = &admission.Webhook{Handler: written{handler}}
 	return h
 }
 
-// written writes the patch of a response as controller-runtime would, to the byte, in less than half of the time (BenchmarkWebhookCPU):
-// jsonpatch.Operation has a MarshalJSON of its own, so encoding/json writes each operation, and reads and copies it again.
+// written encodes the patch of a response byte for byte as controller-runtime does, in less than half of the time (BenchmarkWebhookCPU):
+// jsonpatch.Operation has its own MarshalJSON, so encoding/json parses and copies each encoded operation again.
 type written struct{ admission.Handler }
 
 // Handle implements admission.Handler.
@@ -72,13 +72,13 @@ func (h written) Handle(ctx context.Context, req admission.Request) admission.Re
 			plain[i].Value = &o.Value
 		}
 	}
-	if patch, err := jsonv1.Marshal(plain); err == nil && len(plain) > 0 { // otherwise controller-runtime says what is wrong
+	if patch, err := jsonv1.Marshal(plain); err == nil && len(plain) > 0 { // otherwise controller-runtime reports the error
 		response.Patch, response.PatchType, response.Patches = patch, new(admissionv1.PatchTypeJSONPatch), nil
 	}
 	return response
 }
 
-// operation is a jsonpatch.Operation without methods. A value may be null; without a value, it is left out.
+// operation is a jsonpatch.Operation without methods. A null value is encoded, a missing value is omitted.
 type operation struct {
 	Op    string `json:"op"`
 	Path  string `json:"path"`
@@ -88,7 +88,7 @@ type operation struct {
 // ServeHTTP implements http.Handler.
 func (h reviewer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	size := r.ContentLength
-	if size < 0 { // it is not known
+	if size < 0 { // unknown
 		size = largestReview
 	}
 	if size > largestReview {
@@ -122,17 +122,17 @@ func (h reviewer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(review) // the API server may have hung up
 }
 
-// turnAway answers with a status that API servers treat as a failure of the webhook. It must not say when to try again: an API server
-// would, and keep a client waiting.
+// turnAway answers with a status that API servers treat as a failure of the webhook. It sends no Retry-After: an API server would retry,
+// and keep a client waiting.
 func (h reviewer) turnAway(w http.ResponseWriter, status int, why metrics.Rejection) {
 	h.rejected(why)
-	w.Header().Set("Connection", "close") // what is left of the body is not to be read
+	w.Header().Set("Connection", "close") // the rest of the body must not be read
 	http.Error(w, http.StatusText(status), status)
 }
 
-// enter takes room for a review, or reports that there is none. Large reviews do not wait, so that no other waits behind them.
+// enter reserves room for a review, or reports that there is none. Large reviews do not wait, so that no other review waits behind them.
 func (h reviewer) enter(ctx context.Context, size int64) bool {
-	// Acquire refuses a request that has run out of time even if there is room, which on a busy machine it may have.
+	// On a busy machine, a request may already be out of time. Acquire would refuse it, even if there is room.
 	if h.room.TryAcquire(size) {
 		return true
 	}
@@ -143,14 +143,15 @@ func (h reviewer) enter(ctx context.Context, size int64) bool {
 	return h.room.Acquire(ctx, size) == nil
 }
 
-// longestBody bounds how long a body may take, however long the caller says that it waits: whoever reaches the port could keep the room.
+// longestBody limits the time to read a body, even if the caller says that it waits longer: otherwise, any client that reaches the port
+// could keep the room.
 const longestBody = 5 * time.Second
 
-// readBody returns the whole body. A body that does not come must not keep the room from others.
+// readBody returns the whole body. A body that does not arrive must not keep the room from others.
 func readBody(ctx context.Context, w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	connection := http.NewResponseController(w)
 	deadline := time.Now().Add(longestBody)
-	if ends, _ := ctx.Deadline(); ends.Before(deadline) { // there always is one
+	if ends, _ := ctx.Deadline(); ends.Before(deadline) { // there always is a deadline
 		deadline = ends
 	}
 	_ = connection.SetReadDeadline(deadline) // if that is not supported, there is no connection either
@@ -164,7 +165,7 @@ func readBody(ctx context.Context, w http.ResponseWriter, r *http.Request) ([]by
 // decodeReview reads a review of the version that the webhooks are registered with.
 func decodeReview(body []byte) (*admissionv1.AdmissionReview, error) {
 	review := &admissionv1.AdmissionReview{}
-	// To look for names that come twice takes half of the time. In the objects it is done when they are decoded.
+	// The check for duplicate names takes half of the time. In the objects, decode checks for them.
 	if err := jsonv2.Unmarshal(body, review, jsontext.AllowDuplicateNames(true)); err != nil {
 		return nil, fmt.Errorf("decoding the review: %w", err)
 	}
@@ -185,8 +186,8 @@ func decode(raw runtime.RawExtension, into any) error {
 	return nil
 }
 
-// nodeParts is what the rules read of a Node. That is a small part: most of a Node are its images, its conditions and what managers
-// own of it (BenchmarkWebhookCPU).
+// nodeParts are the fields of a Node that the rules read. They are a small part: most of a Node are its images, its conditions and its
+// managed fields (BenchmarkWebhookCPU).
 type nodeParts struct {
 	metav1.TypeMeta `json:",inline"`
 

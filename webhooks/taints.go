@@ -16,12 +16,12 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
-// taints refuses reserved and invalid taints, typed or annotated, on every kind that can declare them (docs/design.md §3).
+// taints rejects reserved and invalid taints, typed or annotated, on every kind that can declare them (docs/design.md §3).
 //
-// It is registered to fail open as well: a scale-up must not wait for Heirloom. Nothing is lost by that, because the rules do not
-// propagate a taint that it would have refused.
+// It is registered to fail open as well: a scale-up must not wait for Heirloom. This is safe, because no rule propagates a taint that it
+// would have rejected.
 //
-// If everything is only observed, it warns instead.
+// In mode Observe, it warns instead.
 type taints struct{ policy func() inherit.Policy }
 
 func (h taints) decide(_ context.Context, req admission.Request) (answer, error) {
@@ -42,7 +42,7 @@ func (h taints) decide(_ context.Context, req admission.Request) (answer, error)
 	if h.policy().Mode == inherit.Observe {
 		return answer{outcome: metrics.Observed, warnings: []string{"heirloom: would be refused (--mode=observe): " + oneLine(errs.ToAggregate())}}, nil
 	}
-	// As an API server answers to an invalid object, with each error and its field path.
+	// The response of an API server to an invalid object, with each error and its field path.
 	status := apierrors.NewInvalid(schema.GroupKind{Group: req.Kind.Group, Kind: req.Kind.Kind}, req.Name, errs).Status()
 	refusal := admission.Errored(http.StatusUnprocessableEntity, errs.ToAggregate())
 	refusal.Result = &status
@@ -53,7 +53,7 @@ func (h taints) decide(_ context.Context, req admission.Request) (answer, error)
 	return refused, nil
 }
 
-// namingProblems warns of entries of sync.heirloom.dev annotations that have no effect. They do not concern the other entries.
+// namingProblems returns a warning for each entry without effect in sync.heirloom.dev annotations. The other entries have effect.
 func (h taints) namingProblems(object *taint.Carrier) []string {
 	var problems []string
 	object.Annotations(func(annotations map[string]string) {

@@ -17,14 +17,14 @@ import (
 	workloadwebhook "github.com/heirloom-dev/heirloom/pkg/workload/webhook"
 )
 
-// RegisterWorkload adds the webhook for the Nodes of workload clusters to the server. The path of a request must have been made
-// with the key, as it is then.
+// RegisterWorkload adds the webhook for the Nodes of workload clusters to the server. The path of a request must match the key at the
+// time of the request.
 func RegisterWorkload(server webhook.Server, dependencies Dependencies, key func(context.Context) []byte) {
 	server.Register(workloadwebhook.Prefix, newWorkload(dependencies, key))
 }
 
-// newWorkload answers API servers that are not trusted: each may ask about the Nodes of its own Cluster, which its path names and
-// proves. All other requests get the same answer, which does not tell what exists, and nothing but their path is read.
+// newWorkload returns a handler for API servers that are not trusted: each may ask about the Nodes of its own Cluster, which its path
+// names and proves. Of all other requests, only the path is read. They get the same answer, which does not reveal which Clusters exist.
 func newWorkload(d Dependencies, key func(context.Context) []byte) http.Handler {
 	// Requests of workload clusters must cause only a few requests to the management cluster's API server.
 	d.Chain = inBudget(d.Chain)
@@ -35,7 +35,7 @@ func newWorkload(d Dependencies, key func(context.Context) []byte) http.Handler 
 		uid := func(name types.NamespacedName) types.UID { return d.uidOf(r.Context(), name) }
 		cluster, ok := workloadwebhook.Verify(key(r.Context()), r.URL.EscapedPath(), uid)
 		if !ok || r.Method != http.MethodPost {
-			d.Metrics.WorkloadDenied() // not why: a difference would tell others what exists
+			d.Metrics.WorkloadDenied() // without a reason: a difference would reveal which Clusters exist
 			http.Error(w, http.StatusText(http.StatusForbidden), http.StatusForbidden)
 			return
 		}
@@ -43,8 +43,8 @@ func newWorkload(d Dependencies, key func(context.Context) []byte) http.Handler 
 	})
 }
 
-// uidOf returns the UID of a Cluster in the cache: an unproven caller must not cause requests to the management cluster's API server. A
-// replica whose cache does not have a new Cluster yet, or fails, denies the request, and the API server lets the Node pass.
+// uidOf returns the UID of a Cluster in the cache: an unproven caller must not cause requests to the management cluster's API server. If
+// a replica's cache fails, or does not have a new Cluster yet, the replica denies the request, and the API server lets the Node pass.
 func (d Dependencies) uidOf(ctx context.Context, name types.NamespacedName) types.UID {
 	cluster, err := d.Chain.Cluster(ctx, name.Namespace, name.Name)
 	if err != nil || cluster == nil {
@@ -54,20 +54,20 @@ func (d Dependencies) uidOf(ctx context.Context, name types.NamespacedName) type
 }
 
 const (
-	// readsPerSecond and readsAtOnce are how many reads from the management cluster's API server each workload cluster may cause. Cluster
-	// API writes at most 20 Nodes a second and workload cluster; more must come from another client.
+	// readsPerSecond and readsAtOnce are the rate and the burst of reads from the management cluster's API server that each workload cluster
+	// may cause. Cluster API writes at most 20 Nodes a second in a workload cluster; more requests must come from another client.
 	readsPerSecond, readsAtOnce = 20, 100
-	// limitedClusters is how many workload clusters have a limit of their own at a time.
+	// limitedClusters is the number of workload clusters that have a rate limit of their own at a time.
 	limitedClusters = 10_000
 )
 
-// callerKey is where the context of a request has its caller, the types.NamespacedName of a Cluster.
+// callerKey is the context key of a request's caller, the types.NamespacedName of a Cluster.
 type callerKey struct{}
 
-// workloadNodes is nodes, for the Nodes of the caller.
+// workloadNodes decides about the Nodes of the caller.
 type workloadNodes struct {
 	Dependencies
-	// limits has a *rate.Limiter for each workload cluster, so that no other pays for a cluster that asks without end.
+	// limits holds a *rate.Limiter for each workload cluster, so that endless requests from a cluster do not slow down other clusters.
 	limits *lru.Cache
 }
 

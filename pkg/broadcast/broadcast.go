@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package broadcast informs controllers about changes of things that are not API objects: an option of the rules, a schema.
+// Package broadcast notifies controllers of changes to things that are not API objects, such as an option of the rules or a schema.
 package broadcast
 
 import (
@@ -8,19 +8,20 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 )
 
-// Broadcaster sends an event to all its subscribers. The zero value has none.
+// Broadcaster sends an event to all its subscribers. The zero value has no subscribers.
 type Broadcaster struct {
 	subscribers []chan event.GenericEvent
 }
 
-// Subscribe returns a channel that gets an event with every Publish. It is called before the manager starts.
+// Subscribe returns a channel that gets an event with every Publish. Call it before the manager starts.
 func (b *Broadcaster) Subscribe() <-chan event.GenericEvent {
 	subscriber := make(chan event.GenericEvent, 1)
 	b.subscribers = append(b.subscribers, subscriber)
 	return subscriber
 }
 
-// Publish does not wait: an event that has not been received yet also stands for the next event.
+// Publish sends an event to all subscribers without waiting. An event that a subscriber has not received yet also stands for the new
+// event.
 func (b *Broadcaster) Publish() {
 	for _, subscriber := range b.subscribers {
 		select {

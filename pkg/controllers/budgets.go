@@ -25,7 +25,7 @@ import (
 )
 
 const (
-	// evictEvery is how often the Pods of a Node are asked to leave that waits for that, mostEvictions how many of them each time.
+	// evictEvery is the time between two attempts to evict the Pods of a waiting Node, mostEvictions the maximum number of Pods each time.
 	evictEvery    = 10 * time.Second
 	mostEvictions = 10
 )
@@ -33,7 +33,7 @@ const (
 // hadTurn reports whether the Node of a plan has had its turn, and waits only for its Pods to leave.
 func (r *nodes) hadTurn(p nodePlan) bool { return r.NoExecuteBudgets && p.current.Softened() }
 
-// noteDraining notes the set of a Node that has had its turn, as long as it waits for its Pods.
+// noteDraining remembers the set of a Node that has had its turn, as long as the Node waits for its Pods.
 func (r *nodes) noteDraining(ctx context.Context, v visit, p nodePlan) {
 	set := ""
 	if r.hadTurn(p) && len(p.held) > 0 {
@@ -46,8 +46,9 @@ func (r *nodes) noteDraining(ctx context.Context, v visit, p nodePlan) {
 	r.draining.set(v.NodeRequest, set)
 }
 
-// waitForDraining returns when to ask again whether there is room for one more Node that waits for its Pods, and the limit. At most a tenth of
-// a set waits at a time: their NoSchedule taints would otherwise leave no Node for Pods that have to move, if budgets hold Nodes up.
+// waitForDraining returns the time until the next attempt, and the limit, if no more Nodes of the set may wait for their Pods now;
+// otherwise 0. At most a tenth of a set waits at a time: if budgets delay the Nodes, their NoSchedule taints would otherwise leave no
+// Node for Pods that must move.
 func (r *nodes) waitForDraining(v visit, limits [2]pace.Limit) (time.Duration, string) {
 	set, most := limits[0].Name, int(limits[0].PerMinute)
 	draining := r.draining.having(v.Cluster, set)
@@ -57,7 +58,8 @@ func (r *nodes) waitForDraining(v visit, limits [2]pace.Limit) (time.Duration, s
 	return evictEvery, fmt.Sprintf("%s (Nodes that wait for their Pods to leave: %d)", set, draining)
 }
 
-// soften makes the plan of a Node whose turn has come wait for the Pods that the taints would evict, unless they have left.
+// soften makes the plan of a Node whose turn has come wait for the Pods that the taints would evict, unless they have left. The result is
+// the state of the Node, with the label of its turn if it waits.
 func (r *nodes) soften(v visit, p *nodePlan, node inherit.NodeState) inherit.NodeState {
 	if !r.NoExecuteBudgets || len(p.evicting) == 0 || len(p.held) > 0 {
 		return node
@@ -70,8 +72,8 @@ func (r *nodes) soften(v visit, p *nodePlan, node inherit.NodeState) inherit.Nod
 	return inherit.Softening(node, v.now)
 }
 
-// drain evicts Pods, which must leave a Node before it gets its taints, through the Eviction API, which respects disruption budgets. If
-// none is left, or if that has taken too long, it returns the plan with the taints.
+// drain evicts the Pods that must leave a Node before it gets its taints. It uses the Eviction API, which respects disruption budgets. If
+// no Pod is left, or the deadline is over, it returns the plan with the taints.
 func (r *nodes) drain(ctx context.Context, v *visit, p nodePlan) (nodePlan, error) {
 	done := r.NoExecuteDeadline > 0 && v.now.Sub(p.current.SoftenedSince(v.now)) >= r.NoExecuteDeadline
 	if !done {
@@ -87,7 +89,7 @@ func (r *nodes) drain(ctx context.Context, v *visit, p nodePlan) (nodePlan, erro
 	return r.plan(ctx, r.Chain, *v)
 }
 
-// evict asks some Pods to leave the Node, and reports whether none is left.
+// evict requests evictions of some Pods of the Node, and reports whether no Pod is left.
 func (r *nodes) evict(ctx context.Context, v visit, p nodePlan) (none bool, err error) {
 	ctx = ctrl.LoggerInto(ctx, logr.Discard()) // an API server may answer with any number of warnings
 	live, err := r.uncached(ctx, v.Cluster)
@@ -105,7 +107,7 @@ func (r *nodes) evict(ctx context.Context, v visit, p nodePlan) (none bool, err 
 	if still, err := r.stillLeaves(ctx, live, v, p); err != nil || !still {
 		return false, err
 	}
-	first := int(v.now.Unix()/int64(evictEvery.Seconds())) * mostEvictions % len(leaving) // so that Pods which stay keep no others
+	first := int(v.now.Unix()/int64(evictEvery.Seconds())) * mostEvictions % len(leaving) // Pods that stay must not block others
 	var errs []error
 	stays := ""
 	for i := range min(mostEvictions, len(leaving)) {
@@ -115,7 +117,7 @@ func (r *nodes) evict(ctx context.Context, v visit, p nodePlan) (none bool, err 
 			DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pod.UID}},
 		})
 		switch {
-		case err == nil, apierrors.IsNotFound(err), apierrors.IsConflict(err): // it is gone, or another has its name
+		case err == nil, apierrors.IsNotFound(err), apierrors.IsConflict(err): // it is gone, or another Pod has its name
 		case !apierrors.IsTooManyRequests(err):
 			errs = append(errs, fmt.Errorf("asking Pod %s/%s to leave: %w", pod.Namespace, pod.Name, err))
 		case stays == "":
@@ -128,7 +130,7 @@ func (r *nodes) evict(ctx context.Context, v visit, p nodePlan) (none bool, err 
 	return false, errors.Join(errs...)
 }
 
-// heldBy says why a Pod may not be evicted now, and names its disruption budget if the answer does.
+// heldBy says why a Pod may not be evicted now, and names its disruption budget if the API server does.
 func heldBy(err error) string {
 	says := workload.Told(err).Error()
 	if cause, is := apierrors.StatusCause(err, policyv1.DisruptionBudgetCause); is {
@@ -137,13 +139,13 @@ func heldBy(err error) string {
 	return says
 }
 
-// stillLeaves plans once more by a live Node and live owners, and reports whether Pods have to leave for the same taints: unlike a write, an
-// eviction does not fail if something has changed. A live read that fails is an error here; the cache has no word.
+// stillLeaves plans again from a live Node and live owners, and reports whether Pods must leave for the same taints: unlike a write, an
+// eviction does not fail if an object has changed. A failed live read is an error here; the cache does not replace it.
 func (r *nodes) stillLeaves(ctx context.Context, live client.Reader, v visit, p nodePlan) (bool, error) {
 	if !r.clusters.reads(v.Cluster).AllowN(time.Now(), 8) { // as many reads as a plan takes
 		return false, nil
 	}
-	found := &corev1.NodeList{} // of one Node, which needs no other right than the cache does
+	found := &corev1.NodeList{} // a list of one Node needs only the rights of the cache
 	if err := live.List(ctx, found, client.MatchingFields{"metadata.name": v.Name}); err != nil || len(found.Items) == 0 {
 		return false, err
 	}
@@ -158,7 +160,7 @@ func (r *nodes) stillLeaves(ctx context.Context, live client.Reader, v visit, p 
 	return now.Inherits() && !now.Observed && now.current.Softened() && slices.Equal(now.leave, p.leave), reads.failed
 }
 
-// strictReader remembers that a read has failed.
+// strictReader collects the errors of reads.
 type strictReader struct {
 	client.Reader
 	failed error
@@ -171,7 +173,7 @@ func (s *strictReader) Get(ctx context.Context, key client.ObjectKey, into clien
 	return err //nolint:wrapcheck // the caller knows what it asked for
 }
 
-// tellTurn reports on the Machine or MachinePool that a Node has had its turn, and that it has its taints.
+// tellTurn reports on the Machine or MachinePool that its Node has had its turn, and that the Node has its taints.
 func (r *nodes) tellTurn(p nodePlan, node *corev1.Node) {
 	if len(p.leave) > 0 && !p.current.Softened() {
 		r.Recorder.Eventf(p.from.Object, nil, corev1.EventTypeNormal, reasonNoExecuteTaintsSoftened, "Inherit",

@@ -27,7 +27,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/release"
 )
 
-// children applies to the objects of one kind what they inherit.
+// children reconciles the objects of a kind of Cluster API.
 type children struct {
 	*Dependencies
 	kind owners.Kind
@@ -43,12 +43,12 @@ func (r children) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result,
 	return ctrl.Result{RequeueAfter: again}, err
 }
 
-// clusterOf names the object's Cluster.
+// clusterOf returns the name of the object's Cluster.
 func clusterOf(object client.Object) types.NamespacedName {
 	return types.NamespacedName{Namespace: object.GetNamespace(), Name: owners.ClusterName(object)}
 }
 
-// withCluster adds the object's Cluster to what is logged.
+// withCluster adds the object's Cluster to the logger.
 func withCluster(ctx context.Context, object client.Object) context.Context {
 	if cluster := clusterOf(object); cluster.Name != "" {
 		return ctrl.LoggerInto(ctx, ctrl.LoggerFrom(ctx).WithValues("Cluster", klog.KRef(cluster.Namespace, cluster.Name)))
@@ -56,7 +56,7 @@ func withCluster(ctx context.Context, object client.Object) context.Context {
 	return ctx
 }
 
-// gone ignores the error of an object that no longer exists.
+// gone returns no error for an object that no longer exists, and wraps any other error.
 func gone(err error, kind string) error {
 	if client.IgnoreNotFound(err) == nil {
 		return nil
@@ -70,18 +70,18 @@ type planned struct {
 	// Plan is nil if the child stays as it is.
 	*managedfields.Plan
 	current inherit.Object
-	// wait is how long the write is left to Cluster API.
+	// wait is the time for which the write is left to Cluster API.
 	wait time.Duration
 }
 
-// due reports whether there is something to write now that is not left to Cluster API.
+// due reports whether a write is needed now and is not left to Cluster API.
 func (p planned) due() bool { return p.Plan != nil && p.Needed() && p.wait == 0 }
 
 func (p planned) writes() bool { return p.due() && !p.Observed }
 
-// syncChild writes what a child inherits, if that is missing, and returns when to look again if it is left to Cluster API for now, or if
-// there is no slot for it. The object is the child as it is stored, which may be another type. owner is the provider's kind of its owner;
-// empty if the owner is one of Cluster API's own.
+// syncChild writes missing inherited entries of a child. again is the time until the next reconcile, if the write is left to Cluster API
+// for now or has no slot. object is the child as it is stored, maybe of another Go type. owner is the kind of the child's owner if it is
+// a provider's kind; empty if it is a kind of Cluster API.
 func syncChild(
 	ctx context.Context, d *Dependencies, kind owners.Kind, child metav1.Object, object client.Object, owner schema.GroupKind,
 ) (again time.Duration, err error) {
@@ -130,7 +130,7 @@ func syncChild(
 	return p.wait, err
 }
 
-// planFor decides about a child by what the chain knows, and plans the write.
+// planFor decides about a child with the data of the chain, and plans the write.
 func planFor(
 	ctx context.Context, d *Dependencies, chain *owners.Chain, kind owners.Kind, child metav1.Object, object client.Object, now time.Time,
 ) (p planned, err error) {
@@ -147,9 +147,8 @@ func planFor(
 	return p, err
 }
 
-// grace returns how long a write is still left to the controller of Cluster API that propagates what an object declares: until
-// a fixed time after the object has changed. The object is nil, or has never been observed, where there is no such controller.
-// Then the loop does not wait.
+// grace returns the time for which a write is still left to Cluster API's controller of propagator: until graceTime after the last change
+// of propagator. It is 0 if propagator is nil, or if no controller has ever observed it.
 func grace(propagator client.Object, now time.Time) time.Duration {
 	if propagator == nil || owners.ObservedGeneration(propagator) == 0 {
 		return 0
@@ -161,7 +160,7 @@ func grace(propagator client.Object, now time.Time) time.Duration {
 	return max(0, min(changed.Add(graceTime).Sub(now), graceTime))
 }
 
-// release gives up what Heirloom owns in an object that is opted out for good.
+// release releases an object that is opted out for good.
 func (d *Dependencies) release(ctx context.Context, object client.Object, gvk schema.GroupVersionKind) (again time.Duration, err error) {
 	if !managedfields.Recorded(object.GetManagedFields()) {
 		return 0, nil
@@ -181,7 +180,7 @@ func (d *Dependencies) release(ctx context.Context, object client.Object, gvk sc
 	return again, nil
 }
 
-// write carries out a plan that changes something.
+// write carries out a plan that contains changes.
 func (d *Dependencies) write(ctx context.Context, object client.Object, gvk schema.GroupVersionKind, p planned) error {
 	if p.Adopts() || p.GivesUp() {
 		return d.patch(ctx, object, gvk, p)
@@ -189,8 +188,7 @@ func (d *Dependencies) write(ctx context.Context, object client.Object, gvk sche
 	return d.apply(ctx, object, gvk, p)
 }
 
-// apply sends what a child should inherit as a server-side apply. It is forced: an owner is authoritative for what it
-// declares.
+// apply sends the entries that a child should inherit as a forced server-side apply: an owner is authoritative for its declarations.
 func (d *Dependencies) apply(ctx context.Context, object client.Object, gvk schema.GroupVersionKind, p planned) error {
 	config, err := p.ApplyConfiguration(gvk.GroupVersion().String(), gvk.Kind, object)
 	if err != nil {
@@ -205,11 +203,11 @@ func (d *Dependencies) apply(ctx context.Context, object client.Object, gvk sche
 	return nil
 }
 
-// patch gives up what the object no longer inherits, or adopts what it does inherit from its creator. An apply cannot take
-// fields over from an Update. An apply that gives up fields also removes parents that have no owner: of an object without
-// managed fields, the whole spec. Additions are left to the apply that follows the patch's event.
+// patch removes entries that the object no longer inherits, and adopts inherited entries that its creator owns. An apply cannot take
+// fields over from an Update. If an apply gives up fields, it also removes parents without an owner: the whole spec of an object without
+// managed fields. Additions are left to the apply that follows the patch's event.
 //
-// The object is read first, because the cache has only a part of it. The patch holds only for the version that was read.
+// The object is read first, because the cache has only a part of it. The patch is valid only for the version that was read.
 func (d *Dependencies) patch(ctx context.Context, object client.Object, gvk schema.GroupVersionKind, p planned) error {
 	stored := &unstructured.Unstructured{}
 	stored.SetGroupVersionKind(gvk)
@@ -217,7 +215,7 @@ func (d *Dependencies) patch(ctx context.Context, object client.Object, gvk sche
 		return gone(err, gvk.Kind)
 	}
 	if stored.GetResourceVersion() != object.GetResourceVersion() {
-		// Look again, as after a conflict: no event may come for a change of what the cache does not keep.
+		// Retry, as after a conflict: a change of fields that the cache does not keep may cause no event.
 		resource := schema.GroupResource{Group: gvk.Group, Resource: gvk.Kind}
 		return apierrors.NewConflict(resource, object.GetName(), errors.New("the cache has another version of the object")) //nolint:wrapcheck // it is our own
 	}
@@ -246,7 +244,7 @@ func (d *Dependencies) patch(ctx context.Context, object client.Object, gvk sche
 	return nil
 }
 
-// written counts a write and what it changed, and reports a failure on the object.
+// written counts a write and its changes, and reports a failure on the object.
 func (d *Dependencies) written(object client.Object, gvk schema.GroupVersionKind, plan *managedfields.Plan, err error) {
 	kind := metrics.Kind(gvk.Group, gvk.Kind)
 	d.Metrics.Write(kind, result(err))

@@ -29,17 +29,17 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/workload/webhook"
 )
 
-// clusterTimeout bounds all requests about one workload cluster as a whole, of which there are a few.
+// clusterTimeout limits the time of all requests about a workload cluster as a whole.
 const clusterTimeout = 30 * time.Second
 
-// workloadClusters handles each workload cluster as a whole: once it is connected, Heirloom watches its Nodes, and admits them in
-// the way that was chosen.
+// workloadClusters reconciles each workload cluster as a whole: once it is connected, Heirloom watches its Nodes, and admits them in the
+// chosen way.
 type workloadClusters struct {
 	*Dependencies
-	// watches is the controller of Nodes, and nodes what it runs.
+	// watches is the controller of Nodes, nodes its reconciler.
 	watches clustercache.SourceWatcher[NodeRequest]
 	nodes   *nodes
-	// connected and disconnected are all Clusters there are, as sets of one member each.
+	// connected and disconnected hold the connected and the disconnected Clusters: a set with a single member for each Cluster.
 	connected, disconnected *nodeSet
 }
 
@@ -61,7 +61,7 @@ func (r workloadClusters) Reconcile(ctx context.Context, req ctrl.Request) (ctrl
 		again, err = r.admit(ctx, cluster)
 	}
 	if errors.Is(err, clustercache.ErrClusterNotConnected) {
-		return ctrl.Result{}, nil // the connection will wake it
+		return ctrl.Result{}, nil // the connection will enqueue it
 	}
 	return ctrl.Result{RequeueAfter: again}, err
 }
@@ -95,8 +95,8 @@ func (r workloadClusters) watch(ctx context.Context, cluster types.NamespacedNam
 	return nil
 }
 
-// reconnected watches the Nodes of a workload cluster, which happens once for each connection. No event reports Nodes that were
-// deleted while there was no connection, so the Nodes that are known are reconciled.
+// reconnected watches the Nodes of a workload cluster, once for each connection. No event reports Nodes that were deleted while there was
+// no connection, so all Nodes that the loop remembers are reconciled.
 type reconnected struct {
 	clustercache.SourceWatcher[NodeRequest]
 	nodes   *nodes
@@ -117,9 +117,9 @@ func (w reconnected) Watch(all source.TypedSource[NodeRequest]) error {
 	}))
 }
 
-// admit sets up the chosen way to admit the Nodes of the Cluster; again is when to check, if it takes time. A Cluster that is
-// paused, or that a watch filter leaves to another instance, stays as it is; a Cluster that is opted out, only observed or being
-// deleted is left to the loop, and the management cluster to the installed webhooks.
+// admit sets up the chosen way to admit the Nodes of the Cluster; again is the time until the next check, if the set-up takes time. A
+// Cluster that is paused, or that a watch filter leaves to another instance, stays as it is. A Cluster that is opted out, not enrolled,
+// only observed or being deleted is left to the loop, and the management cluster to the installed webhooks.
 func (r workloadClusters) admit(ctx context.Context, cluster *clusterv1.Cluster) (again time.Duration, err error) {
 	if len(r.Admission.Ways) == 0 || inherit.Paused(cluster) || r.Policy().LeftToAnother(cluster) {
 		return 0, nil
@@ -147,8 +147,8 @@ func (r workloadClusters) admit(ctx context.Context, cluster *clusterv1.Cluster)
 	})
 }
 
-// admittedByPolicy wakes the Cluster of a Machine without a Node if the parameters of a policy must follow the Machine. The queue
-// keeps the earliest of several times.
+// admittedByPolicy enqueues the Cluster of a Machine without a Node, if the parameters of a MutatingAdmissionPolicy must follow the
+// Machine. Of several delays, the queue keeps the shortest.
 func (d *Dependencies) admittedByPolicy() handler.EventHandler {
 	type queue = workqueue.TypedRateLimitingInterface[ctrl.Request]
 	wake := func(ctx context.Context, q queue, versions ...client.Object) {
@@ -174,7 +174,8 @@ func (d *Dependencies) admittedByPolicy() handler.EventHandler {
 	}
 }
 
-// KubeconfigRefused returns a function that reports on a Cluster why its kubeconfig is refused. The reader has the Clusters.
+// KubeconfigRefused returns a function that records an Event on a Cluster whose kubeconfig is refused, with the reason. The reader has
+// the Clusters.
 func KubeconfigRefused(reader client.Reader, recorder events.EventRecorder) func(context.Context, types.NamespacedName, error) {
 	return func(ctx context.Context, key types.NamespacedName, err error) {
 		cluster := &clusterv1.Cluster{}

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package controllers is the loop behind the webhooks. It runs on the leader, on every change of an owner or a child and
-// every sync period, and applies the same rules: to objects that existed before Heirloom, to children of owners that
-// have changed, and to writes that admission had to let pass.
+// Package controllers is the resync loop behind the webhooks. It runs on the leader, on every change of an owner or a child and every
+// sync period, and applies the same rules: to objects that existed before Heirloom, to children of owners that have changed, and to
+// writes that admission had to let pass.
 package controllers
 
 import (
@@ -34,19 +34,20 @@ import (
 )
 
 const (
-	// workers is how many objects of a kind are reconciled at a time, remoteWorkers how many Nodes, and how many workload clusters. Their
-	// API servers may hang, so there are many; perCluster is how many of them may write Nodes of the same cluster.
+	// workers is the number of objects of a kind that are reconciled at a time, remoteWorkers the number of Nodes, and of workload clusters.
+	// The API servers of workload clusters may hang, so remoteWorkers is large; perCluster is the number of workers that may write Nodes of
+	// the same cluster.
 	workers, remoteWorkers, perCluster = 10, 128, 16
-	// fastRetry is how soon a failed request is tried again. A workload cluster as a whole waits for slowRetry.
+	// fastRetry is the time until the first retry of a failed reconcile. For a workload cluster as a whole, it is slowRetry.
 	fastRetry = 50 * time.Millisecond
-	// graceTime is how long the loop leaves to Cluster API what Cluster API writes itself. It applies 20 objects a second.
+	// graceTime is the time for which the loop leaves writes to Cluster API's controllers, which apply 20 objects a second.
 	graceTime = 30 * time.Second
-	// parametersEvery is how long a change of a Machine waits for others before the parameters of a policy are written. A new
-	// Machine must be among them before its Node registers, so it is short.
+	// parametersEvery is the time between a change of a Machine and the write of the parameters of a MutatingAdmissionPolicy, which then
+	// contains the changes of other Machines, too. It is short, because the parameters must contain a new Machine before its Node registers.
 	parametersEvery = time.Second
 )
 
-// Dependencies are needed by the controllers of all kinds.
+// Dependencies are shared by all controllers.
 type Dependencies struct {
 	Client client.Client
 	// Live reads objects that caches do not hold from the API server.
@@ -56,26 +57,28 @@ type Dependencies struct {
 	Recorder events.EventRecorder
 	// SchemaChanges returns a channel that gets an event whenever a schema of control planes has changed.
 	SchemaChanges func() <-chan event.GenericEvent
-	// NoExecuteRate is how many existing Nodes of a Cluster get taints that evict Pods in a minute; 0: all.
+	// NoExecuteRate is the number of existing Nodes of a Cluster that get taints that evict Pods in a minute; 0 means no limit.
 	NoExecuteRate float64
-	// NoExecuteBudgets says that Pods leave a Node before it gets such a taint, NoExecuteDeadline how long that may take; 0: for ever.
+	// NoExecuteBudgets says whether Pods leave a Node before it gets a taint that evicts them. NoExecuteDeadline limits the time for their
+	// leaving; 0 means no limit.
 	NoExecuteBudgets  bool
 	NoExecuteDeadline time.Duration
-	// Workloads reaches the workload clusters; nil if all of them are left alone.
+	// Workloads has the connections to workload clusters; nil if Heirloom handles no workload cluster.
 	Workloads clustercache.ClusterCache
 	// ManagementCluster is the Cluster whose Nodes are in the API server of Client; empty if there is none.
 	ManagementCluster types.NamespacedName
-	// Namespace is the only one whose Clusters are handled; empty for all.
+	// Namespace is the namespace whose Clusters are handled; empty for all namespaces.
 	Namespace string
 	// Admission admits the Nodes of workload clusters.
 	Admission *workload.Admission
 	// ProviderGroups are the API groups of infrastructure and bootstrap providers.
 	ProviderGroups []string
-	// Policy returns the rules' options as they are now, PolicyChanges a channel that gets an event whenever they change.
+	// Policy returns the current policy. PolicyChanges returns a channel that gets an event whenever the policy changes.
 	Policy        func() inherit.Policy
 	PolicyChanges func() <-chan event.GenericEvent
 
-	// clusters are the slots of writes in workload clusters, changing and listing those of writes and first reads of a kind.
+	// clusters are the slots for requests to workload clusters, changing the slots for writes of a kind, listing the slots for first reads
+	// of a kind.
 	clusters          *slots[types.NamespacedName]
 	changing, listing *slots[schema.GroupKind]
 }
@@ -100,8 +103,8 @@ func Setup(mgr ctrl.Manager, d *Dependencies) error {
 	return nil
 }
 
-// options are those of a controller with so many workers. A failed request is tried again after that time, and then less and less
-// often, up to once a minute.
+// options returns the options of a controller with this number of workers. A failed request is retried after the given time, and then
+// less and less often, up to once a minute.
 func options[R comparable](workers int, retry time.Duration) controller.TypedOptions[R] {
 	return controller.TypedOptions[R]{
 		MaxConcurrentReconciles: workers,
@@ -120,7 +123,7 @@ func (d *Dependencies) addControlPlanes(mgr ctrl.Manager, b *builder.Builder) er
 	return err
 }
 
-// addOfTopology adds the controller of a kind that inherits from a topology.
+// addOfTopology returns a function that adds the controller of a kind that inherits from a topology.
 func (d *Dependencies) addOfTopology(kind owners.Kind, list client.ObjectList) func(ctrl.Manager, *builder.Builder) error {
 	return func(_ ctrl.Manager, b *builder.Builder) error {
 		return b.For(kind.New()).
@@ -153,13 +156,13 @@ func (d *Dependencies) addMachines(mgr ctrl.Manager, b *builder.Builder) error {
 	return err
 }
 
-// addNodes adds the controller of Nodes, and the controller that makes it watch workload clusters. Nodes are woken by all owners
-// above them but control planes, so that they need not wait for each level to inherit from the level above.
+// addNodes adds the controller of Nodes, and the controller that makes it watch workload clusters. Changes of all owners except control
+// planes enqueue the Nodes below them, so that Nodes need not wait for each level to inherit from the level above.
 func (d *Dependencies) addNodes(mgr ctrl.Manager, b *builder.Builder) error {
 	all := newNodes(d)
 	all.facts = &kindWatches[NodeRequest]{cache: mgr.GetCache()}
 	o := options[NodeRequest](remoteWorkers, fastRetry)
-	o.LogConstructor = func(req *NodeRequest) logr.Logger { // named the way Cluster API's controllers do
+	o.LogConstructor = func(req *NodeRequest) logr.Logger { // with the keys of Cluster API's controllers
 		logger := mgr.GetLogger().WithValues("controller", "node")
 		if req != nil {
 			logger = logger.WithValues("Cluster", klog.KRef(req.Cluster.Namespace, req.Cluster.Name), "Node", klog.KRef("", req.Name))
@@ -194,7 +197,7 @@ func (d *Dependencies) addNodes(mgr ctrl.Manager, b *builder.Builder) error {
 		Complete(workloadClusters{Dependencies: d, watches: built, nodes: all, connected: newByNode[bool](nil), disconnected: newByNode[bool](nil)})
 }
 
-// connection wakes a Cluster when its connection is made or lost.
+// connection enqueues a Cluster when its connection is made or lost.
 func connection(_ context.Context, cluster client.Object) []ctrl.Request {
 	return []ctrl.Request{{NamespacedName: client.ObjectKeyFromObject(cluster)}}
 }

@@ -20,10 +20,10 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/workload"
 )
 
-// gateEvery is how soon to look again for a ready Pod that opens a start-up gate: Pods are not watched.
+// gateEvery is the time until the next look for a ready Pod that opens a start-up gate: Pods are not watched.
 const gateEvery = 10 * time.Second
 
-// planWithGates plans, and once more if nothing else is to be written and a Pod is ready that opens a start-up gate.
+// planWithGates plans for the Node. If no other change is to be written and a Pod that opens a start-up gate is ready, it plans again.
 func (r *nodes) planWithGates(ctx context.Context, v *visit) (nodePlan, error) {
 	p, err := r.plan(ctx, r.Chain, *v)
 	if err == nil && !p.due() && r.findReady(ctx, v, p) {
@@ -32,7 +32,7 @@ func (r *nodes) planWithGates(ctx context.Context, v *visit) (nodePlan, error) {
 	return p, err
 }
 
-// openGates removes from the plan's result the taints of start-up gates that are open.
+// openGates removes the taints of open start-up gates from the plan's result, and remembers the DaemonSets of closed gates in awaited.
 func (p *nodePlan) openGates(v visit) {
 	p.result = p.Source.OpenGates(p.result, v.node.Status.Conditions, v.ready)
 	for _, gate := range p.Source.ClosedGates(p.result) {
@@ -42,8 +42,8 @@ func (p *nodePlan) openGates(v visit) {
 	}
 }
 
-// findReady looks for ready Pods of the DaemonSets that closed gates of the Node wait for, and reports whether there are any. If it is not
-// known, the gates stay closed, and everything else is inherited.
+// findReady looks for ready Pods of the DaemonSets that closed gates of the Node wait for, and reports whether it has found any. After an
+// error, the gates stay closed, and the Node inherits everything else.
 func (r *nodes) findReady(ctx context.Context, v *visit, p nodePlan) bool {
 	if len(p.awaited) == 0 {
 		return false
@@ -80,7 +80,7 @@ func opens(pod *corev1.Pod, daemonSet string) bool {
 		slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue })
 }
 
-// uncached returns a reader of what the Node's API server has now.
+// uncached returns a reader of the Node's API server that does not use the cache.
 func (r *nodes) uncached(ctx context.Context, cluster types.NamespacedName) (client.Reader, error) {
 	if cluster == r.ManagementCluster {
 		return r.Live, nil

@@ -30,13 +30,13 @@ import (
 )
 
 const (
-	// nodeTimeout bounds all requests about one Node. Its API server may not answer.
+	// nodeTimeout limits the time of all requests about a Node. Its API server may not answer.
 	nodeTimeout = 5 * time.Second
-	// askEvery is the time between two questions of a Cluster's Nodes that wait for a taint which evicts Pods, on average: thousands of
-	// them must not keep the loop busy with asking.
+	// askEvery is the average time between two reconciles of the Nodes of a Cluster that wait for a taint that evicts Pods: thousands of
+	// waiting Nodes must not keep the loop busy.
 	askEvery = 50 * time.Millisecond
-	// afterConflict is when to try a conflicting write again, however often: a kubelet that writes its Node all the time must not put off
-	// what it is to inherit.
+	// afterConflict is the time until the retry of a conflicting write. It does not grow: a kubelet that writes its Node all the time must
+	// not delay its inheritance.
 	afterConflict = 100 * time.Millisecond
 )
 
@@ -46,19 +46,19 @@ type NodeRequest struct {
 	Name    string
 }
 
-// nodes applies to the Nodes of all Clusters what they inherit.
+// nodes reconciles the Nodes of all Clusters.
 type nodes struct {
 	*Dependencies
 	pacer *pace.Pacer
-	// facts are the watches of kinds that say facts about Nodes.
+	// facts are the watches of kinds with facts about Nodes.
 	facts *kindWatches[NodeRequest]
-	// records are the valid records of Nodes (inherit.Record) when the loop last saw them, so that a kubelet cannot make one invalid to
-	// keep what its Machine loses.
+	// records are the last valid records (inherit.Record) that the loop saw on Nodes. With them, a kubelet that makes its record invalid
+	// does not keep entries that its Machine loses.
 	records *byNode[string]
-	// unprotected are Nodes without an Always taint, unlabelled new Nodes without labels that their kubelets may not set, ignored
-	// those whose Machine, MachinePool or Cluster is opted out, waiting those that wait for a taint that evicts Pods.
+	// unprotected are Nodes without a declared Always taint, unlabelled new Nodes without labels that their kubelets may not set, ignored
+	// Nodes whose Machine, MachinePool or Cluster is opted out, waiting Nodes that wait for a taint that evicts Pods.
 	unprotected, unlabelled, ignored, waiting *nodeSet
-	// draining are the sets of those waiting Nodes that have had their turn.
+	// draining are the sets of waiting Nodes that have had their turn.
 	draining *byNode[string]
 }
 
@@ -78,7 +78,7 @@ func (r *nodes) Reconcile(ctx context.Context, req NodeRequest) (ctrl.Result, er
 	return ctrl.Result{RequeueAfter: again}, err
 }
 
-// visit is what a reconcile reads once for all its steps.
+// visit is the data that a reconcile reads once for all its steps.
 type visit struct {
 	NodeRequest
 	// server is a client of the Node's API server.
@@ -86,13 +86,13 @@ type visit struct {
 	node   *corev1.Node
 	policy inherit.Policy
 	now    time.Time
-	// left are taints that evict Pods, and keep none waiting any more.
+	// left are taints that evict Pods, and need not wait for them any longer.
 	left []corev1.Taint
-	// ready are those DaemonSets with a ready Pod on the Node that a start-up gate waits for.
+	// ready are the DaemonSets that a start-up gate waits for and that have a ready Pod on the Node.
 	ready sets.Set[types.NamespacedName]
 }
 
-// sync applies to the Node what it inherits, and returns when to look again if something has to wait.
+// sync reconciles the Node. again is the time until the next reconcile, if a step has to wait.
 func (r *nodes) sync(ctx context.Context, req NodeRequest) (again time.Duration, err error) {
 	v := visit{NodeRequest: req, policy: r.Policy(), now: time.Now()}
 	if v.server, v.node, err = r.get(ctx, req); err != nil || v.node == nil {
@@ -100,7 +100,7 @@ func (r *nodes) sync(ctx context.Context, req NodeRequest) (again time.Duration,
 	}
 	p, err := r.planWithGates(ctx, &v)
 	if err != nil {
-		return 0, err // what is known of the Node stays true until it can be looked at
+		return 0, err // the last findings about the Node count until it can be read
 	}
 	if p.Observed {
 		r.forget(req, false)
@@ -131,8 +131,8 @@ func (r *nodes) sync(ctx context.Context, req NodeRequest) (again time.Duration,
 	return p.again, nil
 }
 
-// get returns the Node and a client of its API server. The Node is nil if it is gone, or if its Cluster is not connected: all Nodes
-// are looked at once it is.
+// get returns the Node and a client of its API server. The Node is nil if it is gone, or if its Cluster is not connected: when it
+// connects, all its Nodes are reconciled.
 func (r *nodes) get(ctx context.Context, req NodeRequest) (client.Client, *corev1.Node, error) {
 	server := r.Client
 	if req.Cluster != r.ManagementCluster {
@@ -158,36 +158,37 @@ func (r *nodes) get(ctx context.Context, req NodeRequest) (client.Client, *corev
 	return server, node, nil
 }
 
-// nodePlan is what becomes of a Node.
+// nodePlan is the decision about a Node and the write that carries it out.
 type nodePlan struct {
 	owners.NodeDecision
-	// from is the source without the taints that wait.
+	// from is the source without the waiting taints.
 	from            inherit.NodeSource
 	current, result inherit.NodeState
 	dropped         inherit.Drops
-	// evicting are taints that evict the Node's Pods, and held those of them that wait. limits say for how long, heldBy names the limit.
+	// evicting are the taints that evict the Node's Pods, held the evicting taints that wait. limits are the Node's rate limits, heldBy is
+	// the limit that makes it wait.
 	evicting, held []taint.ID
 	limits         [2]pace.Limit
 	heldBy         string
-	// leave are those for which Pods leave first.
+	// leave are the evicting taints for which Pods leave first.
 	leave []corev1.Taint
 	// awaited are the DaemonSets that closed start-up gates wait for.
 	awaited []types.NamespacedName
-	// wait is how long the write is left to Cluster API, and again when to look again.
+	// wait is the time for which the write is left to Cluster API, again the time until the next reconcile.
 	wait, again time.Duration
 }
 
-// due reports whether there is something to write now that is not left to Cluster API.
+// due reports whether a write is needed now and is not left to Cluster API.
 func (p nodePlan) due() bool { return p.Inherits() && !p.result.Equal(p.current) && p.wait == 0 }
 
 func (p nodePlan) writes() bool { return p.due() && !p.Observed }
 
-// evicts reports whether the write makes Pods leave the Node.
+// evicts reports whether the write evicts Pods from the Node.
 func (p nodePlan) evicts() bool {
 	return len(p.evicting) > len(p.held)
 }
 
-// plan decides about a Node by what the chain knows.
+// plan evaluates the Node with the data of the chain.
 func (r *nodes) plan(ctx context.Context, chain *owners.Chain, v visit) (p nodePlan, err error) {
 	chain, p.current = chain.Within(v.Cluster), inherit.OfNode(v.node, v.now)
 	if p.NodeDecision, err = chain.EvaluateNode(ctx, v.node, v.policy); err != nil || !p.Inherits() {
@@ -202,7 +203,7 @@ func (r *nodes) plan(ctx context.Context, chain *owners.Chain, v visit) (p nodeP
 	believed = r.soften(v, &p, believed)
 	p.result, p.dropped = v.policy.NodeHolding(p.Source, p.held, believed, inherit.Privileged)
 	p.openGates(v)
-	if !p.result.Fits() { // its kubelet has taken the room of the record that is restored
+	if !p.result.Fits() { // the kubelet has used up the size of annotations, so the record cannot be restored
 		p.result.Annotations = p.current.Annotations
 	}
 	p.from = p.Source.Holding(p.held, believed)
@@ -214,7 +215,8 @@ func (r *nodes) plan(ctx context.Context, chain *owners.Chain, v visit) (p nodeP
 	return p, nil
 }
 
-// watchFacts makes changes of the objects that say facts about the Node wake it. If a kind cannot be watched yet, it returns when to look again.
+// watchFacts watches the objects with facts about the Node, so that their changes enqueue it. If a kind cannot be watched yet, again is
+// the time until the next reconcile.
 func (r *nodes) watchFacts(ctx context.Context, v visit, from inherit.NodeSource) (again time.Duration) {
 	m, ok := from.Object.(*clusterv1.Machine)
 	if !ok {
@@ -234,7 +236,7 @@ func (r *nodes) watchFacts(ctx context.Context, v visit, from inherit.NodeSource
 	return again
 }
 
-// hold makes the plan wait with taints that evict Pods as long as there is no room for the Node.
+// hold makes the plan wait with taints that evict Pods until the Node's turn.
 func (r *nodes) hold(ctx context.Context, chain *owners.Chain, v visit, p *nodePlan) error {
 	set, nodes, err := chain.NodeGroup(ctx, p.Source)
 	if err != nil {
@@ -252,8 +254,8 @@ func (r *nodes) hold(ctx context.Context, chain *owners.Chain, v visit, p *nodeP
 	return nil
 }
 
-// leave returns how long to leave to Cluster API's Machine controller what it writes itself: for a fixed time after the Machine has
-// changed or the Node has registered.
+// leave returns the time for which writes are left to Cluster API's Machine controller: until graceTime after the last change of the
+// Machine and after the registration of the Node.
 func leave(from inherit.NodeSource, node *corev1.Node, now time.Time) time.Duration {
 	m, ok := from.Object.(client.Object)
 	if !ok || owners.ObservedGeneration(m) == 0 {
@@ -263,8 +265,8 @@ func leave(from inherit.NodeSource, node *corev1.Node, now time.Time) time.Durat
 	return max(0, min(registered, graceTime), grace(m, now))
 }
 
-// write plans once more, by live owners, because the write may restore or remove something, and carries the plan out. Without a slot for
-// that, or if another Node has taken the room meanwhile, it returns when to try again.
+// write plans again from live owners, because the cache may be stale and the write may restore or remove entries, and carries out the
+// plan. Without a slot, or if another Node has taken the turn meanwhile, again is the time until the next attempt.
 func (r *nodes) write(ctx context.Context, v visit, p *nodePlan) (again time.Duration, err error) {
 	var taken time.Duration
 	again, err = r.clusters.try(v.Cluster, func() (sent bool, err error) {
@@ -283,7 +285,7 @@ func (r *nodes) write(ctx context.Context, v visit, p *nodePlan) (again time.Dur
 		}
 		if err = r.patch(ctx, v, p.result); err != nil {
 			if paced && refused(err) {
-				r.pacer.Return(p.limits) // it was not written
+				r.pacer.Return(p.limits) // the Node was not tainted
 			}
 			r.failed(p.from.Object, workload.Told(err))
 			return true, err
@@ -296,8 +298,8 @@ func (r *nodes) write(ctx context.Context, v visit, p *nodePlan) (again time.Dur
 	return max(again, taken), err
 }
 
-// patch writes the Node's new state. Taints are an atomic list, so the patch holds only for the version that was read:
-// a conflict is retried from a fresh one.
+// patch writes the Node's new state. Taints are an atomic list, so the patch is valid only for the version that was read. After a
+// conflict, the loop reads the Node again.
 func (r *nodes) patch(ctx context.Context, v visit, state inherit.NodeState) error {
 	changed := v.node.DeepCopy()
 	changed.Labels, changed.Annotations, changed.Spec.Taints = state.Labels, state.Annotations, state.Taints
@@ -312,7 +314,8 @@ func (r *nodes) patch(ctx context.Context, v visit, state inherit.NodeState) err
 	return nil
 }
 
-// tell counts what a write has changed on a Node, and reports repaired drift and broken records on its Machine or MachinePool.
+// tell counts the changes of a write to a Node, and reports repaired drift, opened start-up gates and broken records on its Machine or
+// MachinePool.
 func (r *nodes) tell(p nodePlan, node *corev1.Node) {
 	for _, key := range inherit.Brought(p.current, p.result) {
 		r.Metrics.Key(metrics.ByResync, "Node", key.What, metrics.KeyInjected)
@@ -336,7 +339,7 @@ func (r *nodes) tell(p nodePlan, node *corev1.Node) {
 	}
 }
 
-// note notes the Node's record, what the Node misses, what it waits for, and whether it is ignored.
+// note remembers the Node's record, and whether the Node lacks a taint or a label, waits for its Pods or is ignored.
 func (r *nodes) note(ctx context.Context, v visit, p nodePlan) {
 	if !p.Inherits() {
 		r.forget(v.NodeRequest, p.Reason.OptedOut())
@@ -354,7 +357,7 @@ func (r *nodes) note(ctx context.Context, v visit, p nodePlan) {
 	}
 }
 
-// report reports what the Node cannot inherit, and what waits.
+// report reports the entries that the Node cannot inherit, and the taints that wait.
 func (r *nodes) report(ctx context.Context, v visit, p nodePlan) {
 	if !p.Inherits() {
 		ctrl.LoggerFrom(ctx).V(2).Info("Node inherits nothing for now", "reason", p.Reason)
@@ -366,8 +369,9 @@ func (r *nodes) report(ctx context.Context, v visit, p nodePlan) {
 	r.reportEvicting(ctx, v, p)
 }
 
-// reportEvicting reports how far the roll-out of taints that evict Pods is, on the object that declares them, because operators edit
-// that one. An instance with --namespace may not record Events in other namespaces: there the Machine stands for a ClusterClass.
+// reportEvicting reports the progress of a roll-out of taints that evict Pods. The Event is on the object that declares the taints,
+// because operators edit it. An instance with --namespace may not record Events in other namespaces, so for a ClusterClass there, the
+// Event is on the Machine.
 func (r *nodes) reportEvicting(ctx context.Context, v visit, p nodePlan) {
 	waits := len(p.held) > 0
 	waited := r.waiting.set(v.NodeRequest, waits)
@@ -391,7 +395,7 @@ func (r *nodes) reportEvicting(ctx context.Context, v visit, p nodePlan) {
 	r.Recorder.Eventf(about, nil, corev1.EventTypeNormal, reason, "Inherit", "%s", note)
 }
 
-// release gives up what Heirloom tracks on a Node whose Machine, MachinePool or Cluster is opted out for good.
+// release releases a Node whose Machine, MachinePool or Cluster is opted out for good.
 func (r *nodes) release(ctx context.Context, v visit) (again time.Duration, err error) {
 	if state := inherit.OfNode(v.node, v.now); inherit.Release(state, true).Equal(state) {
 		return 0, nil
@@ -414,7 +418,8 @@ func (r *nodes) release(ctx context.Context, v visit) (again time.Duration, err 
 	})
 }
 
-// forget forgets what a Node misses that is gone or inherits nothing for now; ignored says that it is opted out.
+// forget drops the findings about a Node that is gone or inherits nothing for now, but not its record; ignored says that the Node is
+// opted out.
 func (r *nodes) forget(req NodeRequest, ignored bool) {
 	for _, set := range []*nodeSet{r.unprotected, r.unlabelled, r.waiting} {
 		set.set(req, false)
@@ -425,7 +430,7 @@ func (r *nodes) forget(req NodeRequest, ignored bool) {
 	r.Metrics.NoExecuteWaiting(total)
 }
 
-// known returns the Nodes of a Cluster of which anything is remembered.
+// known returns the Nodes of a Cluster about which the loop remembers anything.
 func (r *nodes) known(cluster types.NamespacedName) []NodeRequest {
 	all := r.records.in(cluster)
 	for _, set := range []*nodeSet{r.unprotected, r.unlabelled, r.ignored, r.waiting} {
@@ -434,7 +439,7 @@ func (r *nodes) known(cluster types.NamespacedName) []NodeRequest {
 	return all
 }
 
-// forgetAll forgets the Nodes of a Cluster that is gone: nothing asks about them again.
+// forgetAll drops the findings about all Nodes of a Cluster that is gone, because no later reconcile does.
 func (r *nodes) forgetAll(cluster types.NamespacedName) {
 	for _, req := range r.known(cluster) {
 		r.forget(req, false)

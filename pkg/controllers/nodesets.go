@@ -8,10 +8,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// byNode remembers a value of each Node, and counts the Nodes of each Cluster that have one. The zero value is none. It is safe for
-// concurrent use.
+// byNode holds a value for each Node, and counts the Nodes of each Cluster that have a value. The zero value of V is no value. It is safe
+// for concurrent use.
 type byNode[V comparable] struct {
-	// report is called with the number of a Cluster's Nodes whenever a value changes, while this is locked. It may be nil.
+	// report is called with the number of a Cluster's Nodes that have a value whenever a value changes, under the lock. It may be nil.
 	report func(cluster types.NamespacedName, nodes int)
 
 	mu    sync.Mutex
@@ -26,7 +26,7 @@ func newByNode[V comparable](report func(cluster types.NamespacedName, nodes int
 	return &byNode[V]{report: report, of: map[types.NamespacedName]map[string]V{}}
 }
 
-// set sets the value of a Node, and returns the value before.
+// set sets the value of a Node, and returns the previous value.
 func (b *byNode[V]) set(req NodeRequest, value V) (was V) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -58,7 +58,7 @@ func (b *byNode[V]) get(req NodeRequest) V {
 	return b.of[req.Cluster][req.Name]
 }
 
-// having returns how many Nodes of a Cluster have this value.
+// having returns the number of Nodes of a Cluster that have this value.
 func (b *byNode[V]) having(cluster types.NamespacedName, value V) (nodes int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -81,7 +81,7 @@ func (b *byNode[V]) in(cluster types.NamespacedName) []NodeRequest {
 	return nodes
 }
 
-// counts returns how many Nodes of a Cluster have a value, and how many there are in all.
+// counts returns the number of Nodes with a value in a Cluster, and in all Clusters.
 func (b *byNode[V]) counts(cluster types.NamespacedName) (nodes, total int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

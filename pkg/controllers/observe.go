@@ -15,7 +15,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
 )
 
-// observe reports what a plan would write, in place of the write.
+// observe counts and reports the changes that a plan would write, instead of the write.
 func (d *Dependencies) observe(object client.Object, gvk schema.GroupVersionKind, p planned) {
 	if !p.due() {
 		return
@@ -32,7 +32,7 @@ func (d *Dependencies) observe(object client.Object, gvk schema.GroupVersionKind
 	d.wouldWrite(object, "", adds, removes)
 }
 
-// observeNode reports on the Node's Machine or MachinePool what would be written to the Node, in place of the write.
+// observeNode counts the changes that a plan would write to the Node, and reports them on its Machine or MachinePool.
 func (r *nodes) observeNode(node *corev1.Node, p nodePlan) {
 	if !p.due() {
 		return
@@ -48,8 +48,8 @@ func (r *nodes) observeNode(node *corev1.Node, p nodePlan) {
 	r.wouldWrite(p.from.Object, " on Node "+node.Name, adds, removes)
 }
 
-// wouldWrite reports on an object what would be added and removed, in an Event each: the recorder takes Events of the same reason and action
-// for the same, and sends them again only every few minutes.
+// wouldWrite records an Event on the object about additions, and another about removals. Their actions differ, because a recorder treats
+// Events with the same reason and action as a series, and sends a series only every few minutes.
 func (d *Dependencies) wouldWrite(object runtime.Object, where string, adds, removes []string) {
 	for action, keys := range map[string][]string{"Add": adds, "Remove": removes} {
 		if len(keys) > 0 {

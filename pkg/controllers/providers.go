@@ -30,14 +30,15 @@ import (
 )
 
 const (
-	// kindTimeout is how long requests about one object may take. The API server calls the webhooks of the object's kind, and an informer
+	// kindTimeout limits the time of the requests about an object. The API server calls the webhooks of the object's kind, and an informer
 	// may wait for a conversion webhook that does not answer.
 	kindTimeout = 10 * time.Second
-	// unserved is when, at the earliest, to look again at an object that names a kind that the API server does not serve.
+	// unserved is the minimum time until the next reconcile of an object that refers to a kind that the API server does not serve.
 	unserved = time.Minute
 )
 
-// reading reads objects of a kind, of which the first read waits until the cache has listed the kind. An empty kind is always listed.
+// reading runs read in a slot of the kind, because the first read of a kind waits until the cache has listed it. An empty kind is always
+// cached.
 func (d *Dependencies) reading(
 	ctx context.Context, kind schema.GroupKind, cluster types.NamespacedName, read func(context.Context) error,
 ) (again time.Duration, err error) {
@@ -47,8 +48,8 @@ func (d *Dependencies) reading(
 	return d.ofKind(ctx, d.listing, kind, cluster, func(ctx context.Context) (bool, error) { return true, read(ctx) })
 }
 
-// ofKind makes a request about a kind in one of its slots; sent is false if that was not needed. An Event on the Cluster tells that the
-// API server does not answer.
+// ofKind runs a request about a kind in a slot of the kind; the request returns sent = false if it sent nothing. If the API server does
+// not answer in time, ofKind records an Event on the Cluster.
 func (d *Dependencies) ofKind(
 	ctx context.Context, all *slots[schema.GroupKind], kind schema.GroupKind, cluster types.NamespacedName,
 	request func(context.Context) (sent bool, err error),
@@ -68,18 +69,18 @@ func (d *Dependencies) ofKind(
 	return again, err
 }
 
-// kindWatches make a controller watch kinds of providers, which are known only once an object names them: each kind once in each
-// version, because a provider may serve another version in place of the first.
+// kindWatches adds watches of providers' kinds, which are known only once an object refers to them, to a controller. It watches a kind
+// once in each version, because a provider may replace the served version.
 type kindWatches[R comparable] struct {
 	cache cache.Cache
 	// controller must be set before the first watch.
 	controller controller.TypedController[R]
-	// watched has every schema.GroupVersionKind that is watched.
+	// watched is the set of watched schema.GroupVersionKinds.
 	watched sync.Map
 }
 
-// watch gives the object the version of its kind that the API server prefers, and watches that. If the kind is not served, it returns
-// when to look again.
+// watch sets the kind of the object in the version that the API server prefers, and watches this version. If the kind is not served,
+// again is the time until the next reconcile.
 func (w *kindWatches[R]) watch(
 	chain *owners.Chain, kind schema.GroupKind, object client.Object, wake handler.TypedEventHandler[client.Object, R],
 ) (again time.Duration, err error) {
@@ -102,8 +103,8 @@ func (w *kindWatches[R]) watch(
 	return 0, nil
 }
 
-// controlPlanes applies to control planes what their topology declares. A request names a Cluster, because only the Cluster
-// tells the kind of its control plane.
+// controlPlanes reconciles control planes with the declarations of their topology. A request names a Cluster, because only the Cluster
+// says of which kind its control plane is.
 type controlPlanes struct {
 	*Dependencies
 	watches *kindWatches[ctrl.Request]
@@ -146,13 +147,13 @@ func (r controlPlanes) sync(ctx context.Context, cluster *clusterv1.Cluster, kin
 	return syncChild(ctx, r.Dependencies, owners.ControlPlanes, cp, object, schema.GroupKind{})
 }
 
-// machines applies to Machines, and to their InfraMachines and BootstrapConfigs, what they inherit.
+// machines reconciles Machines, with their InfraMachines and BootstrapConfigs.
 type machines struct {
 	*Dependencies
 	watches *kindWatches[ctrl.Request]
 }
 
-// Reconcile implements reconcile.Reconciler. A write of one of the three objects that fails does not keep the others waiting.
+// Reconcile implements reconcile.Reconciler. A failed write of one of the three objects does not delay the other objects.
 func (r machines) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	m := &clusterv1.Machine{}
 	if err := r.Client.Get(ctx, req.NamespacedName, m); err != nil {
@@ -172,8 +173,8 @@ func (r machines) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result,
 	return ctrl.Result{RequeueAfter: again}, err
 }
 
-// watchOwner returns the kind of the Machine's owner if that is a control plane, and watches it. A change of the control plane wakes the
-// Machine, even if the control plane does not exist yet, as in a restore.
+// watchOwner watches the kind of the Machine's owner and returns it, if the owner is a control plane. A change of the control plane
+// enqueues the Machine, even if the control plane does not exist yet, as in a restore.
 func (r machines) watchOwner(m *clusterv1.Machine) (kind schema.GroupKind, again time.Duration, err error) {
 	ref := metav1.GetControllerOfNoCopy(m)
 	if ref == nil {
@@ -184,14 +185,14 @@ func (r machines) watchOwner(m *clusterv1.Machine) (kind schema.GroupKind, again
 		return schema.GroupKind{}, 0, nil
 	}
 	again, err = r.watches.watch(r.Chain, kind, &unstructured.Unstructured{}, r.children(&clusterv1.MachineList{}))
-	if again > 0 { // it is not served: nothing is remembered of a name that somebody has made up
+	if again > 0 { // it is not served: an invented kind must not get slots
 		kind = schema.GroupKind{}
 	}
 	return kind, again, err
 }
 
-// syncExternal applies to an InfraMachine or a BootstrapConfig what it inherits. Kinds of groups that the operator has not named
-// are none of ours: there are no rights to read them.
+// syncExternal reconciles an InfraMachine or a BootstrapConfig. It ignores kinds in API groups that the operator has not named: Heirloom
+// has no rights to read them.
 func (r machines) syncExternal(ctx context.Context, m *clusterv1.Machine, ref clusterv1.ContractVersionedObjectReference, owner schema.GroupKind) (again time.Duration, err error) {
 	if !slices.Contains(r.ProviderGroups, ref.GroupKind().Group) || inherit.IsTemplate(ref.Kind) {
 		return 0, nil
@@ -211,7 +212,7 @@ func (r machines) syncExternal(ctx context.Context, m *clusterv1.Machine, ref cl
 	return syncChild(ctx, r.Dependencies, owners.ExternalObjects, object, object, owner)
 }
 
-// sooner returns the shorter time to wait; 0 is none.
+// sooner returns the shorter time to wait; 0 means that there is nothing to wait for.
 func sooner(a, b time.Duration) time.Duration {
 	if a == 0 || b != 0 && b < a {
 		return b

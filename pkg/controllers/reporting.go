@@ -14,7 +14,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
 )
 
-// Reasons of the loop's Events. docs/monitoring.md says what each means.
+// Reasons of the loop's Events, explained in docs/monitoring.md.
 const (
 	reasonNotInherited              = "NotInherited"
 	reasonInheritanceFailed         = "InheritanceFailed"
@@ -31,13 +31,13 @@ const (
 	reasonProviderKindUnavailable   = "ProviderKindUnavailable"
 )
 
-// noteLimit is how many bytes the note of an Event can have. API servers refuse longer ones (NoteLengthLimit in Kubernetes'
+// noteLimit is the maximum size of an Event's note, in bytes. API servers reject longer notes (NoteLengthLimit in Kubernetes'
 // pkg/apis/core/validation), and client-go's recorders do not truncate them.
 const noteLimit = 1024
 
 const ellipsis = " …"
 
-// brief records Events whose notes are never too long.
+// brief is a recorder that truncates long notes.
 type brief struct{ events.EventRecorder }
 
 // Brief returns a recorder that truncates long notes, such as an error that names a thousand labels.
@@ -54,14 +54,14 @@ func (b brief) Eventf(regarding, related runtime.Object, eventType, reason, acti
 	b.EventRecorder.Eventf(regarding, related, eventType, reason, action, "%s", text)
 }
 
-// failed reports on the object that it could not be written. A conflict resolves itself, and a deleted object needs nothing.
+// failed records an Event on the object about a failed write. It ignores conflicts, which are retried, and deleted objects.
 func (d *Dependencies) failed(object runtime.Object, err error) {
 	if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
 		d.Recorder.Eventf(object, nil, corev1.EventTypeWarning, reasonInheritanceFailed, "Inherit", "Failed to write inherited entries: %v", err)
 	}
 }
 
-// leftOut reports on the object what it cannot inherit.
+// leftOut records an Event on the object about entries that cannot be inherited.
 func (d *Dependencies) leftOut(object runtime.Object, problems error) {
 	d.Recorder.Eventf(object, nil, corev1.EventTypeWarning, reasonNotInherited, "Inherit", "%v", problems)
 }

@@ -14,20 +14,21 @@ import (
 )
 
 const (
-	// turn is the time between two of those that find no slot: thousands of them must not keep the loop busy with asking.
+	// turn is the time between the retries of two requests that find no slot: thousands of them must not keep the loop busy.
 	turn = 2 * time.Millisecond
-	// slowRetry is the first pause after an unanswered request. Each further one doubles the pause, up to longestPause. It is also how long
-	// an answer counts: no longer than a request may hang.
+	// slowRetry is the first pause after an unanswered request. Each further unanswered request doubles the pause, up to longestPause. It is
+	// also the time for which an answer counts: no longer than a request may hang.
 	slowRetry    = 5 * time.Second
 	longestPause = time.Minute
-	// promptly is how long an answer may take that proves a server to be well. Who answers just in time must not hold many workers.
+	// promptly is the maximum time of an answer that proves a server to be well. A server that answers just in time must not hold many
+	// workers.
 	promptly = time.Second
-	// liveReads is how many live reads a second, and at once, the Nodes of a Cluster may cause. Beyond that, the cache decides.
+	// liveReads is the number of live reads that the Nodes of a Cluster may cause each second, and at once. Beyond it, the cache decides.
 	liveReads = 200
 )
 
-// slots bound how many workers may wait for the answers of a workload cluster, or for answers about a kind. Whatever has answered
-// no request lately has one slot, so any number of API servers may hang, and the others find workers. It is safe for concurrent use.
+// slots limit the number of workers that may wait for the answers of a workload cluster, or for answers about a kind. A key without a
+// recent answer has a single slot, so API servers that hang do not occupy all workers. slots are safe for concurrent use.
 type slots[K comparable] struct {
 	most int
 
@@ -38,10 +39,10 @@ type slots[K comparable] struct {
 type slot struct {
 	running int
 	reads   *rate.Limiter
-	// answered is when the latest request was answered promptly, failures how many since then were not answered.
+	// answered is the time of the latest prompt answer, failures the number of pauses since then.
 	answered time.Time
 	failures int
-	// paused is until when nothing is sent, next when the last of those is to come again that found no slot.
+	// paused is the time until which nothing is sent, next the time of the last retry among the requests that found no slot.
 	paused, next time.Time
 }
 
@@ -49,8 +50,8 @@ func newSlots[K comparable](most int) *slots[K] {
 	return &slots[K]{most: most, of: map[K]*slot{}}
 }
 
-// try makes a request in a slot; sent is false if it turned out not to be needed. Without a free slot, nothing is sent, and again is
-// when to try again.
+// try runs a request in a slot; the request returns sent = false if it sent nothing. Without a free slot, again is the time until the
+// next attempt.
 func (s *slots[K]) try(key K, request func() (sent bool, err error)) (again time.Duration, err error) {
 	started := time.Now()
 	of, again := s.take(key, started)
@@ -73,7 +74,7 @@ func (s *slots[K]) slot(key K) *slot {
 	return of
 }
 
-// reads limits the live reads for a key.
+// reads returns the rate limit of live reads for a key.
 func (s *slots[K]) reads(key K) *rate.Limiter {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -114,21 +115,21 @@ func (s *slots[K]) release(of *slot, sent bool, err error, started, now time.Tim
 		if now.Sub(started) <= promptly {
 			of.answered, of.failures = now, 0
 		}
-	case !now.Before(of.paused): // of several requests at a time, one pauses the others
+	case !now.Before(of.paused): // of several concurrent requests, the first pauses the others
 		of.paused = now.Add(min(slowRetry<<min(of.failures, 8), longestPause))
 		of.failures++
 	}
 }
 
-// forget forgets a key that is gone.
+// forget drops the slots of a key that is gone.
 func (s *slots[K]) forget(key K) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.of, key)
 }
 
-// refused reports whether an error is an API server's word that it has not done what it was asked for. With any other error it may have:
-// a connection breaks after the write, too.
+// refused reports whether an error says that an API server has not carried out the request. After any other error, it may have: a
+// connection can also break after the write.
 func refused(err error) bool {
 	var status apierrors.APIStatus
 	return errors.As(err, &status) && status.Status().Code >= http.StatusBadRequest && status.Status().Code < http.StatusInternalServerError

@@ -26,7 +26,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
-// updates passes those updates for which the function returns true, and no other events.
+// updates passes update events for which the function returns true, and no other events.
 func updates(of func(e event.UpdateEvent) bool) predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc:  func(event.CreateEvent) bool { return false },
@@ -36,8 +36,8 @@ func updates(of func(e event.UpdateEvent) bool) predicate.Predicate {
 	}
 }
 
-// changed passes updates that change something that the caches keep, which is what the rules read, and resyncs. It drops most
-// writes of status, such as the heartbeats of kubelets.
+// changed passes, of update events, resyncs and changes of fields that the caches keep, which are the fields that the rules read. It
+// drops most writes of a status, such as the heartbeats of kubelets.
 func changed() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		if e.ObjectOld.GetResourceVersion() == e.ObjectNew.GetResourceVersion() {
@@ -49,8 +49,8 @@ func changed() predicate.Predicate {
 	}}
 }
 
-// resumed passes updates after which what belongs to a Cluster is no longer left alone: the Cluster is no longer paused or opted out,
-// or its label releases what belongs to it.
+// resumed passes updates of a Cluster after which all its objects must be reconciled: the Cluster is no longer paused or opted out, its
+// label releases its objects, or its mode or the keys that it names have changed.
 func resumed() predicate.Predicate {
 	held := func(cluster *clusterv1.Cluster) bool { return inherit.Paused(cluster) || inherit.Ignored(cluster) }
 	return updates(func(e event.UpdateEvent) bool {
@@ -60,7 +60,7 @@ func resumed() predicate.Predicate {
 	})
 }
 
-// namesElse reports whether an update of a Cluster names other keys for its Nodes.
+// namesElse reports whether an update of a Cluster changes the keys that it names for its Nodes.
 func namesElse(e event.UpdateEvent) bool {
 	before, after := e.ObjectOld.GetAnnotations(), e.ObjectNew.GetAnnotations()
 	return before[inherit.SyncLabelsAnnotation] != after[inherit.SyncLabelsAnnotation] ||
@@ -77,49 +77,49 @@ func optedOut() predicate.Predicate {
 	return updates(func(e event.UpdateEvent) bool { return inherit.Ignored(e.ObjectNew) && !inherit.Ignored(e.ObjectOld) })
 }
 
-// declaresElse passes updates of an owner that change what it declares.
+// declaresElse passes updates of an owner that change its spec, and so its declarations for Machines.
 func declaresElse() predicate.Predicate {
 	return updates(func(e event.UpdateEvent) bool { return e.ObjectNew.GetGeneration() != e.ObjectOld.GetGeneration() })
 }
 
-// resynced passes events without a change: those of the sync period, and the first of each object.
+// resynced passes updates without a change, which come with each sync period, and all events that are not updates.
 func resynced() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		return e.ObjectOld.GetResourceVersion() == e.ObjectNew.GetResourceVersion()
 	}}
 }
 
-// declaredAnew passes events of a Cluster after which its topology's objects need another look, also when the Cluster comes or goes.
+// declaredAnew passes events of a Cluster, also its creation and deletion, after which the objects of its topology must be reconciled.
 func declaredAnew() predicate.Predicate {
 	return predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, resumed())
 }
 
-// classChanged passes events of a ClusterClass after which its Clusters' objects need another look.
+// classChanged passes events of a ClusterClass after which the objects of its Clusters must be reconciled.
 func classChanged() predicate.Predicate {
 	return predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, updates(labelsModeElse))
 }
 
-// children wakes the objects of the list's kind that an owner controls.
+// children enqueues the objects of the list's kind that an owner controls.
 func (d *Dependencies) children(list client.ObjectList) handler.EventHandler {
 	return enqueue(func(ctx context.Context, owner client.Object) ([]types.NamespacedName, error) {
 		return d.Chain.Children(ctx, owner, newList(list))
 	})
 }
 
-// clustersOf finds the Clusters that an object is about.
+// clustersOf finds the names of the Clusters that an object concerns.
 type clustersOf = func(context.Context, client.Object) ([]types.NamespacedName, error)
 
-// itsOwn finds the Cluster that the event is about.
+// itsOwn returns the name of the event's Cluster.
 func itsOwn(_ context.Context, cluster client.Object) ([]types.NamespacedName, error) {
 	return []types.NamespacedName{client.ObjectKeyFromObject(cluster)}, nil
 }
 
-// every finds all Clusters.
+// every returns the names of all Clusters.
 func (d *Dependencies) every(ctx context.Context, _ client.Object) ([]types.NamespacedName, error) {
 	return d.Chain.Keys(ctx, &clusterv1.ClusterList{})
 }
 
-// ofEach makes a look-up in each of these Clusters. A Cluster where it fails does not hold up the others.
+// ofEach returns a function that runs a look-up in each Cluster. A failed look-up does not stop the look-ups in the other Clusters.
 func ofEach[R any](
 	clusters clustersOf, lookUp func(context.Context, types.NamespacedName) ([]R, error),
 ) func(context.Context, client.Object) ([]R, error) {
@@ -133,21 +133,21 @@ func ofEach[R any](
 	}
 }
 
-// members wakes the objects of the list's kind that belong to these Clusters.
+// members enqueues the objects of the list's kind that belong to the Clusters.
 func (d *Dependencies) members(clusters clustersOf, list client.ObjectList) handler.EventHandler {
 	return enqueue(ofEach(clusters, func(ctx context.Context, cluster types.NamespacedName) ([]types.NamespacedName, error) {
 		return d.Chain.Members(ctx, cluster, newList(list))
 	}))
 }
 
-// all wakes all objects of the list's kind after each event of a channel.
+// all enqueues all objects of the list's kind after each event of a channel.
 func (d *Dependencies) all(events <-chan event.GenericEvent, list client.ObjectList) source.Source {
 	return source.Channel(events, enqueue(func(ctx context.Context, _ client.Object) ([]types.NamespacedName, error) {
 		return d.Chain.Keys(ctx, newList(list))
 	}))
 }
 
-// enqueue makes an event handler out of a look-up of objects.
+// enqueue returns an event handler that enqueues the objects that a look-up finds.
 func enqueue(lookUp func(context.Context, client.Object) ([]types.NamespacedName, error)) handler.EventHandler {
 	return wake(func(ctx context.Context, object client.Object) ([]reconcile.Request, error) {
 		keys, err := lookUp(ctx, object)
@@ -159,7 +159,7 @@ func enqueue(lookUp func(context.Context, client.Object) ([]types.NamespacedName
 	})
 }
 
-// wake makes an event handler out of a look-up. A failed look-up is only logged, because the next resync repeats it.
+// wake returns an event handler that enqueues the requests of a look-up. It only logs a failed look-up: the next resync repeats it.
 func wake[R comparable](lookUp func(context.Context, client.Object) ([]R, error)) handler.TypedEventHandler[client.Object, R] {
 	return handler.TypedEnqueueRequestsFromMapFunc(func(ctx context.Context, object client.Object) []R {
 		requests, err := lookUp(ctx, object)
@@ -179,15 +179,15 @@ func newList(list client.ObjectList) client.ObjectList {
 // nodeHandler turns events of any object into requests about Nodes.
 type nodeHandler = handler.TypedEventHandler[client.Object, NodeRequest]
 
-// itself makes a request about the event's own Node, which is in that cluster.
+// itself enqueues the event's Node, which belongs to the Cluster.
 func itself(cluster types.NamespacedName) nodeHandler {
 	return wake(func(_ context.Context, node client.Object) ([]NodeRequest, error) {
 		return []NodeRequest{{Cluster: cluster, Name: node.GetName()}}, nil
 	})
 }
 
-// nodesOf wakes the Nodes that a Machine or a MachinePool may have, or the Machines of a MachineSet or a MachineDeployment. A Cluster
-// that is not connected has none: its Nodes are all reconciled once it is.
+// nodesOf enqueues the Nodes that may belong to a Machine or a MachinePool, or to the Machines of a MachineSet or a MachineDeployment. It
+// skips a Cluster that is not connected: when it connects, all its Nodes are reconciled.
 func (d *Dependencies) nodesOf() nodeHandler {
 	return wake(d.nodesOfObject)
 }
@@ -206,7 +206,7 @@ func (d *Dependencies) nodesOfObject(ctx context.Context, object client.Object) 
 	return requests, err
 }
 
-// nodesOfExternal wakes the Node of the Machine to which an InfraMachine or a BootstrapConfig belongs.
+// nodesOfExternal enqueues the Node of the Machine to which an InfraMachine or a BootstrapConfig belongs.
 func (d *Dependencies) nodesOfExternal() nodeHandler {
 	return wake(func(ctx context.Context, external client.Object) ([]NodeRequest, error) {
 		owner, m := metav1.GetControllerOfNoCopy(external), &clusterv1.Machine{}
@@ -220,7 +220,7 @@ func (d *Dependencies) nodesOfExternal() nodeHandler {
 	})
 }
 
-// nodesIn wakes all Nodes of these Clusters.
+// nodesIn enqueues all Nodes of the Clusters.
 func (d *Dependencies) nodesIn(clusters clustersOf) nodeHandler {
 	return wake(ofEach(clusters, d.everyNodeIn))
 }

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package owners finds the objects around an object: its owner, its Cluster, the Machine that a Node is, and the objects to
-// look at again when one of them changes. It has the table of kinds, and Evaluate, which webhooks, loop and plugin all ask what
-// should happen to an object.
+// Package owners finds the objects around an object: its owner, its Cluster, the Machine of a Node, and the objects to reconcile after a
+// change. It contains the table of kinds, and Evaluate, with which webhooks, loop and plugin decide what happens to an object.
 package owners
 
 import (
@@ -27,44 +26,43 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
 )
 
-// liveTimeout bounds the time that live reads for one decision may take, unless the chain has a bound of its own.
+// liveTimeout limits the time of the live reads for one decision, unless the chain has its own LiveTimeout.
 const liveTimeout = time.Second
 
-// listTimeout bounds how long admission and Nodes wait for the informer of a provider's kind. A kind with a broken conversion webhook
-// cannot be listed.
+// listTimeout limits the time for which admission and decisions about Nodes wait for the informer of a provider's kind. A kind with a
+// broken conversion webhook cannot be listed.
 const listTimeout = 250 * time.Millisecond
 
-// Chain looks along the owner chain.
+// Chain reads the objects of an owner chain.
 type Chain struct {
-	// Cache gets and lists objects: the informers that Prepare has set up, and those of providers' kinds, which the first read
-	// starts. What it returns is not copied and must not be changed.
+	// Cache gets and lists objects from informers. Prepare sets up the informers of known kinds; the first read of a provider's kind starts
+	// its informer. Objects from Cache are not copied and must not be changed.
 	Cache client.Reader
-	// Live gets objects from the API server; nil if the cache has the last word.
+	// Live gets objects from the API server; nil if the chain reads only the cache.
 	Live client.Reader
-	// AskMissing makes the chain ask Live for an owner that the cache does not have. Unlike the loop, admission cannot wait for
-	// the owner's event.
+	// AskMissing makes the chain read an owner that is not cached from Live. Unlike the loop, admission cannot wait for the owner's event.
 	AskMissing bool
-	// LiveTimeout bounds the time that live reads for one decision may take, besides the context's own deadline; 0 is a second. In admission,
-	// the time that the caller waits is the only bound.
+	// LiveTimeout limits the time of the live reads for one decision, in addition to the context's own deadline; 0 means a second. In
+	// admission, it is so long that only the caller's deadline counts.
 	LiveTimeout time.Duration
-	// AllowLive limits live reads; nil allows all. Beyond the limit, the cache has the last word.
+	// AllowLive reports whether the rate limit allows another live read; nil allows all. Beyond the limit, the chain reads the cache.
 	AllowLive func() bool
-	// Mapper says which version of a provider's kind to read; nil reads the version that a reference names.
+	// Mapper returns the version in which to read a provider's kind. If it is nil, the chain reads the version in the reference.
 	Mapper meta.RESTMapper
-	// Layout says where a kind of control plane has its inheritable entries. If it is nil, control planes count as they are.
+	// Layout returns the fields in which a kind of control plane can inherit. If it is nil, control planes count as they are.
 	Layout func(ctx context.Context, gvk schema.GroupVersionKind) (inherit.Layout, error)
 	// Count counts owner look-ups; nil counts none.
 	Count func(metrics.LookupResult)
 
 	// fresh makes the chain get every object from Live.
 	fresh bool
-	// hurried makes reads of a provider's kind wait listTimeout at most, as AskMissing does.
+	// hurried makes reads of a provider's kind wait for listTimeout at most, as AskMissing does.
 	hurried bool
 	// within is the argument of Within.
 	within types.NamespacedName
 }
 
-// Within returns a chain for the Nodes of that Cluster. Without a Cluster, a Node has no Machine.
+// Within returns a chain for the Nodes of the Cluster. Without a Cluster, a Node has no Machine.
 func (c *Chain) Within(cluster types.NamespacedName) *Chain {
 	within := *c
 	within.within = cluster
@@ -76,16 +74,16 @@ func (c *Chain) bounded(ctx context.Context) (context.Context, context.CancelFun
 	return context.WithTimeout(ctx, cmp.Or(c.LiveTimeout, liveTimeout))
 }
 
-// cachedOnly returns a chain that does not ask the API server for owners that are not cached, and hardly waits for them. A chain that
-// reads everything live goes on doing so.
+// cachedOnly returns a chain that does not ask the API server for owners that are not cached, and waits for an informer for listTimeout
+// at most. A chain that reads live continues to do so.
 func (c *Chain) cachedOnly() *Chain {
 	only := *c
 	only.AskMissing, only.hurried = false, true
 	return &only
 }
 
-// Recheck decides by the cache and, if that decision is in doubt, once more by owners as the API server has them: a cache can be
-// behind (docs/design.md §5). The second decision may take the time of live reads in all; if it fails, the first counts.
+// Recheck decides from the cache and, if inDoubt is true for the decision, again from live reads: a cache can be stale (docs/design.md
+// §5). All live reads of the second decision share one timeout. If the second decision fails, the first counts.
 func Recheck[D any](ctx context.Context, c *Chain, inDoubt func(D) bool, decide func(context.Context, *Chain) (D, error)) (D, error) {
 	decided, err := decide(ctx, c)
 	if err != nil || !inDoubt(decided) {
@@ -94,7 +92,7 @@ func Recheck[D any](ctx context.Context, c *Chain, inDoubt func(D) bool, decide 
 	return Again(ctx, c, decided, decide), nil
 }
 
-// Again is the second decision of Recheck.
+// Again is the second decision of Recheck. Without Live, it returns the first.
 func Again[D any](ctx context.Context, c *Chain, decided D, decide func(context.Context, *Chain) (D, error)) D {
 	if c.Live == nil {
 		return decided
@@ -111,8 +109,7 @@ func Again[D any](ctx context.Context, c *Chain, decided D, decide func(context.
 	return again
 }
 
-// get reads an object, and reports whether it exists with this UID, which may be empty. A name can be used again, so another UID
-// is another object.
+// get reads an object, and reports whether it exists with the UID, which may be empty. Names are reused: another UID is another object.
 func (c *Chain) get(ctx context.Context, key types.NamespacedName, uid types.UID, into client.Object) (bool, error) {
 	if c.fresh {
 		found, err := c.getLive(ctx, key, uid, into)
@@ -130,14 +127,14 @@ func (c *Chain) get(ctx context.Context, key types.NamespacedName, uid types.UID
 		ctx, cancel = context.WithTimeout(ctx, listTimeout)
 		defer cancel()
 	}
-	given := provided.DeepCopy() // the first read of a kind starts its informer, which goes on reading what it was given
+	given := provided.DeepCopy() // the first read of a kind starts its informer, which keeps the object that it was given
 	err := c.Cache.Get(ctx, key, given, client.UnsafeDisableDeepCopy)
 	provided.Object = given.Object
 	return found(uid, into, err)
 }
 
-// getOwner is get for an owner. Admission asks the API server for an owner that the cache does not have, or not yet: the informer
-// of a provider's kind may take any time.
+// getOwner is get for an owner. With AskMissing, it asks the API server for an owner that is not in the cache, or whose informer is not
+// synced in time.
 func (c *Chain) getOwner(ctx context.Context, namespace string, ref *metav1.OwnerReference, into client.Object) (bool, error) {
 	key, where := types.NamespacedName{Namespace: namespace, Name: ref.Name}, metrics.Cached
 	if c.fresh {
@@ -161,7 +158,7 @@ func (c *Chain) getLive(ctx context.Context, key types.NamespacedName, uid types
 	}
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
-	// A client decodes into what it is given, which may share its content with another object in the cache.
+	// A client decodes into the given object, which may share its content with an object in the cache.
 	gvk := into.GetObjectKind().GroupVersionKind()
 	reflect.ValueOf(into).Elem().SetZero()
 	into.GetObjectKind().SetGroupVersionKind(gvk)
@@ -187,7 +184,7 @@ func (c *Chain) count(where metrics.LookupResult, found bool, err error) {
 	}
 }
 
-// read gets an object of one of Cluster API's kinds, or nil if it does not exist with this UID, which may be empty.
+// read returns an object of a kind of Cluster API, or nil if it does not exist with the UID, which may be empty.
 func read[T any, P interface {
 	*T
 	client.Object
@@ -203,7 +200,7 @@ func read[T any, P interface {
 	return object, nil
 }
 
-// Cluster returns the Cluster of that name, or nil if it does not exist.
+// Cluster returns the named Cluster, or nil if it does not exist.
 func (c *Chain) Cluster(ctx context.Context, namespace, name string) (*clusterv1.Cluster, error) {
 	if name == "" {
 		return nil, nil
@@ -243,7 +240,7 @@ func (c *Chain) MachineDeployment(ctx context.Context, ms *clusterv1.MachineSet)
 	return md, nil
 }
 
-// controller reads the controller of child into owner if it is of this kind of Cluster API, and reports whether it exists.
+// controller reads the controller of child into owner if it has the kind, in the API group of Cluster API, and reports whether it exists.
 func (c *Chain) controller(ctx context.Context, child metav1.Object, kind string, owner client.Object) (bool, error) {
 	ref := metav1.GetControllerOfNoCopy(child)
 	if ref == nil || ref.Kind != kind || groupOf(ref) != clusterv1.GroupVersion.Group {
@@ -260,11 +257,11 @@ func groupOf(ref *metav1.OwnerReference) string {
 	return gv.Group
 }
 
-// MachineOwner is the controller of a Machine, and what it declares for the Machine.
+// MachineOwner is the controller of a Machine, with its declarations for the Machine.
 type MachineOwner struct {
-	// Outcome is NoOwner if the Machine names none, and OwnerNotFound if it names an owner that does not exist or cannot own Machines.
+	// Outcome is NoOwner if the Machine names no controller, and OwnerNotFound if the controller does not exist or cannot own Machines.
 	Outcome inherit.Outcome
-	// Template is what the owner declares; nil if there is none.
+	// Template is the owner's Machine template; nil if there is no owner.
 	Template *inherit.Template
 	// Object is the owner itself: a MachineSet, MachinePool or a provider's control plane (unstructured).
 	Object client.Object
@@ -302,10 +299,9 @@ func (c *Chain) MachineOwner(ctx context.Context, m *clusterv1.Machine) (owner M
 	return owner, err
 }
 
-// ControlPlane reads the control plane that a reference names, as it is stored and in the form of the contract. Both are nil if it
-// does not exist. The UID of the reference may be empty. The first read of a kind starts its informer; until that has a list, the
-// API server is asked if the chain may ask it. All of this is bounded in time. A kind that the API server no longer serves
-// declares nothing.
+// ControlPlane reads the control plane that a reference names, as it is stored and in the form of the contract. Both are nil if it does
+// not exist, or if the API server no longer serves its kind. The UID of the reference may be empty. The first read of a kind starts its
+// informer; until the informer is synced, a chain with AskMissing asks the API server. The call is limited in time.
 func (c *Chain) ControlPlane(ctx context.Context, namespace string, ref *metav1.OwnerReference) (*unstructured.Unstructured, *inherit.ControlPlane, error) {
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()

@@ -18,17 +18,18 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
-// The fields of the indexes. Those by which a Node finds its Machine or MachinePool have its Cluster, too.
+// The fields of the indexes. For Machines and MachinePools, the values of nodeRefField, providerIDField and nodeNameField contain the
+// name of the Cluster (see in).
 const (
-	ownerField      = "ownerUID"     // of the controller
-	clusterField    = "clusterName"  // of its Cluster
-	classField      = "clusterClass" // of a Cluster's topology, as "<namespace>/<name>"
+	ownerField      = "ownerUID"     // UID of the controller
+	clusterField    = "clusterName"  // name of the Cluster
+	classField      = "clusterClass" // ClusterClass of a Cluster's topology, as "<namespace>/<name>"
 	nodeRefField    = "nodeRef"
 	providerIDField = "providerID"
-	nodeNameField   = "nodeName" // and addresses that a Node may have
+	nodeNameField   = "nodeName" // names and addresses of a Node
 )
 
-// indexed returns the values of all fields by which caches find objects of this kind.
+// indexed returns the values of an object in each index of its kind, by field.
 func indexed(object client.Object) map[string][]string {
 	switch o := object.(type) {
 	case *clusterv1.Cluster:
@@ -38,7 +39,7 @@ func indexed(object client.Object) map[string][]string {
 		return map[string][]string{ownerField: ownerUID(o), clusterField: one(o.Spec.ClusterName)}
 	case *clusterv1.Machine:
 		var names []string
-		if o.Status.NodeRef.Name == "" { // once it is a Node, it can be no other
+		if o.Status.NodeRef.Name == "" { // a Machine never changes its Node
 			names = inherit.MachineNames(o)
 		}
 		return map[string][]string{
@@ -55,7 +56,7 @@ func indexed(object client.Object) map[string][]string {
 	return map[string][]string{clusterField: one(ClusterName(object))}
 }
 
-// Indexes returns the indexes of a kind that a cache needs for a Chain, and those of Nodes for NodesOf.
+// Indexes returns the indexes that a cache of the kind needs for a Chain, by field. NodesOf uses the indexes of Nodes.
 func Indexes(kind client.Object) map[string]client.IndexerFunc {
 	indexes := map[string]client.IndexerFunc{}
 	for field := range indexed(kind) {
@@ -64,17 +65,16 @@ func Indexes(kind client.Object) map[string]client.IndexerFunc {
 	return indexes
 }
 
-// IndexValues returns the values of a field by which the indexes have an object. With it, a reader without indexes can answer a
-// Chain's lists.
+// IndexValues returns the values of an object in the index of a field. With it, a reader without indexes can answer the lists of a Chain.
 func IndexValues(object client.Object, field string) []string { return indexed(object)[field] }
 
-// Prepare makes the cache hold every kind that a Chain reads, with the indexes that it uses. It is called before the cache starts,
-// on every replica: otherwise the first request would start the informer and wait for it. Without ownNodes, no Cluster has its
-// Nodes in the management cluster, and the cache does not hold them.
+// Prepare adds the informers and indexes of all kinds that a Chain reads to the cache, except for kinds of providers. Call it before the
+// cache starts, on every replica: otherwise the first request would start the informer and wait for it. Without ownNodes, no Cluster has
+// its Nodes in the management cluster, and the cache does not hold Nodes.
 func Prepare(ctx context.Context, c cache.Cache, ownNodes bool) error {
 	kinds := []client.Object{&clusterv1.Cluster{}, &clusterv1.ClusterClass{}}
 	for _, kind := range Table {
-		if kind.Name != "" { // which kinds of providers there are is known only when a Cluster or a Machine names one
+		if kind.Name != "" { // kinds of providers are known only once a Cluster or a Machine refers to them
 			kinds = append(kinds, kind.New())
 		}
 	}
@@ -108,7 +108,8 @@ func one(s string) []string {
 	return []string{s}
 }
 
-// in returns values as the indexes have them in a Cluster: whatever the Machines of others are named, they cost its Nodes nothing.
+// in returns index values that contain the name of the Cluster: Machines of other Clusters with the same names or addresses must not slow
+// down the look-ups for its Nodes.
 func in(cluster string, values []string) (all []string) {
 	for _, value := range values {
 		all = append(all, cluster+"/"+value)
@@ -116,13 +117,13 @@ func in(cluster string, values []string) (all []string) {
 	return all
 }
 
-// list lists objects out of the cache. They share their content with it and must not be changed: when the loop starts, several
-// copies of all Machines would be in memory at the same time.
+// list lists objects from the cache without copying them, so they must not be changed. With copies, all Machines would be in memory
+// several times when the loop starts.
 func (c *Chain) list(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
 	return c.Cache.List(ctx, list, append(options, client.UnsafeDisableDeepCopy)...) //nolint:wrapcheck // the caller knows what it asked for
 }
 
-// Keys returns the objects of the list's kind that the chain lists. The list must not be changed.
+// Keys returns the names of the objects that match the options. list determines their kind; its items must not be changed.
 func (c *Chain) Keys(ctx context.Context, list client.ObjectList, options ...client.ListOption) ([]types.NamespacedName, error) {
 	if err := c.list(ctx, list, options...); err != nil {
 		return nil, fmt.Errorf("listing %T: %w", list, err)
@@ -140,7 +141,7 @@ func (c *Chain) Keys(ctx context.Context, list client.ObjectList, options ...cli
 	return all, nil
 }
 
-// Children returns the objects of the list's kind that owner controls.
+// Children returns the names of the objects of the list's kind that owner controls.
 func (c *Chain) Children(ctx context.Context, owner client.Object, list client.ObjectList) ([]types.NamespacedName, error) {
 	return c.Keys(ctx, list, controlledBy(owner)...)
 }
@@ -149,7 +150,7 @@ func controlledBy(owner client.Object) []client.ListOption {
 	return []client.ListOption{client.InNamespace(owner.GetNamespace()), client.MatchingFields{ownerField: string(owner.GetUID())}}
 }
 
-// Members returns the objects of the list's kind that belong to a Cluster.
+// Members returns the names of the objects of the list's kind that belong to a Cluster.
 func (c *Chain) Members(ctx context.Context, cluster types.NamespacedName, list client.ObjectList) ([]types.NamespacedName, error) {
 	return c.Keys(ctx, list, membersOf(cluster)...)
 }
@@ -158,12 +159,13 @@ func membersOf(cluster types.NamespacedName) []client.ListOption {
 	return []client.ListOption{client.InNamespace(cluster.Namespace), client.MatchingFields{clusterField: cluster.Name}}
 }
 
-// ClustersOf returns the Clusters whose topology is of the ClusterClass.
+// ClustersOf returns the names of the Clusters whose topology uses the ClusterClass.
 func (c *Chain) ClustersOf(ctx context.Context, class client.Object) ([]types.NamespacedName, error) {
 	return c.Keys(ctx, &clusterv1.ClusterList{}, client.MatchingFields{classField: client.ObjectKeyFromObject(class).String()})
 }
 
-// MachinesBelow returns the Machines of a MachineSet, or of all MachineSets of a MachineDeployment. They must not be changed.
+// MachinesBelow returns the Machines that owner controls, for a MachineDeployment the Machines of its MachineSets. They must not be
+// changed.
 func (c *Chain) MachinesBelow(ctx context.Context, owner client.Object) ([]clusterv1.Machine, error) {
 	above := []client.Object{owner}
 	if _, ok := owner.(*clusterv1.MachineDeployment); ok {
@@ -187,12 +189,12 @@ func (c *Chain) MachinesBelow(ctx context.Context, owner client.Object) ([]clust
 	return machines, nil
 }
 
-// mostLookUps is how many values NodesOf looks up one by one. An informer waits meanwhile, and whoever may write a MachinePool may list as
-// many providerIDs there as they like.
+// mostLookUps is the maximum number of values that NodesOf looks up one by one. An informer waits meanwhile, and users who may write a
+// MachinePool can list any number of providerIDs in it.
 const mostLookUps = 1000
 
-// NodesOf returns the Nodes in a cache that the MachinePool names, or that the Machine or those below the object may be. MachineOf
-// decides which it is. Beyond mostLookUps these are all Nodes.
+// NodesOf returns the names of the Nodes in a cache that may belong to a MachinePool, a Machine, or the Machines below another object.
+// MachineOf and PoolOf decide about each Node. With more than mostLookUps values, NodesOf returns all Nodes.
 func (c *Chain) NodesOf(ctx context.Context, nodes client.Reader, object client.Object) (all []types.NamespacedName, err error) {
 	byField, machines := map[string][]string{}, []clusterv1.Machine(nil)
 	switch o := object.(type) {

@@ -16,13 +16,13 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
-// Kind is a row of the table of kinds: all that differs between kinds when Heirloom decides what an object inherits.
+// Kind is a row of the table of kinds. It holds all differences between kinds in decisions about objects.
 type Kind struct {
 	// Name is the name of a kind of Cluster API; empty for kinds of providers.
 	Name string
-	// Resource is what the kind's webhook is named after, such as "machinesets".
+	// Resource is the last part of the path of the kind's webhook, such as "machinesets".
 	Resource string
-	// New returns an empty object of the type that objects of the kind are decoded into.
+	// New returns an empty object of the kind's Go type.
 	New func() client.Object
 	// Content returns the entries of an object at the places where it can inherit.
 	Content func(ctx context.Context, c *Chain, object metav1.Object) (inherit.Object, error)
@@ -31,12 +31,12 @@ type Kind struct {
 	evaluate func(ctx context.Context, c *Chain, object metav1.Object, cluster *clusterv1.Cluster, policy inherit.Policy) (Decision, error)
 }
 
-// Table has all rows, owners before what they own.
+// Table has all rows, owners before their children.
 var Table = []Kind{ControlPlanes, MachineDeployments, MachinePools, MachineSets, Machines, ExternalObjects}
 
 // The rows of the table.
 var (
-	// ControlPlanes are those of all providers (rule 1). The kind's schema says where a control plane has what it inherits.
+	// ControlPlanes are the control planes of all providers (rule 1). The kind's schema says in which fields they can inherit.
 	ControlPlanes = row("", "controlplanes", evaluateControlPlane, func(ctx context.Context, c *Chain, cp *inherit.ControlPlane) (inherit.Object, error) {
 		if c.Layout == nil {
 			return inherit.Object{}, errors.New("the schema of control planes is unknown")
@@ -55,7 +55,7 @@ var (
 	ExternalObjects = row("", "siblings", evaluateExternal, always(inherit.OfExternal))
 )
 
-// row makes a row out of functions for the kind's own type.
+// row returns a row with functions for the kind's own Go type.
 func row[T any, P interface {
 	*T
 	client.Object
@@ -84,7 +84,7 @@ func row[T any, P interface {
 	}
 }
 
-// KindOf returns the row of an object's Go type, and whether there is one.
+// KindOf returns the row of an object's Go type, and whether it exists.
 func KindOf(object metav1.Object) (Kind, bool) {
 	switch object.(type) {
 	case *inherit.ControlPlane:
@@ -103,7 +103,7 @@ func KindOf(object metav1.Object) (Kind, bool) {
 	return Kind{}, false
 }
 
-// ClusterName names the Cluster of an object of Cluster API or a provider.
+// ClusterName returns the name of the Cluster of an object of Cluster API or of a provider; empty if the object names none.
 func ClusterName(object metav1.Object) string {
 	switch o := object.(type) {
 	case *clusterv1.MachineDeployment:
@@ -118,7 +118,7 @@ func ClusterName(object metav1.Object) string {
 	return object.GetLabels()[clusterv1.ClusterNameLabel]
 }
 
-// contentOfControlPlane returns what a control plane has. Without a layout, it has no place to inherit.
+// contentOfControlPlane returns the entries of a control plane at the places where it can inherit. Without c.Layout, there is no place.
 func contentOfControlPlane(ctx context.Context, c *Chain, cp *inherit.ControlPlane) (inherit.Object, error) {
 	if c.Layout == nil {
 		return inherit.OfControlPlane(cp, inherit.Layout{}), nil
@@ -127,13 +127,13 @@ func contentOfControlPlane(ctx context.Context, c *Chain, cp *inherit.ControlPla
 	return inherit.OfControlPlane(cp, layout), err
 }
 
-// always returns the content of a kind that has it at the same places in every schema.
+// always returns the Content function of a kind whose entries are at the same places in every schema.
 func always[P any](of func(P) inherit.Object) func(context.Context, *Chain, P) (inherit.Object, error) {
 	return func(_ context.Context, _ *Chain, object P) (inherit.Object, error) { return of(object), nil }
 }
 
-// Evaluate decides what happens to an object, by what the chain knows. Webhooks, loop and plugin all call it, so that they also
-// agree on which objects are skipped and who owns them.
+// Evaluate decides what happens to an object with the data of the chain. Webhooks, loop and plugin all call it, so they also agree on the
+// objects to skip and on the owner of an object.
 func (k Kind) Evaluate(ctx context.Context, c *Chain, object metav1.Object, policy inherit.Policy) (Decision, error) {
 	cluster, err := c.Cluster(ctx, object.GetNamespace(), ClusterName(object))
 	if err != nil {
@@ -145,7 +145,7 @@ func (k Kind) Evaluate(ctx context.Context, c *Chain, object metav1.Object, poli
 		decided, err = k.decide(ctx, c, object, cluster, policy)
 	}
 	if m, ok := object.(*clusterv1.Machine); ok && decided.Untouched() {
-		// Also if its owner cannot be read: the taints of a Machine must not stop the writes of others.
+		// Even if its owner cannot be read: the taints of a Machine must not block writes by other clients.
 		if skipped := policy.SkipMachine(m, decided.Decision); !skipped.Untouched() {
 			decided.Decision, err = skipped, nil
 		}
@@ -155,8 +155,9 @@ func (k Kind) Evaluate(ctx context.Context, c *Chain, object metav1.Object, poli
 	return decided, err
 }
 
-// Observes reports whether decisions about what belongs to the Cluster are only observed, and whether the Cluster is enrolled, as far as the
-// cache knows. With an error its ClusterClass cannot be read, which may have the label: then nothing is written.
+// Observes reports whether decisions about objects of the Cluster are only observed, and whether the Cluster is enrolled, according to
+// the cache. An error says that its ClusterClass, which may have the mode label, cannot be read; unless the Cluster has the label itself,
+// decisions are then only observed.
 func (c *Chain) Observes(ctx context.Context, cluster *clusterv1.Cluster, policy inherit.Policy) (observed, enrolled bool, err error) {
 	cached := c.cachedOnly()
 	cached.fresh = false
@@ -169,11 +170,11 @@ func (c *Chain) Observes(ctx context.Context, cluster *clusterv1.Cluster, policy
 	return mode == inherit.Observe, enrolled, nil
 }
 
-// decide is Evaluate for an object whose Cluster is known, without what the object tells cluster-autoscaler.
+// decide is Evaluate for an object whose Cluster is known, without the mode and without the annotations for cluster-autoscaler.
 func (k Kind) decide(ctx context.Context, c *Chain, object metav1.Object, cluster *clusterv1.Cluster, policy inherit.Policy) (Decision, error) {
 	check := policy
 	if _, external := object.(*metav1.PartialObjectMetadata); external {
-		check.WatchFilter = "" // providers need not copy its label
+		check.WatchFilter = "" // providers need not copy the label of the watch filter
 	}
 	if why, skipped := check.Skips(object, cluster); skipped {
 		return skip(why), nil
@@ -181,18 +182,18 @@ func (k Kind) decide(ctx context.Context, c *Chain, object metav1.Object, cluste
 	return k.evaluate(ctx, c, object, cluster, policy)
 }
 
-// Decision says what happens to an object of Cluster API, and where that is declared.
+// Decision says what happens to an object of Cluster API, and which objects declare its entries.
 type Decision struct {
 	inherit.Decision
 
 	sources func(context.Context) inherit.Sources
-	// declaredBy are the objects that declare for this one: its owner, or a topology's Cluster and ClusterClass.
+	// declaredBy are the objects that declare the entries: the owner, or the Cluster and the ClusterClass of a topology.
 	declaredBy []client.Object
-	// current returns what the object has now, if it tells cluster-autoscaler of its Nodes (rule 14); otherwise it is nil.
+	// current returns the present entries of an object to which rule 14 applies (cluster-autoscaler); nil for other objects.
 	current func() inherit.Object
 }
 
-// Sources says where what is inherited is declared, for a warning or an Event.
+// Sources returns the sources of the inherited entries, for a warning or an Event.
 func (d Decision) Sources(ctx context.Context) inherit.Sources {
 	if d.sources == nil {
 		return inherit.Sources{}
@@ -200,8 +201,8 @@ func (d Decision) Sources(ctx context.Context) inherit.Sources {
 	return d.sources(ctx)
 }
 
-// Propagator returns the owner whose controller in Cluster API writes what this object inherits: a MachineDeployment, a
-// MachineSet or a MachinePool. It is nil where there is none: for what a topology or a control plane declares.
+// Propagator returns the owner whose controller in Cluster API propagates entries to this object: a MachineDeployment, a MachineSet or a
+// MachinePool. It is nil for an object that inherits from a topology or a control plane.
 func (d Decision) Propagator() client.Object {
 	for _, owner := range d.declaredBy {
 		switch owner.(type) {
@@ -212,8 +213,8 @@ func (d Decision) Propagator() client.Object {
 	return nil
 }
 
-// ObservedGeneration returns the last generation of an object that its controller in Cluster API has handled; 0 if no controller
-// has handled any.
+// ObservedGeneration returns the last generation of an object that its controller in Cluster API has handled; 0 if no controller has
+// handled the object.
 func ObservedGeneration(object client.Object) int64 {
 	switch o := object.(type) {
 	case *clusterv1.MachineDeployment:
@@ -228,9 +229,9 @@ func ObservedGeneration(object client.Object) int64 {
 	return 0
 }
 
-// Behind reports whether the object was written later than all that declares for it, as the chain knows them (docs/design.md §5).
-// The versions can be compared because all these kinds are custom resources, which an API server keeps in one etcd. If they are
-// not numbers, the object counts as later.
+// Behind reports whether the object was written later than all objects that declare its entries, in the versions that the chain has
+// (docs/design.md §5). The resourceVersions are comparable because all these kinds are custom resources, which an API server keeps in one
+// etcd. If they are not numbers, the object counts as later.
 func (d Decision) Behind(object client.Object) bool {
 	for _, owner := range d.declaredBy {
 		order, err := resourceversion.CompareResourceVersion(owner.GetResourceVersion(), object.GetResourceVersion())
@@ -255,13 +256,13 @@ func inherits(
 	}
 }
 
-// standsAlone is the decision about an object that has no owner. What an owner propagated to it before stays.
+// standsAlone is the decision about an object without an owner. Entries that an earlier owner propagated stay.
 func standsAlone(current func() inherit.Object, sources func(context.Context) inherit.Sources) Decision {
 	return Decision{Decision: inherit.Decision{Outcome: inherit.NoOwner}, sources: sources, current: current}
 }
 
-// withCapacity adds what the object tells cluster-autoscaler, once it has inherited the rest (rule 14). It is apart from the other
-// rules because Nodes, which ask what their Machines' owners will be, have no use for it.
+// withCapacity adds the annotations for cluster-autoscaler, computed from the entries of the object after inheritance (rule 14). It is
+// separate from the other rules because decisions about Nodes, which evaluate the whole owner chain, have no use for it.
 func (d Decision) withCapacity(policy inherit.Policy, facts []inherit.FactValue) Decision {
 	if d.current == nil {
 		return d
@@ -275,7 +276,7 @@ func (d Decision) withCapacity(policy inherit.Policy, facts []inherit.FactValue)
 	return d
 }
 
-// templateFacts are the facts that a Machine template says of Machines to come, such as their failure domain.
+// templateFacts returns the facts about future Machines in a Machine template, such as their failure domain.
 func templateFacts(object metav1.Object, policy inherit.Policy) (facts []inherit.FactValue) {
 	if len(policy.Facts) == 0 {
 		return nil
@@ -296,8 +297,8 @@ func templateFacts(object metav1.Object, policy inherit.Policy) (facts []inherit
 	return facts
 }
 
-// section returns what the topology of the Cluster and its class declare for the object, and the class; nil if they declare
-// nothing.
+// section returns the declarations of the Cluster's topology and of its ClusterClass for the object, and the ClusterClass; nil if they
+// declare nothing.
 func (c *Chain) section(ctx context.Context, object metav1.Object, cluster *clusterv1.Cluster) (*inherit.Section, *clusterv1.ClusterClass, error) {
 	class, err := c.ClusterClass(ctx, cluster)
 	if err != nil || class == nil {
@@ -321,7 +322,7 @@ func evaluateControlPlane(ctx context.Context, c *Chain, cp *inherit.ControlPlan
 	return inherits(desired, dropped, sources, cluster, class), nil
 }
 
-// ofTopology applies rule 2 or 3, and rule 14, to objects whose own metadata and Machine template a topology declares.
+// ofTopology returns the evaluate function of a kind whose own metadata and Machine template a topology declares (rules 2, 3 and 14).
 func ofTopology[P inherit.Owner](
 	of func(P) inherit.Object, apply func(inherit.Policy, inherit.Section, P) (inherit.Object, inherit.Drops),
 ) func(context.Context, *Chain, P, *clusterv1.Cluster, inherit.Policy) (Decision, error) {
@@ -341,7 +342,7 @@ func ofTopology[P inherit.Owner](
 	}
 }
 
-// evaluateMachineSet applies rule 5 to a MachineSet's own annotations and rule 6 to the rest, or rule 14 to a MachineSet that
+// evaluateMachineSet applies rule 5 to a MachineSet's own annotations and rule 6 to its other entries, or rule 14 to a MachineSet that
 // stands alone.
 func evaluateMachineSet(ctx context.Context, c *Chain, ms *clusterv1.MachineSet, _ *clusterv1.Cluster, policy inherit.Policy) (Decision, error) {
 	sources := func(ctx context.Context) inherit.Sources { return c.quiet().machineSetSources(ctx, ms) }
@@ -370,7 +371,7 @@ func evaluateMachine(ctx context.Context, c *Chain, m *clusterv1.Machine, _ *clu
 	return decided.from(owner), nil
 }
 
-// from is the owner of the decision's Machine, or of the Machine that the external object belongs to.
+// from returns the decision with the outcome of the owner look-up and with the owner in declaredBy.
 func (d Decision) from(owner MachineOwner) Decision {
 	d.Outcome = owner.Outcome
 	if owner.Object != nil {
@@ -379,8 +380,8 @@ func (d Decision) from(owner MachineOwner) Decision {
 	return d
 }
 
-// evaluateExternal applies rules 4 and 8 to an InfraMachine or a BootstrapConfig. Cluster API creates them before their
-// Machine, and lets the Machine's owner own them until then.
+// evaluateExternal applies rules 4 and 8 to an InfraMachine or a BootstrapConfig. Cluster API creates it before its Machine. Until the
+// Machine exists, the Machine's owner owns it.
 func evaluateExternal(
 	ctx context.Context, c *Chain, external *metav1.PartialObjectMetadata, cluster *clusterv1.Cluster, policy inherit.Policy,
 ) (Decision, error) {
@@ -405,9 +406,9 @@ func evaluateExternal(
 	return inherits(desired, dropped, c.sourcesBy(below, owner)).from(owner), nil
 }
 
-// externalOwner returns the owner of the external object's Machine, and the object that decides whether to skip it: the Machine, or
-// its owner while there is no Machine yet. The external object cannot decide, because providers need not copy the label of a watch
-// filter. The result is nil if the external object belongs to no Machine, as those that a MachinePool owns.
+// externalOwner returns the owner of the external object's Machine, and the object that decides whether to skip: the Machine, or its
+// owner as long as there is no Machine. The external object cannot decide, because providers need not copy the label of a watch filter.
+// The second result is nil if the external object belongs to no Machine, or to a Machine of a MachinePool.
 func (c *Chain) externalOwner(ctx context.Context, external *metav1.PartialObjectMetadata) (MachineOwner, metav1.Object, error) {
 	m := &clusterv1.Machine{}
 	found, err := c.controller(ctx, external, "Machine", m)
@@ -420,14 +421,14 @@ func (c *Chain) externalOwner(ctx context.Context, external *metav1.PartialObjec
 	if m.Spec.ClusterName != ClusterName(external) || !refersTo(m, external) {
 		return MachineOwner{}, nil, nil
 	}
-	owner, err := c.cachedOnly().MachineOwner(ctx, m) // the request may have cost an API call already
+	owner, err := c.cachedOnly().MachineOwner(ctx, m) // the read of the Machine may have cost an API call already
 	if _, pool := owner.Object.(*clusterv1.MachinePool); err != nil || pool {
 		return MachineOwner{}, nil, err
 	}
 	return owner, m, nil
 }
 
-// creator returns the MachineSet or control plane that has created the external object for a Machine to come.
+// creator returns the MachineSet or control plane that has created the external object for a future Machine.
 func (c *Chain) creator(ctx context.Context, external *metav1.PartialObjectMetadata) (MachineOwner, metav1.Object, error) {
 	if metav1.GetControllerOfNoCopy(external) != nil {
 		return MachineOwner{}, nil, nil
@@ -437,7 +438,7 @@ func (c *Chain) creator(ctx context.Context, external *metav1.PartialObjectMetad
 		if group != inherit.ControlPlaneGroup && (group != clusterv1.GroupVersion.Group || ref.Kind != "MachineSet") || inherit.IsTemplate(ref.Kind) {
 			continue
 		}
-		ref.Controller = new(true) // it owns the external object as it will own the Machine
+		ref.Controller = new(true) // as in the future Machine
 		m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{
 			Namespace: external.Namespace, Name: external.Name, Labels: external.Labels, OwnerReferences: []metav1.OwnerReference{ref},
 		}}
@@ -448,7 +449,7 @@ func (c *Chain) creator(ctx context.Context, external *metav1.PartialObjectMetad
 	return MachineOwner{}, nil, nil
 }
 
-// refersTo reports whether this is the Machine's InfraMachine or BootstrapConfig.
+// refersTo reports whether the external object is the Machine's InfraMachine or BootstrapConfig.
 func refersTo(m *clusterv1.Machine, external *metav1.PartialObjectMetadata) bool {
 	kind := external.GroupVersionKind().GroupKind()
 	return slices.ContainsFunc(ExternalRefs(m), func(ref clusterv1.ContractVersionedObjectReference) bool {

@@ -20,14 +20,14 @@ import (
 
 var errTooManyReads = errors.New("too many live reads")
 
-// Live gets an object from the API server once for all that ask for it at the same time. An answer is never older than the
-// question: a read that has begun may have begun before the change that the question is about. So questions that arrive during a
-// read wait for the next read, and share it. The answer must not be changed.
+// Live reads an object from the API server once for all concurrent callers that ask for it. A result is never older than the call: a read
+// that has already begun may have begun before the change that the caller asks about. So callers that arrive during a read wait for the
+// next read, and share it. Callers must not change the object.
 type Live struct {
 	client.Reader
 
 	reads singleflight.Group
-	// begun has a channel for each object that is being read, which is closed when that read ends.
+	// begun holds a channel for each object that is being read. The channel is closed when the read ends.
 	begun sync.Map
 }
 
@@ -36,7 +36,7 @@ func (l *Live) Get(ctx context.Context, key client.ObjectKey, into client.Object
 	gvk := into.GetObjectKind().GroupVersionKind()
 	name := fmt.Sprintf("%T %s %s", into, gvk, key)
 	kind := reflect.TypeOf(into).Elem()
-	takes := liveTimeout // at least, whoever asks first: others may have more time
+	takes := liveTimeout // at least: other callers may have more time than the first
 	if deadline, ok := ctx.Deadline(); ok {
 		takes = max(takes, time.Until(deadline))
 	}
@@ -48,7 +48,7 @@ func (l *Live) Get(ctx context.Context, key client.ObjectKey, into client.Object
 		l.begun.Store(name, ended)
 		defer close(ended)
 		defer l.begun.CompareAndDelete(name, ended)
-		l.reads.Forget(name) // from now on, it is too late to share this read
+		l.reads.Forget(name) // later callers must not share this read
 		object, _ := reflect.New(kind).Interface().(client.Object)
 		object.GetObjectKind().SetGroupVersionKind(gvk)
 		return object, l.read(takes, key, object)
@@ -64,8 +64,8 @@ func (l *Live) Get(ctx context.Context, key client.ObjectKey, into client.Object
 	}
 }
 
-// read reads an object on behalf of all that share the answer: it does not end when one of them gives up. Nothing else would keep a
-// panic from ending the program.
+// read reads an object for all callers that share the result, so it does not end when one caller gives up. It recovers from a panic,
+// which would end the program otherwise.
 func (l *Live) read(takes time.Duration, key client.ObjectKey, into client.Object) (err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), takes)
 	defer cancel()
@@ -77,18 +77,18 @@ func (l *Live) read(takes time.Duration, key client.ObjectKey, into client.Objec
 	return l.Reader.Get(ctx, key, into) //nolint:wrapcheck // the caller knows what it asked for
 }
 
-// Kinds is the RESTMapper of a chain. A mapper of controller-runtime does not notice that a group has got another version, unless it is
-// asked for that version. For each unknown kind, such as an invented owner in an admission request, it discovers the group again, one
-// request after the other and without a time limit. Kinds discovers all groups once for all concurrent requests, and then not again for a
-// while. It implements only RESTMapping.
+// Kinds is the RESTMapper of a chain. controller-runtime's mapper notices a new version of an API group only if a caller asks for this
+// version. For each unknown kind, such as an invented owner in an admission request, it discovers the group again, in sequence and
+// without a time limit. Kinds discovers all groups once for all concurrent requests, and then waits UnknownFor before it does so again.
+// It implements only RESTMapping.
 type Kinds struct {
 	meta.RESTMapper
-	// Discovery needs a timeout of its own.
+	// Discovery must have its own timeout.
 	Discovery discovery.DiscoveryInterface
-	// UnknownFor is how long a kind counts as unknown after discovery did not find it.
+	// UnknownFor is the time after a discovery in which an unknown kind causes no further discovery.
 	UnknownFor time.Duration
-	// KnownFor is how long a kind is known in a version before discovery looks again, which keeps nobody waiting: an upgrade of a
-	// provider may take the version away. 0: for ever.
+	// KnownFor is the age of a discovery at which a request starts the next discovery in the background: an upgrade of a provider may have
+	// removed a version. 0 means never.
 	KnownFor time.Duration
 
 	looks singleflight.Group
@@ -139,7 +139,7 @@ func (k *Kinds) Mapping(ctx context.Context, gk schema.GroupKind, versions ...st
 	}
 }
 
-// look discovers all that is served. If that fails, what was known stays.
+// look discovers all served kinds. If the discovery fails, the previous result stays.
 func (k *Kinds) look() (any, error) {
 	at := time.Now()
 	groups, err := restmapper.GetAPIGroupResources(k.Discovery)

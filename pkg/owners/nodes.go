@@ -20,12 +20,12 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
-// NodeDecision says what happens to a Node: it is skipped, it is no Machine's (NoOwner), or it inherits.
+// NodeDecision says what happens to a Node: it is skipped, it has no Machine or MachinePool (NoOwner), or it inherits.
 type NodeDecision struct {
 	Outcome inherit.Outcome
 	// Reason says why a Node stays as it is.
 	Reason inherit.Reason
-	// Observed says that the decision is not carried out, only reported.
+	// Observed says that the decision is only reported.
 	Observed bool
 	// Source is the object from which a Node inherits.
 	Source inherit.NodeSource
@@ -46,11 +46,11 @@ func nodeInherits(from inherit.NodeSource) NodeDecision {
 
 var errNotThere = errors.New("the object does not exist, or its kind is not served")
 
-// noMachine is the decision about a Node that is nobody's.
+// noMachine is the decision about a Node without a Machine and without a MachinePool.
 var noMachine = NodeDecision{Outcome: inherit.NoOwner, Reason: inherit.IsNoMachine}
 
-// EvaluateNode decides what happens to a Node of the Cluster of Within, and what it inherits from. A Node that is being deleted inherits
-// until it is gone.
+// EvaluateNode decides what happens to a Node of the chain's Cluster (see Within), and from which object it inherits. A Node that is
+// being deleted inherits until it is gone.
 func (c *Chain) EvaluateNode(ctx context.Context, node *corev1.Node, policy inherit.Policy) (NodeDecision, error) {
 	if c.within == (types.NamespacedName{}) {
 		return skipNode(inherit.NotOfManagementCluster), nil
@@ -62,7 +62,7 @@ func (c *Chain) EvaluateNode(ctx context.Context, node *corev1.Node, policy inhe
 	if m == nil {
 		return c.evaluateNodeOfPool(ctx, node, policy)
 	}
-	if !inherit.Proven(node, m) && inherit.MatchedBefore(node) != m.Name { // another address is no way to get rid of a Machine
+	if !inherit.Proven(node, m) && inherit.MatchedBefore(node) != m.Name { // a kubelet cannot leave a Machine with another address
 		before, err := c.matchedBefore(ctx, node)
 		if err != nil {
 			return NodeDecision{}, err
@@ -74,8 +74,8 @@ func (c *Chain) EvaluateNode(ctx context.Context, node *corev1.Node, policy inhe
 	return c.evaluateNodeOfMachine(ctx, node, m, policy)
 }
 
-// evaluateNodeOfMachine decides about a Node that belongs to a Machine. The Node loses what it got because of a name or an address, if
-// the Machine turned out to be another Node. While that Machine or its Cluster is being deleted, the Node keeps everything.
+// evaluateNodeOfMachine decides about a Node that belongs to a Machine. If the nodeRef of the Machine turns out to name another Node,
+// this Node loses the entries that it got because of a name or an address, but not while the Machine or its Cluster is being deleted.
 func (c *Chain) evaluateNodeOfMachine(ctx context.Context, node *corev1.Node, m *clusterv1.Machine, policy inherit.Policy) (decided NodeDecision, err error) {
 	cluster, err := c.Cluster(ctx, m.Namespace, m.Spec.ClusterName)
 	if err != nil {
@@ -102,8 +102,7 @@ func (c *Chain) evaluateNodeOfMachine(ctx context.Context, node *corev1.Node, m 
 	return nodeInherits(inherit.SourceForStranger(m)), nil
 }
 
-// facts reads the facts of a Machine: in itself, in its InfraMachine and in its BootstrapConfig. The facts of an object that cannot be read
-// now are unknown.
+// facts reads the facts in a Machine, its InfraMachine and its BootstrapConfig. Facts of an object that cannot be read now are unknown.
 func (c *Chain) facts(ctx context.Context, m *clusterv1.Machine, policy inherit.Policy) (values []inherit.FactValue) {
 	c = c.cachedOnly()
 	for _, f := range policy.Facts {
@@ -126,7 +125,8 @@ func (c *Chain) facts(ctx context.Context, m *clusterv1.Machine, policy inherit.
 	return values
 }
 
-// provided reads an object of a provider's kind. One that is not there is an error: what it said before stays, as with an owner.
+// provided reads an object of a provider's kind. It returns an error for an object that does not exist: as with a missing owner, the Node
+// keeps the facts.
 func (c *Chain) provided(ctx context.Context, key types.NamespacedName, kind schema.GroupKind) (map[string]any, error) {
 	gvk, served, err := c.served(ctx, kind.WithVersion(""))
 	if err != nil || !served {
@@ -171,7 +171,7 @@ func (c *Chain) evaluateNodeOfPool(ctx context.Context, node *corev1.Node, polic
 	return nodeInherits(policy.Of(cluster).SourceForPool(pool, c.effectiveMachinePool(ctx, pool, cluster, policy))), nil
 }
 
-// matchedBefore returns the Machine of which a name or an address once said that the Node is this Machine, or nil if it is gone.
+// matchedBefore returns the Machine that the Node matched earlier by a name or an address, or nil if there is none any more.
 func (c *Chain) matchedBefore(ctx context.Context, node *corev1.Node) (*clusterv1.Machine, error) {
 	name := inherit.MatchedBefore(node)
 	if name == "" {
@@ -184,8 +184,8 @@ func (c *Chain) matchedBefore(ctx context.Context, node *corev1.Node) (*clusterv
 	return m, nil
 }
 
-// EffectiveMachines returns the Machines of a Cluster, each as it is and as it will be once it has inherited itself. A Machine that is
-// skipped, or has its Node already, stays as it is. They must not be changed. The second result is the policy for their Nodes.
+// EffectiveMachines returns the Machines of a Cluster, each as it is and as it will be after it has inherited. A Machine that is skipped,
+// or has its Node already, stays as it is. The Machines must not be changed. The second result is the policy for their Nodes.
 func (c *Chain) EffectiveMachines(ctx context.Context, key types.NamespacedName, policy inherit.Policy) ([]inherit.Machine, inherit.Policy, error) {
 	cluster, err := c.Cluster(ctx, key.Namespace, key.Name)
 	if err != nil || cluster == nil {
@@ -206,8 +206,8 @@ func (c *Chain) EffectiveMachines(ctx context.Context, key types.NamespacedName,
 	return machines, policy.Of(cluster), nil
 }
 
-// effective returns the Machine as it will be once its chain has inherited. If an owner cannot be read, or an object is skipped,
-// it counts as it is. The API server is not asked for owners that are not cached.
+// effective returns the Machine as it will be after all objects of its owner chain have inherited. An object that is skipped, or whose
+// owner cannot be read, counts as it is. The API server is not asked for owners that are not cached.
 func (c *Chain) effective(ctx context.Context, m *clusterv1.Machine, cluster *clusterv1.Cluster, policy inherit.Policy) *clusterv1.Machine {
 	c = c.cachedOnly()
 	owner, err := c.MachineOwner(ctx, m)
@@ -226,7 +226,7 @@ func (c *Chain) effective(ctx context.Context, m *clusterv1.Machine, cluster *cl
 	return policy.EffectiveMachine(template, m)
 }
 
-// effectiveTemplate returns what a MachineSet will declare.
+// effectiveTemplate returns the Machine template of a MachineSet as it will be after inheritance.
 func (c *Chain) effectiveTemplate(ctx context.Context, ms *clusterv1.MachineSet, cluster *clusterv1.Cluster, policy inherit.Policy) *inherit.Template {
 	md, err := c.MachineDeployment(ctx, ms)
 	if _, skipped := policy.Skips(ms, cluster); err != nil || md == nil || skipped {
@@ -246,8 +246,8 @@ func (c *Chain) effectiveMachinePool(ctx context.Context, mp *clusterv1.MachineP
 	return template
 }
 
-// effectiveControlPlane returns what the control plane will declare once rule 1 has reached it. The first look at a kind waits for
-// its schema, as does an admission request about one.
+// effectiveControlPlane returns the Machine template of a control plane as it will be after rule 1. The first call for a kind waits for
+// the schema of the kind, as an admission request does.
 func (c *Chain) effectiveControlPlane(ctx context.Context, cp *inherit.ControlPlane, cluster *clusterv1.Cluster, policy inherit.Policy) *inherit.Template {
 	template := inherit.TemplateOfControlPlane(cp)
 	ctx, cancel := c.bounded(ctx)
@@ -260,25 +260,25 @@ func (c *Chain) effectiveControlPlane(ctx context.Context, cp *inherit.ControlPl
 	return template
 }
 
-// desired returns what an object inherits, and whether it inherits anything now.
+// desired returns the decision about an object, and whether the object inherits now.
 func (c *Chain) desired(ctx context.Context, kind Kind, object metav1.Object, cluster *clusterv1.Cluster, policy inherit.Policy) (Decision, bool) {
 	decided, err := kind.decide(ctx, c, object, cluster, policy)
 	return decided, err == nil && decided.Outcome == inherit.Inherits
 }
 
-// MachineOf returns the Machine that a Node of the chain's Cluster is, or nil if there is none. It must not be changed. A chain
-// that reads everything live asks for the Machine once more, but the cache says which Machine it is.
+// MachineOf returns the Machine of a Node of the chain's Cluster, or nil if there is none. It must not be changed. A chain that reads
+// live finds the Machine in the cache, and then reads it again from the API server.
 func (c *Chain) MachineOf(ctx context.Context, node *corev1.Node) (*clusterv1.Machine, error) {
-	const tooMany = 200 // Machines of a Cluster with the same value: honest Machines that share a name until they are Nodes are fewer
+	const tooMany = 200 // Machines of a Cluster with the same value: fewer honest Machines share a name before they have Nodes
 	candidates, known, m := map[types.UID]*clusterv1.Machine{}, indexed(node), (*clusterv1.Machine)(nil)
 	known[nodeRefField] = one(node.Name)
-	for _, field := range []string{nodeRefField, providerIDField, nodeNameField} { // as Match: where more proves it, addresses cost nothing
+	for _, field := range []string{nodeRefField, providerIDField, nodeNameField} { // in the order of Match: addresses are looked up last
 		for _, value := range known[field] {
 			list, by := &clusterv1.MachineList{}, client.MatchingFields{field: c.within.Name + "/" + value}
 			if err := c.list(ctx, list, client.InNamespace(c.within.Namespace), by, client.Limit(tooMany)); err != nil {
 				return nil, fmt.Errorf("listing Machines by %s %s: %w", field, value, err)
 			}
-			if len(list.Items) >= tooMany { // ambiguous, without a look at each
+			if len(list.Items) >= tooMany { // ambiguous in any case
 				return nil, nil
 			}
 			for i := range list.Items {
@@ -301,14 +301,14 @@ func (c *Chain) MachineOf(ctx context.Context, node *corev1.Node) (*clusterv1.Ma
 	return inherit.Match(node, []*clusterv1.Machine{now}), nil
 }
 
-// PoolOf returns the MachinePool of a Node whose provider has no Machines, or nil. The pool names its Nodes by providerID. If several
-// pools name the same Node, it belongs to none of them.
+// PoolOf returns the MachinePool of a Node whose provider creates no Machines, or nil. A MachinePool lists the providerIDs of its Nodes.
+// A Node that several MachinePools list belongs to none of them.
 func (c *Chain) PoolOf(ctx context.Context, node *corev1.Node) (*clusterv1.MachinePool, error) {
 	if node.Spec.ProviderID == "" {
 		return nil, nil
 	}
 	list, by := &clusterv1.MachinePoolList{}, client.MatchingFields{providerIDField: c.within.Name + "/" + node.Spec.ProviderID}
-	if err := c.list(ctx, list, client.InNamespace(c.within.Namespace), by, client.Limit(2)); err != nil { // two are several
+	if err := c.list(ctx, list, client.InNamespace(c.within.Namespace), by, client.Limit(2)); err != nil { // two are ambiguous
 		return nil, fmt.Errorf("listing MachinePools by providerID: %w", err)
 	}
 	own := slices.DeleteFunc(list.Items, func(mp clusterv1.MachinePool) bool { return !c.isOwn(&mp) })
@@ -325,7 +325,7 @@ func (c *Chain) PoolOf(ctx context.Context, node *corev1.Node) (*clusterv1.Machi
 	return now, nil
 }
 
-// isOwn reports whether an object belongs to the Cluster whose Nodes the chain knows.
+// isOwn reports whether an object belongs to the chain's Cluster (see Within).
 func (c *Chain) isOwn(object metav1.Object) bool {
 	return c.within.Name != "" && c.within == types.NamespacedName{Namespace: object.GetNamespace(), Name: ClusterName(object)}
 }

@@ -23,8 +23,8 @@ func (c *Chain) quiet() *Chain {
 	return &quiet
 }
 
-// NodeSources returns the objects that declare what a Node inherits; its Machine or MachinePool is the last. The Machine's owner may
-// cost an API call.
+// NodeSources returns the objects that declare the entries of a Node, with its Machine or MachinePool as the last. The read of the
+// Machine's owner may cost an API call.
 func (c *Chain) NodeSources(ctx context.Context, from inherit.NodeSource) inherit.Sources {
 	if m, ok := from.Object.(*clusterv1.Machine); ok {
 		owner, err := c.MachineOwner(ctx, m)
@@ -36,7 +36,7 @@ func (c *Chain) NodeSources(ctx context.Context, from inherit.NodeSource) inheri
 	return c.quiet().declared(ctx, from.Object, MachineOwner{Object: from.Object})
 }
 
-// factsOf are the facts of a source, as declarations of the objects that say them.
+// factsOf returns the facts of a source, as declarations of the objects that have them.
 func factsOf(from inherit.NodeSource, m *clusterv1.Machine) (facts []inherit.Declaration) {
 	for label, f := range from.Facts {
 		said := inherit.Declaration{Ref: from.Ref, Content: inherit.Content{Labels: map[string]string{label: from.Labels[label]}}, Whole: f.Field}
@@ -50,9 +50,8 @@ func factsOf(from inherit.NodeSource, m *clusterv1.Machine) (facts []inherit.Dec
 	return facts
 }
 
-// NodeGroup returns the object whose Nodes do the same work as a Node of this source, and how many Nodes there are, as far as that
-// is known: the Machine's MachineDeployment, control plane, MachinePool, or MachineSet that stands alone; the Machine itself if
-// there is none.
+// NodeGroup returns the object whose Nodes do the same work as a Node of this source, and the number of its Nodes, as far as it is known:
+// the Machine's MachineDeployment, control plane, MachinePool, or MachineSet that stands alone; the Machine itself if it has no owner.
 func (c *Chain) NodeGroup(ctx context.Context, from inherit.NodeSource) (group inherit.Ref, nodes int, err error) {
 	found := c.NodeSources(ctx, from)
 	if found.Err != nil {
@@ -61,7 +60,7 @@ func (c *Chain) NodeGroup(ctx context.Context, from inherit.NodeSource) (group i
 	group = from.Ref
 	for _, d := range found.All {
 		switch d.Object.(type) {
-		case *clusterv1.ClusterClass, *clusterv1.Cluster, *metav1.PartialObjectMetadata: // of the last, no more is known than its name
+		case *clusterv1.ClusterClass, *clusterv1.Cluster, *metav1.PartialObjectMetadata: // of a PartialObjectMetadata, only the name is known
 			continue
 		}
 		group = d.Ref
@@ -82,12 +81,12 @@ func (c *Chain) NodeGroup(ctx context.Context, from inherit.NodeSource) (group i
 	return group, nodes, nil
 }
 
-// sourcesBy returns a function that finds the sources of an object by its owner, or by itself if it has a Machine template.
+// sourcesBy returns a function that finds the sources of an object by its owner, or by the object itself if it has a Machine template.
 func (c *Chain) sourcesBy(object metav1.Object, owner MachineOwner) func(context.Context) inherit.Sources {
 	return func(ctx context.Context) inherit.Sources { return c.quiet().declared(ctx, object, owner) }
 }
 
-// machineSources are those of a Machine whose owner is known or could not be read.
+// machineSources returns the sources of a Machine. err says that its owner could not be read.
 func (c *Chain) machineSources(ctx context.Context, m *clusterv1.Machine, owner MachineOwner, err error) inherit.Sources {
 	found := c.declared(ctx, m, owner)
 	found.Err = errors.Join(err, found.Err)
@@ -97,8 +96,8 @@ func (c *Chain) machineSources(ctx context.Context, m *clusterv1.Machine, owner 
 	return found
 }
 
-// machineSetSources are those of a MachineSet. Its own annotations have another source than the rest (rule 5). It is itself the
-// source of what it tells cluster-autoscaler.
+// machineSetSources returns the sources of a MachineSet. The source of its own annotations differs from the source of its other entries
+// (rule 5). The MachineSet itself is the source of its annotations for cluster-autoscaler.
 func (c *Chain) machineSetSources(ctx context.Context, ms *clusterv1.MachineSet) inherit.Sources {
 	found := c.declared(ctx, ms, MachineOwner{Object: ms})
 	if last := len(found.All) - 2; last >= 0 && found.All[last].Whole == "" {
@@ -110,8 +109,8 @@ func (c *Chain) machineSetSources(ctx context.Context, ms *clusterv1.MachineSet)
 	return found
 }
 
-// declared returns what an owner and the objects above it declare. object is the owner or one below it: it tells whether there is a
-// topology above if the topology's section cannot be found.
+// declared returns the declarations of an owner and of the objects above it. object is the owner or an object below it: its labels say
+// whether there is a topology above, in case the section of the topology cannot be found.
 func (c *Chain) declared(ctx context.Context, object metav1.Object, owner MachineOwner) inherit.Sources {
 	switch o := owner.Object.(type) {
 	case *clusterv1.MachineSet:
@@ -132,7 +131,7 @@ func (c *Chain) declared(ctx context.Context, object metav1.Object, owner Machin
 	return c.byTopology(ctx, object, owner.Object)
 }
 
-// aboveMachineSet is the MachineDeployment of a MachineSet, and what is above that.
+// aboveMachineSet returns the declarations of a MachineSet's MachineDeployment and of the objects above it.
 func (c *Chain) aboveMachineSet(ctx context.Context, object metav1.Object, ms *clusterv1.MachineSet) inherit.Sources {
 	md, err := c.MachineDeployment(ctx, ms)
 	if err == nil && md != nil {
@@ -148,8 +147,8 @@ func (c *Chain) aboveMachineSet(ctx context.Context, object metav1.Object, ms *c
 	return found
 }
 
-// byTopology is what a topology declares for the object that it manages, which may be nil. If the section cannot be found and the
-// object belongs to a topology, the topology of its Cluster counts as the source of everything.
+// byTopology returns the declarations of a topology for managed, which may be nil. If the section cannot be found and the object belongs
+// to a topology, the topology of its Cluster counts as the source of every entry.
 func (c *Chain) byTopology(ctx context.Context, object, managed metav1.Object) inherit.Sources {
 	var found inherit.Sources
 	if managed != nil {
@@ -178,7 +177,7 @@ func with(above inherit.Sources, one inherit.Declaration) inherit.Sources {
 	return above
 }
 
-// declaration is what an object declares: in its Machine template or, if it has none, as a whole.
+// declaration returns the declarations in an object's Machine template or, if it has no template, in its own metadata and spec.
 func declaration(kind string, object inherit.Owner, has inherit.Object) inherit.Declaration {
 	d := inherit.Declaration{Ref: inherit.Ref{Kind: kind, Object: object}, Paths: has.Layout.Top, Content: has.Top}
 	if has.Template != nil {
@@ -187,7 +186,7 @@ func declaration(kind string, object inherit.Owner, has inherit.Object) inherit.
 	return d
 }
 
-// refTo is an object of which only the name is known.
+// refTo refers to an object of which only the name is known.
 func refTo(kind, namespace, name string) inherit.Ref {
 	return inherit.Ref{Kind: kind, Object: &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}}
 }

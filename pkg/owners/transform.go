@@ -13,14 +13,14 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/managedfields"
 )
 
-// Transform is the cache transform of all kinds but Nodes: it keeps what the rules and the ClusterCache read. Nothing is written from
-// a cached object as a whole, so nothing is lost.
+// Transform is the cache transform of all kinds except Nodes: it keeps the fields that the rules and the ClusterCache read. No write
+// sends a cached object as a whole, so the dropped fields are not lost.
 func Transform(object any) (any, error) {
 	o, ok := object.(metav1.Object)
 	if !ok {
 		return object, nil
 	}
-	// An informer transforms each object of its first list twice.
+	// An informer transforms each object of its first list twice. Trimmed managed fields end with an entry without a manager.
 	if entries := o.GetManagedFields(); len(entries) == 0 || entries[len(entries)-1].Manager != "" {
 		o.SetManagedFields(managedfields.Trimmed(entries, o.GetCreationTimestamp().Time, inherit.CapacityAnnotations))
 	}
@@ -55,7 +55,8 @@ func Transform(object any) (any, error) {
 	return object, nil
 }
 
-// trim keeps of a control plane its Machine template. Other objects of providers are read for facts, which may be anywhere.
+// trim drops the status and the spec of a control plane, except for its Machine template. Other objects of providers stay whole, because
+// facts may be in any field.
 func trim(o *unstructured.Unstructured) {
 	if o.GroupVersionKind().Group != inherit.ControlPlaneGroup {
 		return
@@ -68,8 +69,8 @@ func trim(o *unstructured.Unstructured) {
 	}
 }
 
-// TransformNode is the cache transform of Nodes. A patch names only what differs, so it leaves alone what is not kept. All annotations
-// are: an API server accepts only so many of them.
+// TransformNode returns the cache transform of Nodes. A patch contains only differences, so it does not change the dropped fields. All
+// annotations stay, because an API server limits their size.
 func TransformNode(policy inherit.Policy) toolscache.TransformFunc {
 	return func(object any) (any, error) {
 		node, ok := object.(*corev1.Node)
@@ -80,7 +81,7 @@ func TransformNode(policy inherit.Policy) toolscache.TransformFunc {
 		node.Spec = corev1.NodeSpec{ProviderID: node.Spec.ProviderID, Taints: node.Spec.Taints}
 		conditions := node.Status.Conditions
 		node.Status = corev1.NodeStatus{Addresses: inherit.NodeAddresses(node)}
-		for _, c := range conditions { // heartbeats change the rest of them
+		for _, c := range conditions { // heartbeats change the other fields
 			node.Status.Conditions = append(node.Status.Conditions, corev1.NodeCondition{Type: c.Type, Status: c.Status})
 		}
 		return node, nil

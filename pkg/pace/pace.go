@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pace bounds how fast Nodes get taints that evict Pods. A taint with effect NoExecute that is declared high up
-// would otherwise empty every Node below it at once.
+// Package pace limits the rate at which Nodes get taints that evict Pods. Otherwise, a taint with effect NoExecute that is declared high
+// in the owner chain would empty all Nodes below at once.
 package pace
 
 import (
@@ -10,32 +10,32 @@ import (
 	"time"
 )
 
-// share is the part of a set of Nodes that may be tainted within a minute, as its inverse.
+// share is the inverse of the part of a set of Nodes that may be tainted within a minute.
 const share = 10
 
-// Limit bounds the Nodes that are below one object.
+// Limit is the rate limit of the Nodes below an object.
 type Limit struct {
 	// Name names the object.
 	Name string
-	// PerMinute is how many Nodes may be tainted in a minute: one each time that this part of a minute is over.
+	// PerMinute is the number of Nodes that may be tainted in a minute, at equal intervals.
 	PerMinute float64
 }
 
-// Limits are those of a Node: of its set of so many Nodes that do the same work, a tenth of them a minute and at least one; and of its
-// Cluster, at so many Nodes a minute.
+// Limits returns the limits of a Node: in its set (the nodes that do the same work), a tenth of them a minute and at least 1; in its
+// Cluster, perMinute Nodes a minute.
 func Limits(cluster string, perMinute float64, set string, nodes int) [2]Limit {
 	return [2]Limit{{Name: set, PerMinute: max(1, math.Ceil(float64(nodes)/share))}, {Name: cluster, PerMinute: perMinute}}
 }
 
-// gap is the time between two Nodes.
+// gap is the time between the turns of two Nodes.
 func (l Limit) gap() time.Duration {
 	return time.Duration(min(float64(time.Minute)/l.PerMinute, math.MaxInt64/2))
 }
 
-// Pacer knows which limits have room for a Node. The zero value has room in all of them. It is safe for concurrent use.
+// Pacer gives turns to Nodes within their limits. The zero value has given no turn. It is safe for concurrent use.
 type Pacer struct {
 	mu sync.Mutex
-	// last is when each limit last gave room. A limit that is not here has room.
+	// last holds the last turn in each limit, by the limit's name. In a limit that is missing here, the next turn is now.
 	last map[string]turn
 }
 
@@ -44,14 +44,14 @@ type turn struct {
 	gap time.Duration
 }
 
-// Wait returns how long it takes until both limits have room for one more Node, and the limit that takes longer.
+// Wait returns the time until a Node can have its turn in both limits, and the name of the limit with the longer wait.
 func (p *Pacer) Wait(now time.Time, limits [2]Limit) (longest time.Duration, name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.wait(now, limits)
 }
 
-// Take takes the room of one Node in both limits or, while one has none, in neither. Then it answers as Wait does.
+// Take takes a turn for a Node in both limits and returns 0. If a limit has no turn now, it takes none and returns the results of Wait.
 func (p *Pacer) Take(now time.Time, limits [2]Limit) (longest time.Duration, name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -72,7 +72,7 @@ func (p *Pacer) Take(now time.Time, limits [2]Limit) (longest time.Duration, nam
 	return 0, ""
 }
 
-// Return gives back the room of a Node that has not been tainted after all.
+// Return gives back the turn of a Node that was not tainted.
 func (p *Pacer) Return(limits [2]Limit) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -84,7 +84,7 @@ func (p *Pacer) Return(limits [2]Limit) {
 func (p *Pacer) wait(now time.Time, limits [2]Limit) (longest time.Duration, name string) {
 	for _, limit := range limits {
 		last, known := p.last[limit.Name]
-		if wait := last.at.Add(limit.gap()).Sub(now); known && wait > 0 && wait >= longest { // of equals, the Cluster's
+		if wait := last.at.Add(limit.gap()).Sub(now); known && wait > 0 && wait >= longest { // equal waits: the Cluster's
 			longest, name = wait, limit.Name
 		}
 	}

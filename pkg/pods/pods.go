@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pods knows which Pods a taint with effect NoExecute makes leave a Node.
+// Package pods finds the Pods that must leave a Node because of a taint with effect NoExecute.
 package pods
 
 import (
@@ -17,8 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Runs reports whether a taint can make a Pod leave: it has not ended, and it is not static. The kubelet of a static Pod makes it tolerate all
-// that evicts.
+// Runs reports whether a taint can evict the Pod: it has not ended, and it is not static. A kubelet lets its static Pods tolerate every
+// NoExecute taint.
 func Runs(pod *corev1.Pod) bool {
 	_, static := pod.Annotations[corev1.MirrorPodAnnotationKey]
 	return !static && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
@@ -30,7 +30,7 @@ func OfDaemonSet(pod *corev1.Pod) bool {
 	return owner != nil && owner.Kind == "DaemonSet"
 }
 
-// Toleration returns the toleration of a Pod that counts for a taint, the first that matches, or nil.
+// Toleration returns the first toleration of a Pod that matches the taint, or nil. Only the first match counts.
 func Toleration(pod *corev1.Pod, t corev1.Taint) *corev1.Toleration {
 	for i := range pod.Spec.Tolerations {
 		if pod.Spec.Tolerations[i].ToleratesTaint(logr.Discard(), &t, true) {
@@ -40,7 +40,7 @@ func Toleration(pod *corev1.Pod, t corev1.Taint) *corev1.Toleration {
 	return nil
 }
 
-// Budgets returns the names of those disruption budgets that count for a Pod.
+// Budgets returns the names of the PodDisruptionBudgets that select a Pod, as "<namespace>/<name>".
 func Budgets(pod *corev1.Pod, all []policyv1.PodDisruptionBudget) (names []string) {
 	for i := range all {
 		selector, err := metav1.LabelSelectorAsSelector(all[i].Spec.Selector)
@@ -51,9 +51,9 @@ func Budgets(pod *corev1.Pod, all []policyv1.PodDisruptionBudget) (names []strin
 	return names
 }
 
-// Leaving returns the Pods that have to leave a Node before it gets these taints, so that their disruption budgets count. A Pod that
-// tolerates a taint for some time would be evicted after that without regard to a budget, and leaves as well. A DaemonSet would make its
-// Pod again, and no budget counts for it. A Pod that has had its time to terminate holds nothing up.
+// Leaving returns the Pods that must leave a Node before it gets the taints, so that their disruption budgets count. A Pod with
+// tolerationSeconds is among them: after this time, it would be evicted without regard to a budget. A Pod of a DaemonSet is not: the
+// DaemonSet would create it again, and no budget counts for it. Neither is a Pod whose time to terminate is over.
 func Leaving(ctx context.Context, live client.Reader, node string, taints []corev1.Taint, now time.Time) ([]corev1.Pod, error) {
 	list := &corev1.PodList{}
 	if err := live.List(ctx, list, client.MatchingFields{"spec.nodeName": node}); err != nil {

@@ -37,11 +37,11 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
-// errReclaimed says that what has just been released is there again.
+// errReclaimed says that the released entries are there again after the write.
 var errReclaimed = errors.New("released entries have come back in the same write: another Heirloom is still running")
 
-// Object gives up, for good, what Heirloom owns in an object of Cluster API or of a provider. It reports whether that changes the
-// object, and which fields go. live reads from the API server. If the object changes meanwhile, the error is a conflict.
+// Object releases an object of Cluster API or of a provider for good. It reports whether the release changes the object, and the fields
+// that it removes. live reads from the API server. If the object changes meanwhile, the error is a conflict.
 func Object(
 	ctx context.Context, c client.Client, live client.Reader, gvk schema.GroupVersionKind, key client.ObjectKey, mode Mode,
 ) (changed bool, removed []string, err error) {
@@ -60,7 +60,7 @@ func Object(
 	if err != nil || mode.DryRun {
 		return err == nil, removed, err
 	}
-	// Lists are replaced as a whole, so the patch holds only for the version that was read.
+	// Lists are replaced as a whole, so the patch is valid only for the version that was read.
 	patch := client.MergeFromWithOptions(object, client.MergeFromWithOptimisticLock{})
 	if err := c.Patch(ctx, released, patch, client.FieldOwner(managedfields.Manager)); err != nil {
 		return false, nil, client.IgnoreNotFound(err)
@@ -71,8 +71,8 @@ func Object(
 	return true, removed, nil
 }
 
-// asRecorded returns an object in the version of the API in which our entry lists its fields: another may have other paths. If that
-// version is no longer served, the object stays as it is.
+// asRecorded returns an object in the API version of Heirloom's entry in its managed fields, because another version may have other
+// paths. If this version is no longer served, it returns the object as it is.
 func asRecorded(ctx context.Context, live client.Reader, object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	entries := object.GetManagedFields()
 	ours := slices.IndexFunc(entries, managedfields.IsOurs)
@@ -89,7 +89,7 @@ func asRecorded(ctx context.Context, live client.Reader, object *unstructured.Un
 	return recorded, err
 }
 
-// Node gives up, for good, what Heirloom tracks on a Node; see Object.
+// Node releases the entries that Heirloom tracks on a Node for good; see Object.
 func Node(ctx context.Context, c client.Client, live client.Reader, name string, mode Mode) (changed bool, removed []string, err error) {
 	ctx = ctrl.LoggerInto(ctx, logr.Discard()) // an API server may answer with any number of warnings
 	node := &corev1.Node{}
@@ -102,9 +102,9 @@ func Node(ctx context.Context, c client.Client, live client.Reader, name string,
 	before := inherit.OfNode(node, time.Now())
 	after := inherit.Release(before, mode.KeepValues)
 	lost := missing(before, after)
-	// Taints are one field, which is ours once the first patch has changed it.
+	// Taints are a single field, which Heirloom owns after the first patch if the patch changes them. The second patch gives the field up.
 	for writes := 0; !mode.DryRun && tracked(node) && writes < 2; writes++ {
-		// They are one list, too, so the patch holds only for the version that was read.
+		// Taints are an atomic list, so the patch is valid only for the version that was read.
 		patch := client.MergeFromWithOptions(node.DeepCopy(), client.MergeFromWithOptimisticLock{})
 		node.Labels, node.Annotations, node.Spec.Taints = after.Labels, after.Annotations, after.Taints
 		node.ManagedFields = managedfields.Forget(node.ManagedFields)
@@ -118,13 +118,13 @@ func Node(ctx context.Context, c client.Client, live client.Reader, name string,
 	return true, lost, nil
 }
 
-// tracked reports whether there is something of Heirloom on a Node.
+// tracked reports whether Heirloom owns or tracks anything on a Node.
 func tracked(node *corev1.Node) bool {
 	state := inherit.OfNode(node, time.Now())
 	return managedfields.Recorded(node.ManagedFields) || !inherit.Release(state, true).Equal(state)
 }
 
-// missing names what a Node no longer has, as field paths.
+// missing returns the field paths of the entries that a Node no longer has.
 func missing(before, after inherit.NodeState) []string {
 	var names []string
 	compare := func(field string, before, after map[string]string) {
@@ -144,9 +144,9 @@ func missing(before, after inherit.NodeState) []string {
 	return names
 }
 
-// Kinds returns the kinds whose objects Heirloom may have written, owners before what they own. It ignores other groups that
-// cannot be discovered, such as those of an aggregated API server that is down, and kinds without a namespace, which inherit
-// nothing: with --namespace, Heirloom may not even list them.
+// Kinds returns the kinds whose objects Heirloom may have written, owners before their children. It ignores other API groups that cannot
+// be discovered, such as a group of an aggregated API server that is down, and cluster-scoped kinds, which inherit nothing: with
+// --namespace, Heirloom may not even list them.
 func Kinds(d discovery.DiscoveryInterface, providerGroups []string) ([]schema.GroupVersionKind, error) {
 	groups := append([]string{clusterv1.GroupVersionControlPlane.Group, clusterv1.GroupVersion.Group}, providerGroups...)
 	lists, err := discovery.ServerPreferredResources(d)
@@ -175,12 +175,12 @@ func Kinds(d discovery.DiscoveryInterface, providerGroups []string) ([]schema.Gr
 	return kinds, nil
 }
 
-// scope says what belongs to this Heirloom, if others share the management cluster: objects in its namespace or with the label of its
-// watch filter, what these own, because a provider need not copy the label, and the Nodes of its Machines.
+// scope says which objects belong to this Heirloom, if others share the management cluster: objects in its namespace or with the label of
+// its watch filter, external objects of these owners, because a provider need not copy the label, and the Nodes of its Machines.
 type scope struct {
 	watchFilter string
 	owners      sets.Set[types.UID]
-	// providerIDs and nodeNames tell its Nodes of the management cluster; nil if all are.
+	// providerIDs and nodeNames identify its Nodes in the management cluster; nil if all Nodes belong to it.
 	providerIDs, nodeNames sets.Set[string]
 }
 
@@ -211,7 +211,8 @@ func (s *scope) labelled(object metav1.Object) bool {
 	return s.watchFilter == "" || object.GetLabels()[clusterv1.WatchLabel] == s.watchFilter
 }
 
-// hasObject reports whether an object is ours, and remembers it as an owner. An InfraMachine or BootstrapConfig is ours if its owner is.
+// hasObject reports whether an object belongs to this Heirloom, and remembers it as an owner. The owner of an InfraMachine or
+// BootstrapConfig decides for it.
 func (s *scope) hasObject(object metav1.Object, external bool) bool {
 	if refs := object.GetOwnerReferences(); external && len(refs) > 0 && s.watchFilter != "" {
 		return slices.ContainsFunc(refs, func(ref metav1.OwnerReference) bool { return s.owners.Has(ref.UID) })
@@ -223,7 +224,7 @@ func (s *scope) hasObject(object metav1.Object, external bool) bool {
 	return true
 }
 
-// hasNode reports whether a Node of the management cluster is ours.
+// hasNode reports whether a Node of the management cluster belongs to this Heirloom.
 func (s *scope) hasNode(node *corev1.Node) bool {
 	return s.nodeNames == nil || s.nodeNames.Has(node.Name) || node.Spec.ProviderID != "" && s.providerIDs.Has(node.Spec.ProviderID)
 }
@@ -261,7 +262,7 @@ func (s *session) nodes(ctx context.Context, c cluster, ours func(*corev1.Node) 
 		func(key client.ObjectKey) (bool, []string, error) { return Node(ctx, c, c, key.Name, s.Mode) })
 }
 
-// mostFailures is how many objects of a kind are named that could not be released: a workload cluster may have them without end.
+// mostFailures is the maximum number of failed objects of a kind that are named: a workload cluster may have any number of them.
 const mostFailures = 20
 
 // each releases the wanted objects of a kind, ten at a time, and retries conflicts.
@@ -307,14 +308,14 @@ func again(ctx context.Context, release func() (bool, []string, error)) (changed
 	return changed, removed, cmp.Or(err, gaveUp)
 }
 
-// eachOf goes through the objects of a kind, in pages. list is of the kind, and gets no items. A kind that the API server does not
+// eachOf calls do for each object of a kind, in pages. list determines the kind, and gets no items. A kind that the API server does not
 // serve has no objects.
 func eachOf[T runtime.Object](ctx context.Context, c client.Client, list client.ObjectList, namespace string, do func(T)) error {
 	pages := pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 		page, _ := list.DeepCopyObject().(client.ObjectList)
 		return page, c.List(ctx, page, &client.ListOptions{Namespace: namespace, Limit: options.Limit, Continue: options.Continue})
 	})
-	pages.PageSize, pages.PageBufferSize = 100, 0 // others choose how large objects are
+	pages.PageSize, pages.PageBufferSize = 100, 0 // users decide how large their objects are
 	err := pages.EachListItemWithAlloc(ctx, metav1.ListOptions{}, func(item runtime.Object) error {
 		if object, ok := item.(T); ok {
 			do(object)

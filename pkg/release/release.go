@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package release gives up everything that Heirloom owns or tracks, so that nothing of it is left when it is uninstalled: what
-// field manager heirloom owns in objects of Cluster API and of its providers, what Heirloom's own annotations list on Nodes, and
-// what it has made in workload clusters.
+// Package release releases everything that Heirloom owns or tracks, so that nothing is left when Heirloom is uninstalled: the fields of
+// field manager heirloom in objects of Cluster API and of its providers, the entries in Heirloom's own annotations on Nodes, and the
+// objects that Heirloom has created in workload clusters.
 //
-// Heirloom must not run meanwhile, because it would propagate again what is given up. A release follows what is recorded in the
-// objects and not the rules, so it needs no owners. Object and Node give up a single one; the loop calls them for what a user has
-// told it to release.
+// Heirloom must not run meanwhile, because it would propagate the released entries again. A release follows the managed fields and
+// annotations of the objects, not the rules, so it needs no owners. Object and Node release a single object; the loop calls them for
+// objects that a user has told it to release.
 package release
 
 import (
@@ -34,9 +34,10 @@ import (
 )
 
 const (
-	// stopTimeout is how long the leader may take to stop. Helm gives a hook five minutes unless it is told otherwise.
+	// stopTimeout limits the time that the leader may take to stop. By default, Helm gives a hook five minutes.
 	stopTimeout = 2 * time.Minute
-	// idleSeconds is how long there must be no leader: another replica that is stopping as well may lead for a moment.
+	// idleSeconds is the time, in seconds, without a leader before the loop counts as stopped: another replica that is stopping, too, may
+	// lead for a moment.
 	idleSeconds = 5
 )
 
@@ -47,12 +48,13 @@ type Options struct {
 	Stop bool
 	// OnlyWebhookConfigurations deletes the webhook configurations, and does nothing else.
 	OnlyWebhookConfigurations bool
-	// OnlyWorkloadClusters removes only what admits Nodes in workload clusters. One that does not answer is reported, and no error.
+	// OnlyWorkloadClusters deletes only the objects that admit Nodes in workload clusters. A workload cluster that does not answer is
+	// reported, but is no error.
 	OnlyWorkloadClusters bool
 	Mode
 }
 
-// Mode says how something is given up.
+// Mode says how an object is released.
 type Mode struct {
 	// KeepValues leaves labels, annotations, taints and fields where they are, without an owner.
 	KeepValues bool
@@ -60,22 +62,22 @@ type Mode struct {
 	DryRun bool
 }
 
-// Releaser gives up what Heirloom owns.
+// Releaser releases everything that Heirloom owns.
 type Releaser struct {
 	Options
-	// Config is Heirloom's own, with the namespace of the leader's Lease, which is that of the Deployment.
+	// Config is Heirloom's own configuration. It has the namespace of the leader's Lease, which is also the namespace of the Deployment.
 	Config *config.Config
 	// Management is a client of the management cluster that knows Cluster API's types and reads from the API server.
 	Management client.Client
 	Discovery  discovery.DiscoveryInterface
-	// Workload makes a client of a Cluster's workload cluster.
+	// Workload returns a client of a Cluster's workload cluster.
 	Workload func(ctx context.Context, cluster types.NamespacedName) (client.Client, error)
-	// Out gets a line for each object that is written, Progress everything else that helps a person at the terminal.
+	// Out gets a line for each object that is written, Progress all other messages to the user at the terminal.
 	Out, Progress io.Writer
 }
 
-// Run gives up everything, owners before what they own. Its error names what failed; the rest is done, and another run does what is
-// missing.
+// Run releases everything, owners before their children. Its error lists the failures. A failure of an object does not stop the release
+// of others, and another run releases the rest.
 func (r Releaser) Run(ctx context.Context) error {
 	s := &session{Releaser: r}
 	s.management = cluster{Client: r.Management, session: s}
@@ -100,7 +102,7 @@ func (r Releaser) Run(ctx context.Context) error {
 	return nil
 }
 
-// deleteKey deletes the Secret of the key of workload clusters' webhooks, if there is one.
+// deleteKey deletes the Secret with the key of workload clusters' webhooks, if it exists.
 func (s *session) deleteKey(ctx context.Context) error {
 	secret := &corev1.Secret{}
 	if s.Config.WorkloadWebhookKeyName.Name == "" {
@@ -116,7 +118,7 @@ func (s *session) deleteKey(ctx context.Context) error {
 	return nil
 }
 
-// stopWebhooks makes sure that no webhook of the management cluster injects again what is released.
+// stopWebhooks makes sure that no webhook of the management cluster injects released entries again.
 func (s *session) stopWebhooks(ctx context.Context) error {
 	for _, configuration := range []client.Object{
 		&admissionregistrationv1.MutatingWebhookConfiguration{}, &admissionregistrationv1.ValidatingWebhookConfiguration{},
@@ -138,7 +140,7 @@ func (s *session) stopWebhooks(ctx context.Context) error {
 	return nil
 }
 
-// stopLoop makes sure that no replica of Heirloom leads, and returns the leader's Lease as it is then.
+// stopLoop makes sure that no replica of Heirloom leads, and returns the present Lease of the leader.
 func (s *session) stopLoop(ctx context.Context) (stopped *coordinationv1.Lease, err error) {
 	switch {
 	case s.DryRun:
@@ -153,8 +155,8 @@ func (s *session) stopLoop(ctx context.Context) (stopped *coordinationv1.Lease, 
 	return stopped, err
 }
 
-// scaleDown scales Heirloom's Deployment to zero, if there is one, and waits until there has been no leader for a while. A leader
-// whose clock differs may look expired, but renews its Lease.
+// scaleDown scales Heirloom's Deployment to zero, if it exists, and waits until there has been no leader for a while. The Lease of a
+// leader with a different clock may look expired, but the leader renews it.
 func (s *session) scaleDown(ctx context.Context) (lease *coordinationv1.Lease, err error) {
 	deployment := &appsv1.Deployment{}
 	deployment.Namespace, deployment.Name = s.Config.LeaderElectNamespace, s.Config.WebhookConfiguration
@@ -198,7 +200,7 @@ func (s *session) stillStopped(ctx context.Context, stopped *coordinationv1.Leas
 	return err
 }
 
-// lease reads the leader's Lease. If there is none, it is empty.
+// lease reads the leader's Lease. If it does not exist, the result is empty.
 func (s *session) lease(ctx context.Context) (*coordinationv1.Lease, error) {
 	lease, key := &coordinationv1.Lease{}, types.NamespacedName{Namespace: s.Config.LeaderElectNamespace, Name: s.Config.LeaderElectionID()}
 	if err := s.management.Get(ctx, key, lease); client.IgnoreNotFound(err) != nil {
@@ -213,7 +215,7 @@ func Leads(lease *coordinationv1.Lease, now time.Time) bool {
 	return ptr.Deref(lease.Spec.HolderIdentity, "") != "" && lease.Spec.RenewTime != nil && lease.Spec.RenewTime.Add(lasts).After(now)
 }
 
-// session is one run. It collects what has been done, and is safe for concurrent use.
+// session is a run of a Releaser. It collects failures, and is safe for concurrent use.
 type session struct {
 	Releaser
 	management cluster
@@ -221,7 +223,7 @@ type session struct {
 	failures   []error
 }
 
-// did says that an object has been released or deleted, or would be and lose these fields.
+// did prints that an object has been released or deleted. In a dry run, it also prints the fields that the object would lose.
 func (s *session) did(verb, kind string, key client.ObjectKey, where string, fields ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -236,14 +238,14 @@ func (s *session) did(verb, kind string, key client.ObjectKey, where string, fie
 	_, _ = fmt.Fprintln(s.Out, line) // if it fails, the reader is gone
 }
 
-// note reports progress to a person.
+// note prints a line of progress for the user.
 func (s *session) note(format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	_, _ = fmt.Fprintf(s.Progress, format+"\n", args...)
 }
 
-// failed remembers what could not be done, if anything.
+// failed remembers a failure for the end of the run, unless err is nil.
 func (s *session) failed(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -253,7 +255,8 @@ func (s *session) failed(err error) {
 	s.failures = append(s.failures, err)
 }
 
-// longest is how much is said of something: API servers of others may answer with any text, and ours refuses a note of more than 1024 bytes.
+// longest is the maximum size of a failure or of an Event's note, in bytes: API servers of workload clusters may answer with any text,
+// and the API server of the management cluster rejects a note of more than 1024 bytes.
 const longest = 1020
 
 func short(text string) string {
@@ -263,11 +266,11 @@ func short(text string) string {
 	return strings.ToValidUTF8(text[:longest], "") + " …"
 }
 
-// cluster is a client of one of the clusters. It reports what it deletes, and deletes nothing in a dry run.
+// cluster is a client of the management cluster or of a workload cluster. It reports deletions, and deletes nothing in a dry run.
 type cluster struct {
 	client.Client
 	*session
-	// where says which cluster, as the end of a sentence.
+	// where names a workload cluster, as the end of a sentence; empty for the management cluster.
 	where string
 }
 

@@ -25,21 +25,21 @@ import (
 )
 
 const (
-	// atATime is how many workload clusters are released at a time. Together, promptly and later are how long the removal of what admits Nodes
-	// there may take: those that answer promptly do not wait for the others. So also a fleet that does not answer leaves Helm's hook within
-	// its five minutes. nodesTimeout is how long their Nodes may take.
+	// atATime is the number of workload clusters that are released at a time. promptly and later are the timeouts of the two attempts to
+	// delete the objects that admit Nodes in a workload cluster: clusters that answer promptly do not wait for slow clusters. So Helm's hook
+	// ends within its five minutes even if no cluster of a fleet answers. nodesTimeout limits the time for the Nodes of a workload cluster.
 	atATime         = 100
 	promptly, later = 2 * time.Second, 8 * time.Second
 	nodesTimeout    = 5 * time.Minute
-	// byHand removes from a workload cluster what admits Nodes. There are two commands, because kubectl fails as a whole if one kind is
+	// byHand deletes the objects that admit Nodes in a workload cluster. It has two commands, because kubectl fails as a whole if a kind is
 	// not served.
 	byHand = "kubectl delete --ignore-not-found mutatingwebhookconfiguration/" + webhook.ObjectName +
 		" configmap/" + policy.Name + " --namespace " + policy.Namespace + "; kubectl delete --ignore-not-found mutatingadmissionpolicybinding/" +
 		policy.Name + " mutatingadmissionpolicy/" + policy.Name
 )
 
-// releaseWorkloads releases the workload clusters that Heirloom may have reached, and reports which it skips. One that cannot be
-// reached does not hold up the others.
+// releaseWorkloads releases the workload clusters that Heirloom may have reached, and reports the clusters that it skips. A cluster that
+// cannot be reached does not delay the others.
 func (s *session) releaseWorkloads(ctx context.Context) {
 	if !s.Config.WorkloadClusters {
 		s.note("workload clusters: skipped, because of --workload-clusters=false")
@@ -50,7 +50,7 @@ func (s *session) releaseWorkloads(ctx context.Context) {
 		name := client.ObjectKeyFromObject(c)
 		switch {
 		case s.Config.WatchFilter != "" && c.Labels[clusterv1.WatchLabel] != s.Config.WatchFilter:
-		case name == s.Config.ManagementClusterKey: // its Nodes are those of the management cluster
+		case name == s.Config.ManagementClusterKey: // its Nodes are in the management cluster
 		case c.DeletionTimestamp != nil:
 			s.note("workload cluster %s: skipped, it is being deleted", name)
 		case !ptr.Deref(c.Status.Initialization.InfrastructureProvisioned, false):
@@ -82,7 +82,7 @@ func (s *session) releaseWorkloads(ctx context.Context) {
 	}
 }
 
-// releaseWorkload releases the Nodes of a workload cluster in which nothing admits Nodes any more, or reports that something still does.
+// releaseWorkload releases the Nodes of a workload cluster after withdraw has succeeded, or reports the error of withdraw.
 func (s *session) releaseWorkload(ctx context.Context, c webhook.Identity, server cluster, err error) {
 	switch {
 	case err != nil && s.OnlyWorkloadClusters:
@@ -96,7 +96,8 @@ func (s *session) releaseWorkload(ctx context.Context, c webhook.Identity, serve
 	}
 }
 
-// withdraw removes what admits Nodes in a workload cluster. It gives up in time, also on discovery, which takes no context.
+// withdraw deletes the objects that admit Nodes in a workload cluster. It returns after the timeout at the latest, even during discovery,
+// which takes no context.
 func (s *session) withdraw(ctx context.Context, c webhook.Identity, timeout time.Duration) (cluster, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -129,15 +130,15 @@ func (s *session) remove(ctx context.Context, identity webhook.Identity) (cluste
 		case errors.Is(err, webhook.ErrForeign):
 			s.note("workload cluster %s: MutatingWebhookConfiguration %s stays: %v; delete it by hand if nothing answers at its URL",
 				identity, webhook.ObjectName, err)
-		case !apierrors.IsForbidden(err): // a user without the right to look cannot have set it up
+		case !apierrors.IsForbidden(err): // a user without the right to read these objects cannot have created them
 			errs = append(errs, err)
 		}
 	}
 	return server, errors.Join(errs...)
 }
 
-// left reports that something may be left in a workload cluster, and how to remove it. The log of a successful hook may be
-// gone soon, so there is an Event on the Cluster, too.
+// left reports that objects may be left in a workload cluster, and how to delete them. The log of a successful hook may be gone soon, so
+// left records an Event on the Cluster, too.
 func (s *session) left(ctx context.Context, c webhook.Identity, cause error) {
 	say := func(why error) string {
 		return short(fmt.Sprintf(
@@ -149,7 +150,7 @@ func (s *session) left(ctx context.Context, c webhook.Identity, cause error) {
 	}
 	now := metav1.NowMicro()
 	err := s.management.Create(ctx, &eventsv1.Event{
-		// As recorders of client-go name theirs.
+		// The name that a recorder of client-go gives.
 		ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: fmt.Sprintf("%s.%x", c.Name, now.UnixNano())},
 		EventTime:  now, ReportingController: "heirloom", ReportingInstance: "heirloom-release",
 		Type: corev1.EventTypeWarning, Reason: "WorkloadAdmissionLeft", Action: "Remove", Note: say(workload.Told(cause)),
