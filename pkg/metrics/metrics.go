@@ -203,7 +203,7 @@ type (
 	Outcome string
 	// Server is one of the webhook servers.
 	Server string
-	// Rejection is why a request was turned away before anything of it was decoded.
+	// Rejection is the reason why a request was rejected before it was decoded.
 	Rejection string
 	// LookupResult is the result of an owner lookup for an admission request.
 	LookupResult string

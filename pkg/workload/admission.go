@@ -52,7 +52,7 @@ const (
 	ReasonUnknown    = "UnknownWorkloadAdmission"
 	ReasonNotServed  = "NoAdmissionPolicies"
 	ReasonNoRoom     = "AdmissionPolicyFull"
-	// ReasonForeign stands for no Event: the webhook configuration in the workload cluster belongs to another Heirloom.
+	// ReasonForeign is for a note without an Event: the webhook configuration in the workload cluster belongs to another Heirloom.
 	ReasonForeign = ""
 )
 
