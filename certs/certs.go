@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package certs provides the serving certificate of the webhook servers: from files, which cert-manager or an operator mounts into
-// the Pod, or from a Secret, in which cert-controller makes it.
+// Package certs provides the serving certificate of the webhook servers: from files that cert-manager or an operator mounts into the Pod,
+// or from a Secret that cert-controller fills.
 package certs
 
 import (
@@ -33,17 +33,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// lookahead is how long before its end a certificate is replaced.
+// lookahead is the time before its expiration at which a certificate is replaced.
 const lookahead = 30 * 24 * time.Hour
 
 // injected is the annotation that lets cert-manager's injector manage the CA bundles of a webhook configuration.
 const injected = "cert-manager.io/inject-ca-from"
 
-// Source is where servers get their certificate from: the memory of this process. It is a tls.Config.GetCertificate.
+// Source returns the serving certificate, from the memory of this process. It is a tls.Config.GetCertificate.
 type Source func(*tls.ClientHelloInfo) (*tls.Certificate, error)
 
-// FromFiles returns the source of the certificate in a directory. As a manager's runnable, it reloads the certificate when it changes. If
-// it cannot be reloaded, the previous certificate is served.
+// FromFiles returns the source of the certificate in a directory. As a manager.Runnable, it reloads the certificate when a file changes. If
+// the reload fails, it serves the previous certificate.
 func FromFiles(dir string) (*certwatcher.CertWatcher, error) {
 	watcher, err := certwatcher.New(filepath.Join(dir, corev1.TLSCertKey), filepath.Join(dir, corev1.TLSPrivateKeyKey))
 	if err != nil {
@@ -52,7 +52,7 @@ func FromFiles(dir string) (*certwatcher.CertWatcher, error) {
 	return watcher, nil
 }
 
-// NotAfter returns when the served certificate expires, if there is one yet.
+// NotAfter returns the expiration time of the served certificate, or false while there is no certificate.
 func (s Source) NotAfter() (time.Time, bool) {
 	certificate, err := s(nil)
 	if err != nil {
@@ -61,7 +61,7 @@ func (s Source) NotAfter() (time.Time, bool) {
 	return certificate.Leaf.NotAfter, true
 }
 
-// Check reports whether there is a certificate that is valid now. It is a healthz.Checker.
+// Check returns an error unless there is a certificate that is valid now. It is a healthz.Checker.
 func (s Source) Check(*http.Request) error {
 	certificate, err := s(nil)
 	if err != nil {
@@ -73,24 +73,25 @@ func (s Source) Check(*http.Request) error {
 	return nil
 }
 
-// Own is a certificate of our own. cert-controller makes it and a CA in a Secret that all replicas share, replaces both in time, and
-// publishes the CA. No leader is needed: in a rolling update, the leader may be a Pod that does not know the Secret.
+// Own is a certificate that Heirloom manages itself. cert-controller makes the certificate and a CA in a Secret that all replicas share,
+// replaces both in time, and publishes the CA. No leader is needed: in a rolling update, the leader may be a Pod that does not know the
+// Secret.
 type Own struct {
 	Secret types.NamespacedName
-	// Configuration is the name of the webhook configurations, one of either kind, in which the CA is published.
+	// Configuration is the name of both webhook configurations, mutating and validating, in which the CA is published.
 	Configuration string
-	// Hosts are the DNS names that the certificate is for.
+	// Hosts are the DNS names of the certificate.
 	Hosts []string
-	// Dir is where the certificate is written, because cert-controller waits for the file. It is served from memory.
+	// Dir is the directory into which the certificate is written, because cert-controller waits for the file. It is served from memory.
 	Dir string
 
 	serving atomic.Pointer[tls.Certificate]
-	ahead   atomic.Int64 // the time by which our clock is ahead of the API server's
+	ahead   atomic.Int64 // the time by which the local clock is ahead of the API server's
 	client  client.Client
-	cache   cache.Cache // cert-controller's
+	cache   cache.Cache // of cert-controller
 }
 
-// Source is a Source.
+// Source implements the type Source.
 func (o *Own) Source(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	if certificate := o.serving.Load(); certificate != nil {
 		return certificate, nil
@@ -98,7 +99,7 @@ func (o *Own) Source(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return nil, errors.New("there is no serving certificate yet")
 }
 
-// Add makes a manager provide the certificate, on every replica.
+// Add adds the certificate to a manager, on every replica.
 func (o *Own) Add(ctx context.Context, mgr ctrl.Manager) error {
 	o.client = mgr.GetClient()
 	first, others, err := o.hosts(ctx, mgr.GetAPIReader())
@@ -118,8 +119,8 @@ func (o *Own) Add(ctx context.Context, mgr ctrl.Manager) error {
 		Complete(o)
 }
 
-// hosts returns what the certificate has to be for. cert-controller replaces a certificate if it lacks the first. Hosts that it has
-// stay: in a rolling update there are replicas that need them, and would take ours away again.
+// hosts returns the DNS names of the certificate. cert-controller replaces a certificate that lacks the first name. Names in the current
+// certificate stay: in a rolling update, other replicas need them, and would in turn remove the names of this replica.
 func (o *Own) hosts(ctx context.Context, live client.Reader) (first string, others []string, err error) {
 	if err := o.create(ctx); err != nil {
 		return "", nil, err
@@ -138,7 +139,7 @@ func (o *Own) hosts(ctx context.Context, live client.Reader) (first string, othe
 	return first, sets.List(all.Insert(o.Hosts...).Delete(first)), nil
 }
 
-// create makes the Secret, which cert-controller only fills.
+// create creates the Secret, which cert-controller only fills.
 func (o *Own) create(ctx context.Context) error {
 	secret := &corev1.Secret{Type: corev1.SecretTypeTLS, Data: map[string][]byte{corev1.TLSCertKey: {}, corev1.TLSPrivateKeyKey: {}}}
 	secret.Namespace, secret.Name = o.Secret.Namespace, o.Secret.Name
@@ -149,7 +150,7 @@ func (o *Own) create(ctx context.Context) error {
 	return nil
 }
 
-// Reconcile implements reconcile.Reconciler: it serves the certificate in the Secret, and makes the Secret again if it was deleted.
+// Reconcile implements reconcile.Reconciler: it serves the certificate in the Secret, and creates the Secret again if it was deleted.
 func (o *Own) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
 	secret := &corev1.Secret{}
 	if err := o.cache.Get(ctx, o.Secret, secret); apierrors.IsNotFound(err) {
@@ -170,8 +171,8 @@ func (o *Own) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error
 	return ctrl.Result{}, nil
 }
 
-// confined is the manager that cert-controller gets. It watches our own Secret and webhook configurations only, so that it needs
-// rights to no others, and it does not fight cert-manager's injector.
+// confined is the manager for cert-controller. It watches only Heirloom's own Secret and webhook configurations, so that it needs no rights
+// to others, and it does not fight cert-manager's injector.
 type confined struct {
 	ctrl.Manager
 	own *Own
@@ -189,15 +190,15 @@ func (c confined) Add(runnable manager.Runnable) error {
 }
 
 // lasting is cert-controller's runnable, which fails if there is no certificate or its CA is not published. The loop needs neither, and
-// readiness says that the webhooks have none, so the program goes on. So does cert-controller's reconciler: it makes, renews and publishes
-// certificates whenever the Secret or a webhook configuration changes, when the cache tells it of them again every ten hours, and within
-// 17 minutes after it has failed.
+// readiness reports that the webhooks have none, so the program goes on. cert-controller's reconciler goes on as well: it makes, renews and
+// publishes certificates when the Secret or a webhook configuration changes, at the resync of the cache every ten hours, and within 17
+// minutes after a failure.
 type lasting struct {
 	*rotator.CertRotator
 	own *Own
 }
 
-// Start implements manager.Runnable. A Secret that was deleted before the caches were filled is noticed by nobody else.
+// Start implements manager.Runnable. It creates a Secret again that was deleted before the caches were filled: nothing else notices this.
 func (l lasting) Start(ctx context.Context) error {
 	if err := l.CertRotator.Start(ctx); err != nil && ctx.Err() == nil {
 		ctrl.Log.WithName("certificate").Error(errors.Join(err, l.own.create(ctx)), "Certificate is missing or its CA is not published; retrying")
@@ -206,7 +207,8 @@ func (l lasting) Start(ctx context.Context) error {
 	return nil
 }
 
-// GetConfig implements manager.Manager. It is for the cache, which lists and watches.
+// GetConfig implements manager.Manager. cert-controller's cache lists and watches with this configuration, which selects objects by their
+// name and measures the difference between the clocks.
 func (c confined) GetConfig() *rest.Config {
 	config := rest.CopyConfig(c.Manager.GetConfig())
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
@@ -235,7 +237,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (r roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return r(request) }
 
-// GetClient implements manager.Manager. It is for what cert-controller updates.
+// GetClient implements manager.Manager. cert-controller updates objects with this client.
 func (c confined) GetClient() client.Client { return considerate{c.Manager.GetClient(), c.own} }
 
 type considerate struct {
@@ -243,8 +245,9 @@ type considerate struct {
 	own *Own
 }
 
-// Update implements client.Writer. A replica makes no certificate that API servers would not accept yet (cert-controller's are valid from
-// an hour before), nor one that the others would replace: two replicas whose clocks differ by months would replace each other's for ever.
+// Update implements client.Writer. A replica makes no certificate that API servers would not accept yet (cert-controller's certificates are
+// valid from an hour before), and no certificate that the other replicas would replace: two replicas whose clocks differ by months would
+// replace each other's certificates for ever.
 func (c considerate) Update(ctx context.Context, object client.Object, options ...client.UpdateOption) error {
 	_, made := object.(*corev1.Secret)
 	if ahead := time.Duration(c.own.ahead.Load()); made && (ahead > time.Hour || ahead < -lookahead) {

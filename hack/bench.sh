@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 
-# Runs the benchmarks, prints their medians and quartiles, and draws docs/performance. What they print is in dist/bench.txt, below
-# lines that say where and when.
+# Runs the benchmarks, prints their medians and quartiles, and draws docs/performance. The results are in dist/bench.txt, below lines about
+# the machine, the date and the versions.
 #
 # usage: hack/bench.sh              a quick run: SIZES=50 MACHINES=100 QUIET=5s COUNT=1 hack/bench.sh
-#        hack/bench.sh --report     prints and draws again what the last run left in dist/bench.txt
+#        hack/bench.sh --report     prints and draws the results of the last run again, from dist/bench.txt
 #        hack/bench.sh --help
 #
 # environment: RUN (.), COUNT (3), BENCHTIME (1s): go test's -bench, -count and -benchtime
-#              SIZES (50 200 500), MACHINES (500 1000 2000 10000), QUIET (60s): of what is measured
-#              AT_LEAST (3): of fewer results, quartiles say nothing, so the page is left as it is
+#              SIZES (50 200 500), MACHINES (500 1000 2000 10000), QUIET (60s): parameters of the benchmarks
+#              AT_LEAST (3): quartiles of fewer results say nothing, so the page is left as it is
 
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -63,7 +63,7 @@ programs=$(hack/tools/build.sh --env controlplane tools cluster-api)
 eval "$programs"
 mapfile -t packages < <(grep -rlE --include='*_test.go' '^func Benchmark' cmd pkg webhooks test/bench | xargs -n 1 dirname | sort -u | sed 's|^|./|')
 mkdir -p "${file%/*}"
-# All are compiled before the first one runs, so that no compiler runs beside one.
+# All benchmarks are compiled before the first run, so that no compiler runs next to a benchmark.
 go list -test -export "${packages[@]}" >/dev/null
 {
 	facts

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 
-# Builds Heirloom with newer libraries than go.mod requires, and runs the tests that need nothing but Go. The libraries are those
-# that move with Kubernetes: k8s.io/*, controller-runtime and Cluster API. go.mod and go.sum stay as they are: a copy is used.
+# Builds Heirloom with newer libraries than go.mod requires, and runs the tests that need nothing but Go. The libraries that move with
+# Kubernetes are k8s.io/*, controller-runtime and Cluster API. go.mod and go.sum stay as they are: a copy is used.
 #
 # usage: hack/forward.sh [--prereleases]     without it, the newest release of each is taken; with it, the newest version
 #        hack/forward.sh --help
@@ -23,7 +23,7 @@ copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT
 cp go.mod go.sum "$copy/"
 
-# required FILE: "module version" of each library that moves with Kubernetes and that Heirloom itself requires there.
+# required FILE: "module version" of each library that moves with Kubernetes and that the go.mod file requires directly.
 required() {
 	awk '/ \/\/ indirect$/ { next } { sub(/^require /, "") }
 		$1 ~ "^k8s.io/" && $2 ~ /^v0\.[1-9]/ || $1 ~ "^sigs.k8s.io/(controller-runtime|cluster-api(/api)?)$" { print $1, $2 }' "$1"
@@ -53,7 +53,7 @@ go get -modfile="$copy/go.mod" "${wanted[@]}"
 echo "taken:"
 required "$copy/go.mod" | sed 's/^/  /'
 failed=()
-# try WHAT COMMAND...: runs the command, also after another has failed.
+# try NAME COMMAND...: runs the command, also after another command has failed.
 try() {
 	local what=$1
 	shift

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 
-# Builds what a release consists of, or parts of it, into DIST. Without a part it builds all, from scratch.
+# Builds the parts of a release into DIST. Without a part it builds all parts, from scratch.
 #
 # usage: hack/release.sh [PART...]
 #        hack/release.sh --help
@@ -26,11 +26,11 @@ export VERSION=${VERSION:-$(awk '$1 == "appVersion:" { print $2 }' deploy/chart/
 dist=${DIST:-$PWD/dist}
 [[ $dist == /* ]] || dist=$PWD/$dist
 platforms=${PLATFORMS:-linux-amd64 linux-arm64 darwin-amd64 darwin-arm64 windows-amd64 windows-arm64}
-# What one commit makes is the same on every machine: its time is the time of all that is made.
+# The same commit gives the same files on every machine: all files have the time of the commit.
 export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || echo 0)}
 revision=${REVISION:-$(git rev-parse HEAD 2>/dev/null || echo unknown)$(git diff --quiet HEAD 2>/dev/null || echo -dirty)}
 
-# files COMMAND ARGUMENT...: what is neither image nor chart.
+# files COMMAND ARGUMENT...: makes the files other than image and chart.
 files() { go -C hack/tools/release run . "$1" --source "$PWD" --out "$dist" --version "$VERSION" "${@:2}"; }
 
 image() {

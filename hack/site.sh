@@ -38,7 +38,7 @@ releases() {
 		awk -F. '!seen[$1 "." $2]++' || true
 }
 
-# menu: the versions as the site's configuration, for the menu that each page has.
+# menu: the versions in the site's configuration, for the menu of each page.
 menu() {
 	local release
 	echo "params:"
@@ -49,7 +49,7 @@ menu() {
 	done
 }
 
-# build SOURCE NAME REF PATH: the site of one version.
+# build SOURCE NAME REF PATH: builds the site of one version.
 build() {
 	HUGO_PARAMS_VERSION=$2 HUGO_PARAMS_REF=$3 "$hugo" --source "$1/docs/site" --config "hugo.yaml,$temp/versions.yaml" \
 		--noBuildLock --quiet --panicOnWarning --minify --baseURL "$url$4" --destination "$temp/site/$4"
@@ -67,7 +67,7 @@ while read -r release; do
 	build "$source" "${release%.*}" "$release" "${release%.*}/"
 done < <(releases)
 
-# At once, so that a build that fails leaves the last one.
+# In one step, so that a failed build leaves the last site.
 mkdir -p "$(dirname "$target")"
 rm -rf "$target"
 mv "$temp/site" "$target"

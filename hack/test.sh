@@ -1,27 +1,27 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 
-# Runs groups of tests, two of them side by side, and says at the end what failed, what was skipped, and how many there were.
+# Runs groups of tests, two groups at a time, and prints the failed tests, the skipped tests and the number of tests at the end.
 #
 # usage: hack/test.sh GROUP... [-- FLAG...]     flags of go test, such as -run '^TestRights$'
 #        hack/test.sh all
 #        hack/test.sh --help
 #
-#   unit          what needs nothing but Go, with the race detector
+#   unit          tests that need nothing but Go, with the race detector
 #   integration   on a real API server, with the race detector in the program; alerts, runbooks and dashboard with Prometheus' own code
 #   walk          one walk from the chart to the Node
-#   e2e           the built programs beside Cluster API's managers; a release, built twice and compared
+#   e2e           the built programs with Cluster API's managers; a release, built twice and compared
 #   cluster       image and chart in a real cluster of one Node (Linux and root; otherwise skipped)
-#   bench         each quick benchmark once: one that fails measures nothing
+#   bench         each quick benchmark once: a benchmark that fails measures nothing
 #   site          the site of the documentation in a headless Chromium (installed with apt-get as root; otherwise some are skipped)
-#   gitops        beside Argo CD and Flux, with their own code (a first run compiles Argo CD, about 5 min)
+#   gitops        tests with Argo CD and Flux, by their own code (a first run compiles Argo CD, about 5 min)
 #
-# environment: RELEASES=all     conformance beside each release of Cluster API, not beside the newest alone
+# environment: RELEASES=all     conformance with each release of Cluster API, not only with the newest
 #              SUMMARY=FILE     also writes the summary there
 #              GOTESTFLAGS      further flags of go test
-#              GOTESTSUM_FORMAT what is printed on the way: pkgname, testname, standard-verbose, ...
+#              GOTESTSUM_FORMAT the format of the progress: pkgname, testname, standard-verbose, ...
 #
-# all is what CI runs: every group but gitops, and walk, which is a part of e2e.
+# all runs the groups of CI: every group except gitops, and except walk, which is a part of e2e.
 
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -45,18 +45,17 @@ read -ra flags <<<"${GOTESTFLAGS-}"
 flags+=("$@")
 [[ ${RELEASES-} == all ]] || flags+=(-short)
 
-# The API servers of tests live for minutes and build much that stays, so there is little for a garbage collector to find. What
-# is compiled for the race detector is linked with C.
+# The API servers of tests live for minutes and keep most of their memory, so a garbage collector finds little. The race detector needs cgo.
 export GOGC=300 GORACE=${GORACE:-atexit_sleep_ms=0} GOTESTSUM_FORMAT=${GOTESTSUM_FORMAT:-pkgname} GOTESTSUM_FORMAT_ICONS=text
 race=(env CGO_ENABLED=1 go test -json -race -trimpath)
-# Compiled like the program (hack/build.sh), so that both share what they have in common. The program of the integration tests has the
-# race detector, and shares with the unit tests.
+# The flags of the program (hack/build.sh), so that tests and program share compiled packages. The program of the integration tests has the
+# race detector, and shares packages with the unit tests.
 plain=(env CGO_ENABLED=0 go test -json -tags grpcnotrace -trimpath -gcflags all=-dwarf=false)
-# Their verdict depends on programs that the test cache does not see.
+# The results of these tests depend on programs that the test cache does not see.
 fresh=("${plain[@]}" -count=1 -timeout=60m)
 
 results=$(mktemp -d)
-export HEIRLOOM_API_SERVERS=$results/api-servers # test/controlplane adds a line for each that it starts
+export HEIRLOOM_API_SERVERS=$results/api-servers # test/controlplane adds a line for each API server that it starts
 : >"$HEIRLOOM_API_SERVERS"
 jobs=()
 clean_up() {
@@ -71,40 +70,40 @@ clean_up() {
 trap clean_up EXIT
 trap 'exit 130' INT TERM
 
-# programs SET...: exports where the helper programs of these sets are, and brings them first where need be.
+# programs SET...: exports the directories of these sets of helper programs, after missing programs have been built or downloaded.
 programs() {
 	local set
 	set=$(hack/tools/build.sh --env "$@")
 	eval "$set"
 }
 
-# run NAME DIRECTORY COMMAND...: what go test says there, for people as it comes and for the summary.
+# run NAME DIRECTORY COMMAND...: runs go test in the directory, prints its progress, and keeps its output for the summary.
 run() {
 	local file=$results/$1.json
 	(cd "$2" && "$HEIRLOOM_REPORT/gotestsum" --raw-command --format-hide-empty-pkg --hide-summary=all --jsonfile "$file" -- "${@:3}" ${flags[@]+"${flags[@]}"}) ||
 		echo "$1" >>"$results/failed"
 }
 
-# check NAME COMMAND...: a check that is no test of Go's.
+# check NAME COMMAND...: runs a check that is not a Go test.
 check() { "${@:2}" || echo "$1" >>"$results/failed"; }
 
 unit() {
 	local directories=() directory
-	# Those of pkg/controllers and of the simulated world take longest: they begin first.
+	# The tests of pkg/controllers and of the simulated world take longest, so they begin first.
 	for directory in pkg/controllers test/sim/world test/sim/apiserver pkg cmd webhooks certs test/rules test/lockup; do
 		[[ ! -d $directory ]] || directories+=("./$directory/...")
 	done
-	# Those that are parallel mostly wait, and so do some packages, hence -p.
+	# Parallel tests mostly wait, and so do some packages, hence -p.
 	run unit . "${race[@]}" -p=4 -parallel=4 "${directories[@]}"
 	run unit-release hack/tools/release "${plain[@]}" ./...
-	# The test cache sees neither a file that is gone nor one of another module.
+	# The test cache sees neither a missing file nor a file of another module.
 	run unit-docs hack/tools/docs "${plain[@]}" -count=1 ./bench ./links
 }
 
 integration() {
 	local packages=(./test/integration ./test/chart ./test/controlplane)
 	[[ ! -d test/sim/equal ]] || packages+=(./test/sim/equal)
-	# Much of such a test is waiting, also for an API server of the others, hence -parallel.
+	# These tests mostly wait, also for API servers that other tests start, hence -parallel.
 	run integration . "${fresh[@]}" -p=1 -parallel=6 "${packages[@]}"
 	check promtool "$HEIRLOOM_MONITORING/promtool" check rules --lint=all --lint-fatal deploy/monitoring/alerts.yaml
 	check promtool "$HEIRLOOM_MONITORING/promtool" test rules deploy/monitoring/alerts_test.yaml
@@ -122,7 +121,8 @@ cluster() {
 	run cluster . "${fresh[@]}" -p=1 ./test/cluster/...
 }
 
-# build_cluster builds programs and image of the tests in a cluster. Where there can be none, prepare.sh says why, and they are skipped.
+# build_cluster builds the programs and the image of the tests in a cluster. If no cluster can run here, prepare.sh says why, and the tests
+# are skipped.
 build_cluster() {
 	test/cluster/prepare.sh || return 0
 	local version
@@ -137,7 +137,7 @@ build_cluster() {
 
 bench() {
 	local packages
-	# Those of cmd and test/bench/scenes take minutes.
+	# The benchmarks of cmd and test/bench/scenes take minutes.
 	mapfile -t packages < <(grep -rlE --include='*_test.go' '^func Benchmark' pkg webhooks test/bench/*_test.go | xargs -n 1 dirname | sort -u)
 	# A benchmark has no verdict of its own in JSON, and would count as failed.
 	local command=() word
@@ -152,7 +152,7 @@ site() {
 
 gitops() { run gitops test/gitops "${fresh[@]}" ./...; }
 
-# prepare GROUP...: what tests need is built before the first one runs, where you see how.
+# prepare GROUP...: builds all programs of the tests before the first test runs, where you see the progress.
 prepare() {
 	local group
 	[[ $* == unit ]] || make --no-print-directory build
@@ -171,7 +171,7 @@ prepare() {
 	done
 }
 
-# summary prints what became of all tests, and how many API servers they started.
+# summary prints the results of all tests, and the number of API servers that they started.
 summary() {
 	local said
 	: >"$results/said"
@@ -185,7 +185,7 @@ summary() {
 }
 
 prepare "${groups[@]}"
-# A process group for each, which does not ignore Ctrl-C.
+# Each group runs in its own process group, which does not ignore Ctrl-C.
 set -m
 for group in "${groups[@]}"; do
 	((${#jobs[@]} < 2)) || wait -n || true

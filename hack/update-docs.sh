@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 
-# Writes what the programs print into the documentation: of the plugin into README.md and docs/kubectl.md, of the demo into
-# docs/images/demo.svg.
+# Writes the output of the programs into the documentation: the output of the plugin into README.md and docs/kubectl.md, the output of the
+# demo into docs/images/demo.svg.
 #
 # usage: hack/update-docs.sh plugin|demo
 #        hack/update-docs.sh --help

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 
-# Runs every check that is not a test, also after one has failed, and says at the end which have.
+# Runs every check that is not a test, also after a check has failed, and prints the failed checks at the end.
 #
 # usage: hack/verify.sh [CHECK...]     (default: all)
 #        hack/verify.sh --help
@@ -24,7 +24,7 @@ files() {
 	done
 }
 
-# Against the work tree as it is, not against the last commit: uncommitted work is not a fault.
+# Compares with the work tree as it is, not with the last commit: uncommitted work is not a fault.
 generated() {
 	local before after
 	before=$(files | git hash-object --stdin-paths | paste - <(files))
@@ -58,7 +58,7 @@ licences() {
 	return "$status"
 }
 
-# scripts checks each script with bash, that those of hack say what they do, and with shellcheck where there is one.
+# scripts checks each script with bash, the help text of the scripts in hack, and each script with shellcheck if it is installed.
 scripts() {
 	local file status=0
 	while read -r file; do
@@ -83,7 +83,7 @@ modules() {
 	return "$status"
 }
 
-# proofs checks that the tests which documents name are there.
+# proofs checks that the tests exist that documents name.
 proofs() {
 	local name status=0
 	while read -r name; do
@@ -101,7 +101,7 @@ words() {
 	((readme <= 700 && all <= 35000)) || { echo "README.md may have 700, all pages 35000"; return 1; }
 }
 
-# language checks English with the rules in hack/vale, whose wrong.md shows that each of them still finds its mistake.
+# language checks English with the rules in hack/vale, whose wrong.md shows that each rule still finds its mistake.
 language() {
 	local vale
 	vale=$($tools/build.sh language)/vale
@@ -127,7 +127,7 @@ vulnerabilities() {
 failed=()
 for check in "${checks[@]}"; do
 	echo "== $check"
-	# In a shell of its own, as set -e does not hold within a condition.
+	# In a subshell, because set -e has no effect within a condition.
 	set +e
 	(set -e; "$check")
 	status=$?

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 
-# Runs tests on API servers of several versions of Kubernetes, and says at the end how each pair of versions went. A pair is
-# MANAGEMENT:WORKLOAD; each is oldest, default or newest, which hack/tools/kubernetes* say what they are.
+# Runs tests on API servers of several versions of Kubernetes, and prints the result of each pair of versions at the end. A pair is
+# MANAGEMENT:WORKLOAD; each is oldest, default or newest, as defined in hack/tools/kubernetes*.
 #
-# Where both are the same, the integration tests and the walk run. Otherwise only tests of workload clusters do.
+# If both are the same, the integration tests and the walk run. Otherwise only tests of workload clusters run.
 #
 # usage: hack/versions.sh [MANAGEMENT:WORKLOAD]...     (default: all pairs that are supported)
 #        hack/versions.sh --help

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 
-# Brings sets of helper programs into the user's cache and prints the directory of each, alone on stdout; with --env, as
-# lines to eval. What is there already is not brought again; a directory's name carries the versions in the go.mod files
-# beside this script, so that a bump there makes a new one.
+# Builds or downloads sets of helper programs into the user's cache, and prints the directory of each set, alone on stdout; with --env, as
+# lines to eval. Existing programs are not built again; the name of a directory has the versions in the go.mod files next to this script, so
+# that a bump there makes a new directory.
 #
-# Control planes are downloaded with setup-envtest where its index can be reached, which takes seconds. Everything else
-# is built from Go modules, and so are control planes elsewhere: that takes minutes and always works.
+# Control planes are downloaded with setup-envtest if its index can be reached, which takes seconds. All other programs are built from Go
+# modules, as are control planes elsewhere: this takes minutes and always works.
 #
 # usage: build.sh [--env] SET...
 #        build.sh --help
@@ -16,14 +16,14 @@ set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/heirloom
 
-# Tests run on this machine, whatever the caller cross-compiles for.
+# Tests run on this machine, even if the caller cross-compiles for another machine.
 GOOS=$(go env GOHOSTOS) GOARCH=$(go env GOHOSTARCH) CGO_ENABLED=0 GOWORK=off
 export GOOS GOARCH CGO_ENABLED GOWORK
 
 say() { echo "$*" >&2; }
 die() { say "error: $*"; exit 1; }
 
-# version MODULE_DIR MODULE: what that go.mod requires.
+# version MODULE_DIR MODULE: the version that the go.mod file requires.
 version() {
 	awk -v module="$2" '{ for (i = 1; i < NF; i++) if ($i == module) { print $(i + 1); exit } }' "$here/$1/go.mod"
 }
@@ -74,7 +74,7 @@ programs() {
 	esac
 }
 
-# versions SET: what its directory is named after.
+# versions SET: the versions in the name of its directory.
 versions() {
 	case $1 in
 	controlplane*) echo "$(version "kubernetes${1#controlplane}" k8s.io/kubernetes)-$(version kubernetes go.etcd.io/etcd/server/v3)" ;;
@@ -95,7 +95,7 @@ versions() {
 	esac
 }
 
-# directory SET: where its programs are, or will be.
+# directory SET: the directory of its programs, even before they are built.
 directory() {
 	if [[ $1 == controlplane && -n ${KUBEBUILDER_ASSETS:-} ]]; then
 		echo "$KUBEBUILDER_ASSETS"
@@ -114,7 +114,7 @@ takes() {
 	esac
 }
 
-# missing SET...: those lines of "programs" whose binary is not there, each with its directory in front.
+# missing SET...: the lines of "programs" whose binary does not exist, each with its directory in front.
 missing() {
 	local set dir binary rest
 	for set in "$@"; do
@@ -125,7 +125,7 @@ missing() {
 	done
 }
 
-# cplusplus installs a compiler of C++ from the distribution's packages, where root and apt-get can.
+# cplusplus installs a C++ compiler from the distribution's packages, if root and apt-get can.
 cplusplus() {
 	[[ -z $(type -P "${CXX:-g++}") ]] || return 0
 	[[ $(id -u) == 0 && -n $(type -P apt-get) ]] || die "install g++ to build vale"
@@ -134,18 +134,18 @@ cplusplus() {
 		{ tail -n 5 "$log" >&2; die "apt-get cannot install g++ here"; }
 }
 
-# compile MODULE_DIR LOG TARGET PACKAGE...: builds the packages into a directory and says how far it is.
+# compile MODULE_DIR LOG TARGET PACKAGE...: builds the packages into a directory and prints the progress.
 compile() {
 	local module=$1 log=$2 target=$3 started=$SECONDS said=$SECONDS all kubernetes status=0
 	shift 3
-	if [[ $* == */vale ]]; then # Its parsers of source code are written in C and C++.
+	if [[ $* == */vale ]]; then # Vale's parsers of source code are written in C and C++.
 		local -x CGO_ENABLED=1
 		cplusplus
 	fi
 	kubernetes=$(version "$module" k8s.io/kubernetes)
 	all=$(go -C "$here/$module" list -deps "$@" 2>>"$log" | wc -l) || { cat "$log" >&2; die "the packages of $module cannot be loaded"; }
-	# Without a version the API server calls itself v0.0.0. promtool tests rules without the service discovery of every
-	# cloud; nobody else knows the tag. The compiler's flag is that of hack/build.sh, for the same reason, so that packages are shared.
+	# Without a version, the API server reports v0.0.0. promtool tests rules without the service discovery of every cloud; no other program
+	# knows the tag. The compiler's flag is the flag of hack/build.sh, for the same reason, so that packages are shared.
 	go -C "$here/$module" build -v -trimpath -tags remove_all_sd -o "$target/" -gcflags all=-dwarf=false \
 		-ldflags "-s -w${kubernetes:+ -X k8s.io/component-base/version.gitVersion=$kubernetes}" \
 		"$@" >>"$log" 2>&1 9>&- &
@@ -162,8 +162,8 @@ compile() {
 	((status == 0)) || { cat "$log" >&2; die "the programs of $module do not build"; }
 }
 
-# build PART MODULE_DIR: builds what stdin lists ("directory binary module-directory package"), all programs of one module
-# at once, as they share most packages. By renames, so that nobody ever sees half a program.
+# build PART MODULE_DIR: builds the programs that stdin lists ("directory binary module-directory package"), all programs of one module at
+# once, as they share most packages. It renames finished programs, so that nobody ever sees half a program.
 build() {
 	local part=$1 module=$2 started=$SECONDS dir binary package names=() packages=() lines=()
 	while read -r dir binary _ package; do
@@ -182,26 +182,26 @@ build() {
 	say "built $part in $((SECONDS - started)) s"
 }
 
-# output PACKAGE: what the go command names its program.
+# output PACKAGE: the name that the go command gives its program.
 output() {
 	local name=${1%/v[0-9]}
 	echo "${name##*/}"
 }
 
-# parts: puts the build that it belongs to in front of each line of stdin. Of one module, programs that the go command gives
-# the same name are built one after the other.
+# parts: puts the name of its build in front of each line of stdin. Programs of one module to which the go command gives the same name are
+# built one after the other.
 parts() {
 	awk '{ name = $4; sub("/v[0-9]+$", "", name); sub(".*/", "", name); print $3 ":" ++seen[$3, name], $0 }'
 }
 
-# reachable: whether the index of those releases may be reached; a proxy may know how. It saves building what would ask.
+# reachable: whether the index of setup-envtest may be reachable; a proxy may reach it. If it is not, setup-envtest need not be built.
 reachable() {
 	[[ -z ${HEIRLOOM_ENVTEST_INDEX-}${HTTPS_PROXY-}${https_proxy-} ]] && command -v timeout >/dev/null || return 0
 	timeout 5 bash -c 'exec 3<>/dev/tcp/raw.githubusercontent.com/443' 2>/dev/null
 }
 
-# download SET: kube-apiserver and etcd as Kubernetes releases them for tests, with the default ones also kubectl. Fails where
-# they cannot be had.
+# download SET: downloads kube-apiserver and etcd as Kubernetes releases them for tests, for the default set also kubectl. Fails if they
+# cannot be downloaded.
 download() {
 	local kubernetes assets minor limit=()
 	kubernetes=$(version "kubernetes${1#controlplane}" k8s.io/kubernetes)
@@ -217,7 +217,7 @@ download() {
 	[[ $1 != controlplane ]] || install -m 0755 "$assets/kubectl" "$(directory tools)/"
 }
 
-# bring SET...: builds what is missing of them.
+# bring SET...: builds the missing programs of the sets.
 bring() {
 	local plan part count=0 total
 	plan=$(missing "$@" | parts)

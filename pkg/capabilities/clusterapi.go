@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package capabilities detects the capabilities of the management cluster's API server: which of the optional fields of Cluster
-// API's contract for control planes a provider's kind has, and whether Cluster API propagates taints itself.
+// Package capabilities detects the capabilities of the management cluster's API server: which optional fields of Cluster API's contract for
+// control planes a provider's kind has, and whether Cluster API propagates taints itself.
 package capabilities
 
 import (
@@ -30,17 +30,17 @@ import (
 const (
 	probeManager = "heirloom-probe" // owns nothing: its applies are dry runs
 	probeKey     = "heirloom.dev/probe"
-	// featureGate is named by Cluster API's refusal. Any other refusal tells nothing about taints.
+	// featureGate is the name of the gate in Cluster API's refusal. Any other refusal says nothing about taints.
 	featureGate = "MachineTaintPropagation"
-	// wrongPatch and noSuchField begin and end the answer to an apply where the CRD does not have the field. A conflict, or what a policy
-	// refuses, may quote anything, but begins in another way.
+	// wrongPatch and noSuchField begin and end the answer to an apply if the CRD does not have the field. A conflict, or the refusal of a
+	// policy, may quote any text, but begins differently.
 	wrongPatch, noSuchField = "failed to create typed patch object (", ": field not declared in schema"
-	// retry is how soon it is asked again while nothing is known.
+	// retry is the interval of probes while the state is unknown.
 	retry = 5 * time.Second
-	// sample is how many objects of a kind are looked at, and voters is how many namespaces are asked.
+	// sample is the maximum number of objects that are listed of a kind, voters the maximum number of namespaces that are probed.
 	sample, voters = 100, 5
-	// atLeast is how often it is asked once it is known. A gate that has been switched off makes Cluster API refuse Machines with the
-	// taints that are declared by annotation, so this must not go unnoticed for long.
+	// atLeast is the maximum interval of probes once the state is known. After the gate has been switched off, Cluster API refuses Machines
+	// with the taints that are declared by annotation, so Heirloom must notice this soon.
 	atLeast = time.Minute
 )
 
@@ -64,24 +64,23 @@ func ClusterAPI(mapper meta.RESTMapper) error {
 	return nil
 }
 
-// Gate is the known state of Cluster API's feature gate MachineTaintPropagation. No API says whether it is on. But Cluster
-// API's webhook refuses every Machine with taints while it is off, and CRDs before v1.12 do not have the field. So a dry run
-// applies one harmless taint to an existing Machine or MachineSet, and the answer shows what Cluster API does with it. That
-// needs no right that the loop does not have.
+// Gate has the known state of Cluster API's feature gate MachineTaintPropagation. No API reports the state. But Cluster API's webhook
+// refuses every Machine with taints while the gate is off, and CRDs before v1.12 do not have the field. So a dry run applies one harmless
+// taint to an existing Machine or MachineSet, and the answer shows the state. The dry run needs only rights that the loop has.
 //
 // It is a manager.Runnable that runs on every replica, because every replica answers admission requests.
 type Gate struct {
-	// Broadcaster tells whenever what is known changes.
+	// Broadcaster sends an event when the known state changes.
 	broadcast.Broadcaster
 	// Client reads from the cache and writes the dry run.
 	Client client.Client
-	// Interval is how often Cluster API is asked again, but it is asked once a minute at least.
+	// Interval is the time between two probes, at most atLeast.
 	Interval time.Duration
 
 	state atomic.Int32
 }
 
-// State returns the state that is known now.
+// State returns the known state.
 func (g *Gate) State() inherit.TaintPropagation {
 	return inherit.TaintPropagation(g.state.Load())
 }
@@ -89,7 +88,7 @@ func (g *Gate) State() inherit.TaintPropagation {
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
 func (*Gate) NeedLeaderElection() bool { return false }
 
-// Start asks until ctx is done.
+// Start probes until ctx is done.
 func (g *Gate) Start(ctx context.Context) error {
 	_ = wait.DelayFunc(g.again).Until(ctx, true, true, func(ctx context.Context) (bool, error) {
 		if err := g.detect(ctx); err != nil && ctx.Err() == nil {
@@ -100,7 +99,7 @@ func (g *Gate) Start(ctx context.Context) error {
 	return nil
 }
 
-// again returns when to ask the next time.
+// again returns the time until the next probe.
 func (g *Gate) again() time.Duration {
 	interval := min(g.Interval, atLeast)
 	if g.State() == inherit.PropagationUnknown {
@@ -109,9 +108,9 @@ func (g *Gate) again() time.Duration {
 	return wait.Jitter(interval, 0.1)
 }
 
-// detect asks with an object of each of a few namespaces, because the tenant of a namespace may influence its answer. No tenant can have
-// a taint accepted that Cluster API refuses, so a single namespace proves that the gate is on. Once it is on, two namespaces have to say
-// that it is off, or the only one.
+// detect probes one object in each of a few namespaces, because the tenant of a namespace may influence the answer. No tenant can make
+// Cluster API accept a taint that it refuses, so a single namespace proves that the gate is on. If the gate was on before, two namespaces
+// must show that it is off, or the only namespace.
 func (g *Gate) detect(ctx context.Context) error {
 	examples, err := g.examples(ctx)
 	if err != nil || len(examples) == 0 {
@@ -147,14 +146,14 @@ func (g *Gate) learn(ctx context.Context, state inherit.TaintPropagation) {
 	ctrl.LoggerFrom(ctx).Info("Detected whether Cluster API propagates taints", "clusterAPITaintPropagation", state.String())
 }
 
-// example is an object to ask with, its kind and the path of its taints.
+// example is an object to probe, with its kind and the path of its taints.
 type example struct {
 	client.Object
 	kind, path string
 }
 
-// examples returns one object of each of a few namespaces, by namespace. One that is being deleted is the last choice, but good enough:
-// the last Machines of all may wait for the answer.
+// examples returns one object in each of a few namespaces, by namespace. An object that is being deleted is the last choice, but good
+// enough: the last Machines of a fleet may wait for the answer.
 func (g *Gate) examples(ctx context.Context) (map[string]example, error) {
 	all := map[string]example{}
 	for _, of := range []struct {
@@ -182,8 +181,8 @@ func (g *Gate) examples(ctx context.Context) (map[string]example, error) {
 	return all, nil
 }
 
-// probe applies a taint to the object, as a dry run, and tells from the answer what Cluster API does with it. It forces, so that it does
-// not matter who else owns the taint.
+// probe applies a taint to the object in a dry run, and returns the state that the answer shows. The apply is forced, so that other owners
+// of the taint do not matter.
 func (g *Gate) probe(ctx context.Context, of example) (inherit.TaintPropagation, error) {
 	config, path := &unstructured.Unstructured{}, strings.Split(of.path, ".")
 	config.SetGroupVersionKind(clusterv1.GroupVersion.WithKind(of.kind))
@@ -210,7 +209,7 @@ func (g *Gate) probe(ctx context.Context, of example) (inherit.TaintPropagation,
 	return inherit.PropagationUnknown, fmt.Errorf("probing with a dry run on %s %s: %w", of.kind, client.ObjectKeyFromObject(of), err)
 }
 
-// refused reports whether an answer says that Cluster API refuses all taints, or that its CRD has no field for them.
+// refused reports whether an answer means that Cluster API refuses all taints, or that its CRD has no field for taints.
 func refused(err error, path string) bool {
 	var answer apierrors.APIStatus
 	if !errors.As(err, &answer) {

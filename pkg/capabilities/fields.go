@@ -14,11 +14,11 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
-// referencePrefix is that of a document's references to its own schemas; there are no others.
+// referencePrefix is the prefix of all references in a document: they refer to its own schemas.
 const referencePrefix = "#/components/schemas/"
 
-// layouts returns what the kinds of a group version have of a control plane's layout, by kind.
-// Most kinds are no control planes and have none of the fields; nothing asks for those.
+// layouts returns the control plane layouts of the kinds of a group version, by kind. Most kinds are no control planes and have none of the
+// fields; no caller reads their layouts.
 func layouts(document *spec3.OpenAPI, gv schema.GroupVersion) map[string]inherit.Layout {
 	byKind := map[string]inherit.Layout{}
 	if document.Components == nil {
@@ -28,7 +28,7 @@ func layouts(document *spec3.OpenAPI, gv schema.GroupVersion) map[string]inherit
 	for _, object := range schemas {
 		var kinds []schema.GroupVersionKind
 		if object == nil || object.Extensions.GetObject("x-kubernetes-group-version-kind", &kinds) != nil {
-			continue // the schema of a part of an object, as most are
+			continue // the schema of a part of an object, as most schemas are
 		}
 		has := func(path ...string) bool { return schemas.has(object, path) }
 		for _, gvk := range kinds {
@@ -40,17 +40,18 @@ func layouts(document *spec3.OpenAPI, gv schema.GroupVersion) map[string]inherit
 	return byKind
 }
 
-// schemas are those of a document, by the names that references use.
+// schemas has the schemas of a document, by the names that references use.
 type schemas map[string]*spec.Schema
 
-// has reports whether we can write a field of an object without losing it or taking more than our own part of it.
+// has reports whether Heirloom can write a field of an object such that the API server stores it, and Heirloom owns no more than its own
+// part.
 func (s schemas) has(object *spec.Schema, path []string) bool {
 	field := s.find(object, path)
 	switch name := path[len(path)-1]; name {
 	case "taints":
 		return isListBy(field, "key", "effect")
 	case "metadata":
-		// An object that is only named, as in CRDs of old, keeps nothing.
+		// An object without properties, as in old CRDs, stores nothing.
 		return len(s.find(object, slices.Concat(path, []string{"labels"}))) > 0 &&
 			len(s.find(object, slices.Concat(path, []string{"annotations"}))) > 0
 	default:
@@ -61,8 +62,8 @@ func (s schemas) has(object *spec.Schema, path []string) bool {
 	}
 }
 
-// find returns the schemas that a field must match, or none if it is not declared. It does not look into maps that
-// server-side apply treats as one value: an apply of a part of such a map owns and replaces all of it.
+// find returns the schemas that a field must match, or none if the field is not declared. It does not look into atomic maps: an apply of a
+// part of an atomic map owns and replaces the whole map.
 func (s schemas) find(object *spec.Schema, path []string) []*spec.Schema {
 	level := s.parts(object, sets.New[string]())
 	for _, name := range path {
@@ -80,8 +81,8 @@ func (s schemas) find(object *spec.Schema, path []string) []*spec.Schema {
 	return level
 }
 
-// parts returns a schema and all that it stands for or combines. followed are the references on the way here: a document
-// may be of any aggregated API server, and references may run in a circle.
+// parts returns a schema with all schemas that it refers to or combines. followed has the references on the way to it: the document may
+// come from any aggregated API server, and its references may form a cycle.
 func (s schemas) parts(of *spec.Schema, followed sets.Set[string]) []*spec.Schema {
 	parts := []*spec.Schema{of}
 	name, isReference := strings.CutPrefix(of.Ref.String(), referencePrefix)
@@ -94,8 +95,8 @@ func (s schemas) parts(of *spec.Schema, followed sets.Set[string]) []*spec.Schem
 	return parts
 }
 
-// isListBy reports whether a field is a list whose items have owners of their own, told apart by exactly these keys.
-// An apply of an item to any other kind of list owns the whole list.
+// isListBy reports whether a field is a list whose items have separate owners and are identified by exactly these keys. An apply of an item
+// to any other kind of list owns the whole list.
 func isListBy(field []*spec.Schema, keys ...string) bool {
 	return slices.ContainsFunc(field, func(part *spec.Schema) bool {
 		listType, _ := part.Extensions.GetString("x-kubernetes-list-type")

@@ -23,45 +23,45 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
-// Schemas holds the known schemas of control planes. An API server drops a field that a CRD lacks without a word,
-// the two versions of the contract have the same fields at different paths, and a provider's version of the API does not say which
-// version it follows. Only the schema does. API servers publish the schemas of all kinds as OpenAPI documents, one for each
-// group version, to every client: reading CRDs would need one more right and a cache of large objects.
+// Schemas holds the known schemas of control planes. An API server silently drops a field that a CRD lacks, the two versions of the
+// contract have the same fields at different paths, and the version of a provider's API does not show which version of the contract it
+// follows. Only the schema shows it. API servers publish the schemas of all kinds as OpenAPI documents, one for each group version, to
+// every client: reading CRDs would need another right and a cache of large objects.
 //
 // It is a manager.Runnable that runs on every replica, because every replica answers admission requests.
 type Schemas struct {
-	// Broadcaster tells when a document that was known has changed.
+	// Broadcaster sends an event when a known document has changed.
 	broadcast.Broadcaster
-	// Client reads the documents that the API server publishes. Its requests take no context, so they need a timeout of their own, or
-	// one that hangs stands in the way of all that follow.
+	// Client reads the documents that the API server publishes. Its requests take no context, so they need their own timeout: otherwise a
+	// request that hangs blocks all requests after it.
 	Client openapi.Client
-	// Interval is how often the API server is asked whether the schemas have changed.
+	// Interval is the time between two checks whether the schemas have changed.
 	Interval time.Duration
-	// UnknownFor is how long a kind that the API server does not publish counts as unknown before Heirloom asks again: anyone
-	// who can send admission requests chooses what it asks about.
+	// UnknownFor is how long a kind that the API server does not publish counts as unknown before Heirloom asks again: any sender of
+	// admission requests can choose the kind.
 	UnknownFor time.Duration
 
 	fetches singleflight.Group
 	index   atomic.Pointer[index]
-	known   sync.Map // of *document by schema.GroupVersion
+	known   sync.Map // from schema.GroupVersion to *document
 }
 
-// index is what the API server has published when it was asked last.
+// index has the documents that the API server published at the last request.
 type index struct {
 	paths map[string]openapi.GroupVersion
 	at    time.Time
 }
 
-// document is what is kept of the published document of a group version. It does not change.
+// document is the part of the published document of a group version that the rules need. It is immutable.
 type document struct {
-	url     string                    // has a hash of the contents
+	url     string                    // contains a hash of the contents
 	layouts map[string]inherit.Layout // by kind
 }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
 func (*Schemas) NeedLeaderElection() bool { return false }
 
-// Start looks for changes until ctx is done.
+// Start checks for changes until ctx is done.
 func (s *Schemas) Start(ctx context.Context) error {
 	wait.JitterUntilWithContext(ctx, func(ctx context.Context) {
 		if err := s.refresh(ctx); err != nil && ctx.Err() == nil {
@@ -71,8 +71,8 @@ func (s *Schemas) Start(ctx context.Context) error {
 	return nil
 }
 
-// ControlPlane returns the layout of a control plane's kind, which the caller must not change. It asks the API server if
-// the kind is not known yet, and again later if that failed or the API server does not know the kind either.
+// ControlPlane returns the layout of a control plane's kind; the caller must not change it. If the kind is not known yet, it asks the API
+// server. After an error, or if the API server does not know the kind, a later call asks again.
 func (s *Schemas) ControlPlane(ctx context.Context, gvk schema.GroupVersionKind) (inherit.Layout, error) {
 	if gvk.Group != inherit.ControlPlaneGroup {
 		return inherit.Layout{}, fmt.Errorf("%s is not a kind of control plane", gvk.GroupKind())
@@ -95,7 +95,7 @@ func (s *Schemas) ControlPlane(ctx context.Context, gvk schema.GroupVersionKind)
 	return layout, nil
 }
 
-// refresh looks which of the documents that are known have changed, and reads those again.
+// refresh reads each known document again if it has changed, and drops it if it is no longer published.
 func (s *Schemas) refresh(ctx context.Context) error {
 	paths, err := s.paths(ctx, 0)
 	if err != nil {
@@ -114,7 +114,7 @@ func (s *Schemas) refresh(ctx context.Context) error {
 	return errors.Join(failed...)
 }
 
-// paths returns what the API server publishes, as it was told at most so long ago.
+// paths returns the published documents by path, from an index that is at most age old.
 func (s *Schemas) paths(ctx context.Context, age time.Duration) (map[string]openapi.GroupVersion, error) {
 	if last := s.index.Load(); last != nil && time.Since(last.at) < age {
 		return last.paths, nil
@@ -133,8 +133,8 @@ func (s *Schemas) paths(ctx context.Context, age time.Duration) (map[string]open
 	return paths, nil
 }
 
-// fetch reads the document of a group version, once for all callers that need it at the same time. What the caller has seen is not read
-// again while it is still published. A group version that is not published costs no request except for the index.
+// fetch reads the document of a group version, once for all concurrent callers. If the document that the caller has seen is still
+// published, fetch returns it without a read. A group version that is not published costs no request except for the index.
 func (s *Schemas) fetch(ctx context.Context, gv schema.GroupVersion, seen *document) (*document, error) {
 	paths, err := s.paths(ctx, s.UnknownFor)
 	if err != nil {
@@ -166,8 +166,8 @@ func (s *Schemas) fetch(ctx context.Context, gv schema.GroupVersion, seen *docum
 	return doc, nil
 }
 
-// share returns what read returns to all callers that ask for the same key while it runs. The client's requests take no context:
-// a caller that cannot wait any longer leaves, and the request continues for the others.
+// share runs read once for all concurrent callers with the same key, and returns its result. The client's requests take no context: a
+// caller that cannot wait any longer leaves, and the request continues for the others.
 func share[T any](ctx context.Context, group *singleflight.Group, key string, read func() (T, error)) (T, error) {
 	result := group.DoChan(key, func() (any, error) { return read() })
 	var value T
@@ -192,7 +192,7 @@ func read(published openapi.GroupVersion, gv schema.GroupVersion) (*document, er
 	return &document{url: published.ServerRelativeURL(), layouts: layouts(contents, gv)}, nil
 }
 
-// indexKey is what the index calls a group version. Control planes are custom resources, so they always have a group.
+// indexKey returns the key of a group version in the index. Control planes are custom resources, so they always have a group.
 func indexKey(gv schema.GroupVersion) string {
 	return "apis/" + gv.Group + "/" + gv.Version
 }

@@ -30,30 +30,30 @@ const enrollAll, enrollLabelled = "all", "labelled"
 // The values of --no-execute.
 const noExecutePace, noExecuteBudgets = "pace", "budgets"
 
-// auto is the value of --cluster-api-taint-propagation that makes Heirloom find out.
+// auto is the value of --cluster-api-taint-propagation with which Heirloom detects the state.
 const auto = "auto"
 
-// Config has the settings of the options, checked.
+// Config has the validated options, and the settings that follow from them.
 type Config struct {
 	Options
 
 	// The names in --management-cluster, --workload-webhook-key-secret and --webhook-cert-secret, or empty.
 	ManagementClusterKey, WorkloadWebhookKeyName, WebhookCertName types.NamespacedName
-	// Rules are the options of the inheritance rules.
+	// Rules are the settings of the inheritance rules.
 	Rules inherit.Policy
 	// NoExecuteBudgets says that Pods leave a Node by eviction before it gets a taint that evicts them.
 	NoExecuteBudgets bool
-	// DetectTaintPropagation says that Heirloom has to find out Rules.ClusterAPITaints.
+	// DetectTaintPropagation says that Heirloom has to detect Rules.ClusterAPITaints.
 	DetectTaintPropagation bool
 	// ProviderGroups are the API groups of all infrastructure and bootstrap providers.
 	ProviderGroups []string
 	// TLS adjusts the TLS configuration of the webhook and the diagnostics server.
 	TLS []func(*tls.Config)
-	// Metrics is where and how metrics are served.
+	// Metrics configures the metrics server.
 	Metrics metricsserver.Options
 }
 
-// Complete checks the options and returns their settings. Its error names every flag that is wrong.
+// Complete validates the options and returns the settings. Its error names every flag that is wrong.
 func (o *Options) Complete() (*Config, error) {
 	c := &Config{Options: *o}
 	err := errors.Join(c.completeObjects(), c.completeRules(), c.completeWorkloads(), c.completeServers(), c.completeCertificates())
@@ -99,7 +99,7 @@ func (c *Config) completeRules() error {
 		check(known, "--cluster-api-taint-propagation=%q: must be auto, enabled or disabled", c.TaintPropagation))
 }
 
-// completeObjects is about the objects that Heirloom handles.
+// completeObjects validates the options about the objects that Heirloom handles.
 func (c *Config) completeObjects() (err error) {
 	if c.ManagementCluster != "" {
 		c.ManagementClusterKey, err = namespacedName("--management-cluster", c.ManagementCluster, "<namespace>/<name> or empty")
@@ -122,8 +122,8 @@ func (c *Config) completeObjects() (err error) {
 
 var wellKnownGroups = regexp.MustCompile(`^(apps|autoscaling|batch|extensions|policy)$|(^|\.)(x-)?k8s\.io$`)
 
-// wellKnown says whether Kubernetes or one of its subprojects other than Cluster API serves the group. Its kinds hold no object of a
-// provider, and the program would need the right to change all of them.
+// wellKnown reports whether the group belongs to Kubernetes or to one of its subprojects other than Cluster API. Its kinds hold no object
+// of a provider, and Heirloom would need the right to change all of them.
 func wellKnown(group string) bool {
 	return wellKnownGroups.MatchString(group) && !strings.HasSuffix(group, ".cluster.x-k8s.io")
 }
@@ -161,7 +161,7 @@ func (c *Config) completeWorkloads() error {
 			"--workload-admission=%s needs --workload-clusters", c.WorkloadAdmission))
 }
 
-// completeWorkloadWebhook also reads the name of the key's Secret where no URL is set: a release may need it.
+// completeWorkloadWebhook also reads the name of the key's Secret if no URL is set: a release may need it.
 func (c *Config) completeWorkloadWebhook() (err error) {
 	if c.WorkloadWebhookURL == "" && c.WorkloadWebhookKeySecret == "" {
 		return nil
@@ -199,7 +199,7 @@ func (c *Config) completeCertificates() error {
 	return errors.Join(errs...)
 }
 
-// check returns the error unless what is asked for holds.
+// check returns the error unless the condition holds.
 func check(holds bool, format string, args ...any) error {
 	if holds {
 		return nil
@@ -216,7 +216,7 @@ func invalid(flag, value string, messages []string) error {
 	return errors.Join(errs...)
 }
 
-// namespacedName reads a flag's value of the form <namespace>/<name>. allowed says what it may be.
+// namespacedName parses a flag's value of the form <namespace>/<name>. allowed describes the allowed values.
 func namespacedName(flag, value, allowed string) (types.NamespacedName, error) {
 	namespace, name, ok := strings.Cut(value, "/")
 	if !ok || len(validation.IsDNS1123Label(namespace)) > 0 || len(validation.IsDNS1123Subdomain(name)) > 0 {
@@ -234,8 +234,8 @@ func compile(flag string, expressions []string) (compiled []*regexp.Regexp, err 
 	return compiled, err
 }
 
-// LeaderElectionID is the name of the leader's Lease. It differs between instances that share a management cluster with disjoint
-// watch filters or namespaces. A filter is a label value, which a Lease's name may not contain as it is; so it is hashed.
+// LeaderElectionID is the name of the leader's Lease. It differs between instances that share a management cluster with disjoint watch
+// filters or namespaces. A filter is a label value, which may be no valid name of a Lease, so it is hashed.
 func (c *Config) LeaderElectionID() string {
 	part := c.WatchFilter
 	if c.Namespace != "" {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package config turns flags into a validated configuration. Nothing starts before all of it is valid.
+// Package config turns flags into a validated configuration. Nothing starts before the whole configuration is valid.
 package config
 
 import (
@@ -52,8 +52,8 @@ func NewOptions() *Options {
 	return &Options{Logs: logs.NewOptions()}
 }
 
-// AddFlags adds every flag. Where Cluster API's managers have the same flag, name, default and meaning are theirs,
-// but for the rate of requests to workload clusters: theirs would hold up large ones.
+// AddFlags adds every flag. A flag that Cluster API's managers also have keeps its name, default and meaning, except for the rate of
+// requests to workload clusters: Cluster API's default would hold up large clusters.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	o.addWatchFlags(fs)
 	o.addWorkloadFlags(fs)
@@ -64,14 +64,13 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	// Cluster API's own text lacks a space between two words.
 	fs.Lookup("diagnostics-address").Usage = "The address the diagnostics endpoint binds to. " +
 		"It serves metrics, pprof and the log level over HTTPS, with authentication and authorization; with --insecure-diagnostics, only metrics, over HTTP."
-	// Cluster API's own text explains more than it says.
+	// Cluster API's own text also explains how Go uses the list.
 	fs.Lookup("tls-curve-preferences").Usage = "Comma-separated list of numeric Go crypto/tls CurveID values for the webhook server and metrics server. " +
 		"If omitted, the default Go curves will be used."
 	logsv1.AddFlags(o.Logs, fs)
 }
 
-// AddReleaseFlags adds the program's flags that say which objects Heirloom handles and how to reach them: a release has to know
-// the same.
+// AddReleaseFlags adds the program's flags that select the objects of Heirloom and say how to reach them: a release needs the same values.
 func (o *Options) AddReleaseFlags(fs *pflag.FlagSet) {
 	all := pflag.NewFlagSet("heirloom", pflag.ContinueOnError)
 	o.AddFlags(all)

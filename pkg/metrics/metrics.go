@@ -18,7 +18,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/version"
 )
 
-// Metrics counts what Heirloom does. Create it with New.
+// Metrics has the metrics of Heirloom. Create it with New.
 type Metrics struct {
 	registerer prometheus.Registerer
 
@@ -106,8 +106,8 @@ func (m *Metrics) Admission(kind, operation string, outcome Outcome) {
 	m.admissions.WithLabelValues(kind, operation, string(outcome)).Inc()
 }
 
-// AdmissionRejected returns what counts requests of a server that were turned away. Each reason has a series from the start,
-// so that the first rejection is an increase.
+// AdmissionRejected returns a function that counts the rejected requests of a server. Each reason has a series from the start, so that the
+// first rejection is an increase.
 func (m *Metrics) AdmissionRejected(server Server) func(Rejection) {
 	for _, why := range []Rejection{TooLarge, TooMany, TooSlow, Unauthenticated} {
 		m.rejections.WithLabelValues(string(server), string(why))
@@ -125,17 +125,17 @@ func (m *Metrics) WorkloadDenied() {
 	m.denials.Inc()
 }
 
-// Key counts a label, annotation, taint or field that an object was given or lost.
+// Key counts a label, annotation, taint or field that an object gained or lost.
 func (m *Metrics) Key(by By, kind, what string, change KeyChange) {
 	m.keys.WithLabelValues(string(by), kind, what, string(change)).Inc()
 }
 
-// Drift counts a label, annotation, taint or field that was put back.
+// Drift counts a label, annotation, taint or field that was repaired.
 func (m *Metrics) Drift(by By, kind, what string) {
 	m.drift.WithLabelValues(string(by), kind, what).Inc()
 }
 
-// WouldWrite counts a label, annotation, taint or field that would have been given or removed.
+// WouldWrite counts a label, annotation, taint or field that would have been written or removed.
 func (m *Metrics) WouldWrite(kind, what string) {
 	m.wouldWrite.WithLabelValues(kind, what).Inc()
 }
@@ -145,18 +145,18 @@ func (m *Metrics) Write(kind string, result WriteResult) {
 	m.writes.WithLabelValues(kind, string(result)).Inc()
 }
 
-// NoExecuteWaiting sets how many Nodes wait for a taint that evicts Pods.
+// NoExecuteWaiting sets the number of Nodes that wait for a taint that evicts Pods.
 func (m *Metrics) NoExecuteWaiting(nodes int) {
 	m.waiting.Set(float64(nodes))
 }
 
-// NodesUnprotected sets how many Nodes of a Cluster lack a taint.
-// Where there are none, the Cluster has no series.
+// NodesUnprotected sets the number of Nodes of a Cluster that lack a taint. A Cluster without such Nodes has no series.
 func (m *Metrics) NodesUnprotected(cluster types.NamespacedName, nodes int) {
 	setOrDelete(m.unprotected, cluster, nodes)
 }
 
-// NodesIgnored sets how many Nodes of a Cluster inherit nothing because of an opt-out label; as above.
+// NodesIgnored sets the number of Nodes of a Cluster that inherit nothing because of an opt-out label. A Cluster without such Nodes has no
+// series.
 func (m *Metrics) NodesIgnored(cluster types.NamespacedName, nodes int) {
 	setOrDelete(m.ignored, cluster, nodes)
 }
@@ -169,15 +169,15 @@ func setOrDelete(gauge *prometheus.GaugeVec, cluster types.NamespacedName, nodes
 	gauge.WithLabelValues(cluster.Namespace, cluster.Name).Set(float64(nodes))
 }
 
-// NodeLabelled records how long a new Node was without all of its labels. The API server of a workload cluster says when it was created:
-// what is not plausible would outweigh all other Nodes for good.
+// NodeLabelled records how long a new Node lacked some of its labels. The API server of a workload cluster reports the time of its
+// creation: an implausible value would outweigh all other Nodes for good, so it is dropped.
 func (m *Metrics) NodeLabelled(after time.Duration) {
 	if after >= 0 && after <= 24*time.Hour {
 		m.labelled.Observe(after.Seconds())
 	}
 }
 
-// WorkloadClusters sets how many Clusters are connected and how many are not.
+// WorkloadClusters sets the numbers of connected and disconnected Clusters.
 func (m *Metrics) WorkloadClusters(connected, disconnected int) {
 	m.workloads.WithLabelValues("connected").Set(float64(connected))
 	m.workloads.WithLabelValues("disconnected").Set(float64(disconnected))
@@ -203,7 +203,7 @@ type (
 	Outcome string
 	// Server is one of the webhook servers.
 	Server string
-	// Rejection is why a request was turned away before anything of it was decoded.
+	// Rejection is the reason why a request was rejected before it was decoded.
 	Rejection string
 	// LookupResult is the result of an owner lookup for an admission request.
 	LookupResult string
@@ -215,26 +215,26 @@ type (
 	WriteResult string
 )
 
-// Each value, as docs/monitoring.md describes it.
+// The values of each type, as docs/monitoring.md describes them.
 const (
-	Observed  Outcome = "observed"  // the answer would be another if the Cluster were not only observed
-	Injected  Outcome = "injected"  // the answer adds or keeps something that the object inherits
-	Unchanged Outcome = "unchanged" // the object already is what it should be
+	Observed  Outcome = "observed"  // the answer would differ if the Cluster were not only observed
+	Injected  Outcome = "injected"  // the answer changes the object
+	Unchanged Outcome = "unchanged" // the object needs no change
 	Unmatched Outcome = "unmatched" // the object has no owner that is known, or is skipped
 	Refused   Outcome = "refused"   // validation refused the object
-	Failed    Outcome = "failed"    // we could not compute the answer and let the object pass untouched
+	Failed    Outcome = "failed"    // Heirloom could not compute the answer, and the object passed unchanged
 
 	ManagementServer Server = "management" // answers the management cluster's API servers
-	WorkloadServer   Server = "workload"   // answers those of workload clusters
+	WorkloadServer   Server = "workload"   // answers the API servers of workload clusters
 
 	TooLarge        Rejection = "too_large"       // no API server sends a review of this size
-	TooMany         Rejection = "too_many"        // there was no room for it next to others
+	TooMany         Rejection = "too_many"        // there was no room for it next to other requests
 	TooSlow         Rejection = "too_slow"        // its body did not arrive in time
-	Unauthenticated Rejection = "unauthenticated" // it came without a client certificate that is accepted
+	Unauthenticated Rejection = "unauthenticated" // it came without an accepted client certificate
 
 	Cached       LookupResult = "cached"  // an informer had the owner
 	Live         LookupResult = "live"    // the API server had it, and no informer did
-	Missing      LookupResult = "missing" // it was not found, or the API server was not to be asked
+	Missing      LookupResult = "missing" // there is no such owner, or its kind is not served
 	LookupFailed LookupResult = "error"
 
 	ByAdmission By = "admission"
@@ -248,8 +248,8 @@ const (
 	Error    WriteResult = "error"
 )
 
-// Kind is the label for objects of that kind. A forged request can name any kind, so only those that webhooks are registered
-// for have a value of their own, and those of all providers a value for each role.
+// Kind returns the value of the label kind. A forged request can name any kind, so only the kinds of the registered webhooks have their own
+// values; the kinds of all providers have one value for each role.
 func Kind(group, kind string) string {
 	handled := []string{"Cluster", "ClusterClass", "MachineDeployment", "MachineSet", "MachinePool", "Machine"}
 	role, isProviders := map[string]string{

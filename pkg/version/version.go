@@ -8,7 +8,7 @@ import "runtime/debug"
 // version is set at build time: -ldflags "-X github.com/heirloom-dev/heirloom/pkg/version.version=v1.2.3".
 var version string // a package variable, because the linker can set nothing else
 
-// String returns the version of this build, or that of the module where it was built without one.
+// String returns the version of this build, or the version of the module if it was built without a version.
 func String() string {
 	if version != "" {
 		return version

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package workload admits the Nodes of workload clusters: by policy, by webhook, or not at all. It chooses the way if the
-// operator has not, sets it up, removes the others, and reports its changes. Its subpackage connect reaches workload clusters;
-// webhook and policy are the ways.
+// Package workload sets up the admission of Nodes in workload clusters: by policy, by webhook, or not at all. If the operator has not
+// chosen a way, it chooses the best available way. It sets this way up, removes the others, and reports its changes. Its subpackage connect
+// makes the connections to workload clusters; webhook and policy implement the ways.
 package workload
 
 import (
@@ -34,16 +34,16 @@ const AdmissionLabel = "heirloom.dev/workload-admission"
 
 // The ways to admit the Nodes of workload clusters: values of AdmissionLabel and of --workload-admission.
 const (
-	// AdmitAutomatically leaves the choice to Heirloom: by policy where the workload cluster can have one, otherwise by
-	// webhook where there is a URL for it, otherwise by the loop.
+	// AdmitAutomatically leaves the choice to Heirloom: by policy if the workload cluster supports it, otherwise by webhook if
+	// --workload-webhook-url is set, otherwise by the loop.
 	AdmitAutomatically = "auto"
-	// AdmitByLoop means that nothing is done in admission: the loop applies what a Node inherits.
+	// AdmitByLoop sets up nothing in admission: the loop applies the inherited entries.
 	AdmitByLoop    = "none"
 	AdmitByWebhook = "webhook"
 	AdmitByPolicy  = "policy"
 )
 
-// The reasons of the Events on a Cluster about how its Nodes are admitted. docs/monitoring.md says what each means.
+// The reasons of the Events on a Cluster about how its Nodes are admitted. docs/monitoring.md explains each reason.
 const (
 	ReasonRegistered = "WorkloadAdmissionRegistered"
 	ReasonRemoved    = "WorkloadAdmissionRemoved"
@@ -52,36 +52,37 @@ const (
 	ReasonUnknown    = "UnknownWorkloadAdmission"
 	ReasonNotServed  = "NoAdmissionPolicies"
 	ReasonNoRoom     = "AdmissionPolicyFull"
-	// ReasonForeign is for no Event: what admits Nodes there belongs to another Heirloom.
+	// ReasonForeign is for a note without an Event: the webhook configuration in the workload cluster belongs to another Heirloom.
 	ReasonForeign = ""
 )
 
-// handover is how long API servers may take to use a way that was just set up. The previous way stays that long.
+// handover is the time that API servers get to use a way that was just set up. The previous way stays for this time.
 const handover = 10 * time.Second
 
-// share is how many times as long as the parameters of a Cluster's policy took, and longestRest how long at most, they are not computed again.
+// share and longestRest limit how often the parameters of a Cluster's policy are computed: after a set-up, they are not computed again for
+// share times as long as the set-up took, at most for longestRest.
 const share, longestRest = 10, 30 * time.Second
 
-// errNoAPIServer stands for what somebody else's server says.
+// errNoAPIServer replaces the message of a server that does not answer like an API server.
 var errNoAPIServer = errors.New("it does not answer like an API server")
 
-// preferred are the ways of AdmitAutomatically, the best first.
+// preferred has the ways that AdmitAutomatically tries, the best first.
 var preferred = []string{AdmitByPolicy, AdmitByWebhook}
 
 // Way makes Nodes of a workload cluster inherit in the write that creates them.
 type Way interface {
-	// Ensure sets it up, and reports, even with an error, whether the API server was told anything new about how to admit Nodes.
-	// The client reads from the workload cluster's API server.
+	// Ensure sets the way up. registered reports, even with an error, whether the API server has a new configuration for the admission of
+	// Nodes. The client reads from the workload cluster's API server.
 	Ensure(ctx context.Context, server client.Client, cluster webhook.Identity) (registered bool, err error)
-	// Remove removes it, and reports whether it was there.
+	// Remove removes the way, and reports whether it was there.
 	Remove(ctx context.Context, server client.Client, cluster webhook.Identity) (removed bool, err error)
 }
 
 // ByPolicy admits the Nodes of workload clusters by a MutatingAdmissionPolicy there. Remove needs none of its fields.
 type ByPolicy struct {
-	// Machines returns those of a Cluster, as they are and as they will be once they have inherited, and the policy for their Nodes.
+	// Machines returns the Machines of a Cluster, as they are and as they will be after they have inherited, and the policy for their Nodes.
 	Machines func(ctx context.Context, cluster types.NamespacedName, policy inherit.Policy) ([]inherit.Machine, inherit.Policy, error)
-	// Policy returns the rules' options as they are now.
+	// Policy returns the current settings of the rules.
 	Policy func() inherit.Policy
 }
 
@@ -105,15 +106,16 @@ type Admission struct {
 	Default string
 	// Ways are the available ways, by name.
 	Ways map[string]Way
-	// Changes gets an event whenever all workload clusters need another look.
+	// Changes delivers an event when the admission of all workload clusters must be checked again.
 	Changes <-chan event.GenericEvent
 
-	// chosen is the way, a string, that AdmitAutomatically has found for a Cluster, by its name, and registered the time.Time at which
-	// the Cluster's API server was last told how to admit Nodes. Until rests, a time.Time as well, nothing is done for the Cluster.
+	// All three have the Cluster's name as key. chosen has the way (a string) that AdmitAutomatically has found. registered has the
+	// time.Time at which the API server last got a new configuration for the admission of Nodes. Before the time.Time in rests, Ensure does
+	// nothing.
 	chosen, registered, rests sync.Map
 }
 
-// Forget drops what is remembered of a Cluster that is gone.
+// Forget drops the state of a Cluster that is gone.
 func (a *Admission) Forget(cluster types.NamespacedName) {
 	a.chosen.Delete(cluster)
 	a.registered.Delete(cluster)
@@ -128,7 +130,7 @@ func (a *Admission) Of(cluster metav1.Object) string {
 	return a.Default
 }
 
-// FollowsMachines reports whether a change of a Machine may require a new write of what admits the Nodes of the Cluster.
+// FollowsMachines reports whether a change of a Machine may require a new write of the parameters of the Cluster's policy.
 func (a *Admission) FollowsMachines(cluster metav1.Object) bool {
 	if way := a.Of(cluster); way != AdmitAutomatically {
 		return way == AdmitByPolicy
@@ -137,7 +139,7 @@ func (a *Admission) FollowsMachines(cluster metav1.Object) bool {
 	return !known || chosen == AdmitByPolicy
 }
 
-// visit is one look at how a workload cluster admits its Nodes.
+// visit is one run of Ensure for a workload cluster.
 type visit struct {
 	*Admission
 	server  client.Client
@@ -145,11 +147,12 @@ type visit struct {
 	tell    func(reason, note string)
 }
 
-// Ensure makes a workload cluster admit its Nodes in that way only; with AdmitByLoop, or none, not at all. It sets the way up,
-// and removes the others once API servers have heard of it, so that there is no moment without any; again is when that is, zero if
-// nothing is left to do. If the way cannot be set up, the others stay. tell is called with a reason and a sentence for an operator.
-// The client reads from the workload cluster's API server. A Cluster rests after its policy was written, so that however often it
-// changes, it takes a small part of a processor; then nothing is done but again is when the rest is over.
+// Ensure sets up this way to admit the Nodes of a workload cluster, and removes the others; with AdmitByLoop, or a way that is not
+// available, it only removes. It removes the others after API servers have had time to use the new way (handover), so that Nodes are
+// admitted at every moment. again is the time until the next call is needed, zero if nothing is left to do. If the way cannot be set up,
+// the others stay. tell is called with a reason and a sentence for an operator. The client reads from the workload cluster's API server. A
+// Cluster rests after its policy was set up, so that frequent changes take only a small part of a processor: until the rest is over, Ensure
+// does nothing.
 func (a *Admission) Ensure(
 	ctx context.Context, server client.Client, cluster webhook.Identity, way string, tell func(reason, note string),
 ) (again time.Duration, err error) {
@@ -201,9 +204,9 @@ func (v visit) setUpChosen(ctx context.Context, way string) error {
 	return v.failed(way, err)
 }
 
-// best sets up the best way that the workload cluster can have. It returns its name, and the worse ones, which are to be
-// removed. It keeps a better one that is refused now, or that an API server does not serve now, as in the middle of an upgrade:
-// otherwise it would not work when the API server serves it again (see docs/workload-clusters.md#limits).
+// best sets up the best way that the workload cluster supports. It returns the name of this way, and the worse ways, which the caller
+// removes. It keeps a better way that the API server refuses now, or does not serve now, as in the middle of an upgrade: otherwise the
+// better way would not work when the API server serves it again (see docs/workload-clusters.md#limits).
 func (v visit) best(ctx context.Context) (way string, worse []string, err error) {
 	var reasons []string
 	mend := false
@@ -232,7 +235,7 @@ func (v visit) best(ctx context.Context) (way string, worse []string, err error)
 	return AdmitByLoop, nil, nil
 }
 
-// setUp sets up a way, and tells of that, but of no error.
+// setUp sets up a way. It reports a new registration and a lack of room; it returns all other errors without a report.
 func (v visit) setUp(ctx context.Context, way string) error {
 	began := time.Now()
 	registered, err := v.Ways[way].Ensure(ctx, v.server, v.cluster)
@@ -254,7 +257,7 @@ func (v visit) setUp(ctx context.Context, way string) error {
 	return err
 }
 
-// refused reports whether an API server does not let the kubeconfig's user do something.
+// refused reports whether the API server forbids a request to the user of the kubeconfig, or refuses the object as invalid.
 func refused(err error) bool { return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) }
 
 func (v visit) remove(ctx context.Context, way string) error {
@@ -264,7 +267,7 @@ func (v visit) remove(ctx context.Context, way string) error {
 		return nil
 	}
 	if apierrors.IsForbidden(err) {
-		err = nil // a user without the right to look cannot have set it up
+		err = nil // a user without the right to get it cannot have set it up
 	}
 	if removed && err == nil {
 		v.tell(ReasonRemoved, "The workload cluster's API server no longer admits Nodes by "+way)
@@ -272,7 +275,7 @@ func (v visit) remove(ctx context.Context, way string) error {
 	return v.failed(way, err)
 }
 
-// failed tells of an error, and returns it. A lost connection is reported elsewhere, where connections are made.
+// failed reports an error, and returns it. The code that makes connections reports lost connections.
 func (v visit) failed(way string, err error) error {
 	if err == nil || errors.Is(err, clustercache.ErrClusterNotConnected) {
 		return err
@@ -281,8 +284,9 @@ func (v visit) failed(way string, err error) error {
 	return fmt.Errorf("admitting Nodes by %s: %w", way, err)
 }
 
-// Told returns what an object of the management cluster may tell of an error of a workload cluster. Who writes a kubeconfig, or answers its
-// requests, chooses which server is asked, such as an internal service by a redirect. What that said is for the log alone.
+// Told returns the part of a workload cluster's error that objects of the management cluster may show. The author of a kubeconfig, or the
+// server that answers its requests, chooses which server is asked: by a redirect, this can be an internal service. Its answer is for the
+// log alone.
 func Told(err error) error {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		var told []error

@@ -15,12 +15,12 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
-// declared is what the MachineDeployment declares for everything below it.
+// declared has the declarations of the MachineDeployment for everything below it.
 type declared struct {
 	content
-	// always and initialize are its taints, both those in spec.taints and those in annotations, in kubectl's syntax.
+	// always and initialize are its taints, from spec.taints and from annotations, in kubectl's syntax.
 	always, initialize []string
-	// own is what it declares for MachineSets themselves.
+	// own has the entries that MachineSets themselves inherit.
 	own content
 }
 
@@ -68,7 +68,7 @@ func (d *demo) children(ctx context.Context) error {
 	return d.machines(ctx, ms.UID)
 }
 
-// declare creates the MachineDeployment and shows what it declares.
+// declare creates the MachineDeployment and shows its declarations.
 func (d *demo) declare(ctx context.Context) (*clusterv1.MachineDeployment, error) {
 	for _, name := range []string{"cluster.yaml", "machinedeployment.yaml"} {
 		if err := d.write(name); err != nil {
@@ -110,7 +110,7 @@ func (d *demo) machines(ctx context.Context, owner types.UID) error {
 	return nil
 }
 
-// created is an object as it was sent and as the answer to its create has it.
+// created is an object as it was sent, and as it is in the answer to its create.
 type created[T any] struct{ sent, got T }
 
 // create creates the objects of a manifest, which all have the same owner.

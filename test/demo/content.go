@@ -14,8 +14,8 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
-// content is what an object declares or has inherited, each item as people write it: key=value for labels and
-// annotations, key=value:effect for taints.
+// content has the declared or inherited entries of an object, each as people write it: key=value for labels and annotations,
+// key=value:effect for taints.
 type content struct {
 	labels, annotations, taints []string
 }
@@ -48,7 +48,7 @@ func ofNode(node *corev1.Node) content {
 	return contentOf(node.Labels, node.Annotations, taints)
 }
 
-// machineTaints are a Machine's taints, each with its propagation.
+// machineTaints returns a Machine's taints, each with its propagation.
 func machineTaints(taints []clusterv1.MachineTaint) []string {
 	list := make([]string, 0, len(taints))
 	for _, t := range taints {
@@ -57,7 +57,7 @@ func machineTaints(taints []clusterv1.MachineTaint) []string {
 	return list
 }
 
-// without returns what c has beside other.
+// without returns the entries of c that other does not have.
 func (c content) without(other content) content {
 	return content{
 		labels:      without(c.labels, other.labels),
@@ -80,7 +80,7 @@ func (c content) under(prefixes ...string) content {
 	return content{labels: keep(c.labels), annotations: keep(c.annotations), taints: c.taints}
 }
 
-// list names everything, one item each.
+// list returns all entries, each with its type.
 func (c content) list() []string {
 	var list []string
 	for _, part := range c.parts() {
@@ -91,12 +91,12 @@ func (c content) list() []string {
 	return list
 }
 
-// missing says what of wanted is not there.
+// missing returns a problem for each entry of wanted that c does not have.
 func (c content) missing(wanted content) []string {
 	return prefixed("missing: ", wanted.without(c).list())
 }
 
-// unwanted says what of other is there.
+// unwanted returns a problem for each entry of other that c has.
 func (c content) unwanted(other content) []string {
 	return prefixed("still there: ", other.without(other.without(c)).list())
 }

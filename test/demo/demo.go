@@ -20,22 +20,22 @@ import (
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
-// demo is what the steps share.
+// demo has the state that the steps share.
 type demo struct {
 	*report
 	dir   string
 	stage *stage.Stage
-	// nodes has every version of every Node that the API server has stored.
+	// nodes has all stored versions of all Nodes.
 	nodes *controlplane.Recorder
-	// declared is what the MachineDeployment declares.
+	// declared has the declarations of the MachineDeployment.
 	declared declared
 }
 
-// step is one thing to show.
+// step is a step of the demo.
 type step struct {
 	title string
 	play  func(*demo, context.Context) error
-	// needed: without this step, the later ones make no sense.
+	// needed says that the later steps make no sense without this step.
 	needed bool
 }
 
@@ -123,7 +123,7 @@ func (d *demo) startHeirloom(ctx context.Context) error {
 	return err
 }
 
-// divertLogs keeps what libraries log out of what is shown.
+// divertLogs keeps the logs of libraries out of the output.
 func (d *demo) divertLogs() error {
 	file, err := os.Create(filepath.Join(d.dir, "demo.log")) // open for as long as the demo runs
 	if err != nil {
@@ -146,7 +146,7 @@ func (d *demo) tearDown() error {
 	})
 }
 
-// invite says how to look around.
+// invite prints how to look around.
 func (d *demo) invite() {
 	fmt.Printf(`
 Everything is left running until Ctrl-C. In another terminal:
@@ -159,7 +159,7 @@ Everything is left running until Ctrl-C. In another terminal:
 `, d.kubeconfig(), os.Getenv("HEIRLOOM_TOOLS"), d.stage.HeirloomLog())
 }
 
-// tail returns the last lines of a file, or why there are none.
+// tail returns the last lines of a file, or the error.
 func tail(path string, lines int) string {
 	content, err := os.ReadFile(path)
 	if err != nil {

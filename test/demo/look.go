@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	// patience is how long anything may take before it counts as not observed, also on a machine that is busy.
+	// patience is the time limit of each observation, also on a busy machine.
 	patience = 30 * time.Second
 	polling  = 50 * time.Millisecond
 )
@@ -34,7 +34,7 @@ func (d *demo) kubeconfig() string {
 	return filepath.Join(d.dir, "admin.kubeconfig")
 }
 
-// kubectl shows a kubectl command as a user types it, and runs it. Files are those of the demo's directory.
+// kubectl shows a kubectl command as a user types it, and runs it. Files are relative to the demo's directory.
 func (d *demo) kubectl(ctx context.Context, args ...string) (stdout, stderr string, err error) {
 	d.command(append([]string{"kubectl"}, args...)...)
 	located := []string{"--cache-dir", filepath.Join(d.dir, "kubectl-cache")}
@@ -63,7 +63,7 @@ func (d *demo) get(ctx context.Context, object client.Object) error {
 	return nil
 }
 
-// await reads an object again and again until there are no problems any more, and returns those that are left.
+// await reads an object until it has no problems, or the time is over. It returns the problems that are left.
 func (d *demo) await(ctx context.Context, object client.Object, problems func() []string) []string {
 	var left []string
 	err := wait.PollUntilContextTimeout(ctx, polling, patience, true, func(ctx context.Context) (bool, error) {
@@ -82,7 +82,7 @@ func (d *demo) await(ctx context.Context, object client.Object, problems func() 
 	return left
 }
 
-// versions returns every version of a Node that has been stored up to now, oldest first.
+// versions returns all versions of a Node that have been stored up to now, oldest first.
 func (d *demo) versions(ctx context.Context, name string) ([]*corev1.Node, error) {
 	now := &corev1.Node{ObjectMeta: in("", name)}
 	if err := d.get(ctx, now); err != nil {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command demo shows Heirloom at work, step by step, on a control plane that it starts on your machine. It checks
-// everything that it says. "make demo" builds what it needs and runs it.
+// Command demo shows Heirloom at work, step by step, on a control plane that it starts on your machine. It checks each of its statements.
+// "make demo" builds all programs and runs it.
 package main
 
 import (

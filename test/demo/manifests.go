@@ -19,7 +19,7 @@ import (
 //go:embed manifests/*.yaml
 var manifests embed.FS
 
-// write puts a manifest where kubectl finds it, after edits.
+// write edits a manifest and writes it into the demo's directory, where kubectl finds it.
 func (d *demo) write(name string, edits ...func(content string) string) error {
 	raw, err := manifests.ReadFile("manifests/" + name)
 	if err != nil {

@@ -47,7 +47,7 @@ func (d *demo) outage(ctx context.Context) error {
 	return nil
 }
 
-// repaired looks at what the loop has to make good.
+// repaired checks the repairs of the loop.
 func (d *demo) repaired(ctx context.Context) {
 	m := &clusterv1.Machine{ObjectMeta: in("default", "worker-3")}
 	d.check("Machine worker-3 has everything that is declared", d.await(ctx, m, func() []string {
@@ -77,7 +77,7 @@ func (d *demo) repaired(ctx context.Context) {
 	})...)
 }
 
-// failure is the problem that an error is, if it is one.
+// failure returns the problem of an error, or no problem without an error.
 func failure(err error) []string {
 	if err == nil {
 		return nil

@@ -11,7 +11,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
-// ownedFields returns the fields that a field manager owns by these operations, as metadata.managedFields says.
+// ownedFields returns the fields that a field manager owns by this operation, according to metadata.managedFields.
 func ownedFields(object metav1.Object, manager string, operation metav1.ManagedFieldsOperationType) *fieldpath.Set {
 	owned := fieldpath.NewSet()
 	for _, entry := range object.GetManagedFields() {
@@ -26,7 +26,7 @@ func ownedFields(object metav1.Object, manager string, operation metav1.ManagedF
 	return owned
 }
 
-// notApplied names those parts of c, which is at a place inside the object, that heirloom does not own by apply.
+// notApplied returns a problem for each entry of c, at a place inside the object, that heirloom does not own by apply.
 func notApplied(object metav1.Object, c content, place ...any) []string {
 	owned := ownedFields(object, "heirloom", metav1.ManagedFieldsOperationApply)
 	at := func(rest ...any) fieldpath.Path {

@@ -16,14 +16,14 @@ import (
 	"github.com/heirloom-dev/heirloom/test/controlplane"
 )
 
-// free is what every kubelet may bring to its own Node.
+// free returns the entries that every kubelet may set on its own Node.
 func (d declared) free() content {
 	free := d.under("node.cluster.x-k8s.io")
 	free.taints = nil
 	return free
 }
 
-// restricted is what NodeRestriction forbids every kubelet to set.
+// restricted returns the labels that NodeRestriction forbids every kubelet to set.
 func (d declared) restricted() content {
 	return content{labels: d.under("node-role.kubernetes.io", "node-restriction.kubernetes.io").labels}
 }
@@ -32,7 +32,7 @@ func (d declared) nodeTaints() content {
 	return content{taints: slices.Concat(d.always, d.initialize)}
 }
 
-// uninitialized is the taint that keeps workload off a Node whose labels are not all there yet.
+// uninitialized returns the taint that keeps Pods off a Node until the Node has all labels.
 func uninitialized() content {
 	return content{taints: []string{taint.Format(clusterv1.NodeUninitializedTaint)}}
 }
@@ -55,7 +55,7 @@ func (d *demo) registration(ctx context.Context) error {
 	return d.restricted(ctx, names)
 }
 
-// restricted looks at the labels that a kubelet may not set.
+// restricted checks the labels that a kubelet may not set.
 func (d *demo) restricted(ctx context.Context, names []string) error {
 	d.say("Kubelets must not set labels under node-role.kubernetes.io and node-restriction.kubernetes.io:")
 	_, stderr, err := d.kubectl(ctx, "--kubeconfig", "worker-1.kubeconfig",
@@ -91,7 +91,7 @@ func (d *demo) register(ctx context.Context, name string) error {
 	return err
 }
 
-// first looks at a Node as its kubelet's create has left it.
+// first checks the first version of a Node, which its kubelet created.
 func (d *demo) first(ctx context.Context, name string, show bool) error {
 	versions, err := d.versions(ctx, name)
 	if err != nil {
@@ -110,7 +110,7 @@ func (d *demo) first(ctx context.Context, name string, show bool) error {
 	return nil
 }
 
-// complete looks at a Node after its first privileged write.
+// complete checks a Node after its first privileged write.
 func (d *demo) complete(ctx context.Context, name string) error {
 	node := &corev1.Node{ObjectMeta: in("", name)}
 	left := d.await(ctx, node, func() []string {
@@ -131,7 +131,7 @@ func (d *demo) complete(ctx context.Context, name string) error {
 	return nil
 }
 
-// notWritten names the labels that heirloom has not written by an update.
+// notWritten returns a problem for each label that heirloom has not written by an update.
 func notWritten(node *corev1.Node, labels []string) []string {
 	owned := ownedFields(node, "heirloom", metav1.ManagedFieldsOperationUpdate)
 	var problems []string

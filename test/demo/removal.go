@@ -42,7 +42,7 @@ func (d *demo) removal(ctx context.Context) error {
 	return d.others(ctx)
 }
 
-// others looks at what was not to be touched by the removal.
+// others checks that the removal has changed nothing else.
 func (d *demo) others(ctx context.Context) error {
 	m, node := &clusterv1.Machine{ObjectMeta: in("default", "worker-1")}, &corev1.Node{ObjectMeta: in("", "worker-1")}
 	if err := errors.Join(d.get(ctx, m), d.get(ctx, node)); err != nil {

@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 )
 
-// The styles of a terminal. Colour never says anything that the words do not.
+// The styles of a terminal. Colour only repeats the words.
 const (
 	bold   = "\x1b[1m"
 	green  = "\x1b[32m"
@@ -20,10 +20,10 @@ const (
 	reset  = "\x1b[0m"
 )
 
-// width is how many columns a line may have; README's picture has as many.
+// width is the maximum number of columns of a line; README's picture has as many.
 const width = 84
 
-// report prints what the demo does, and counts what it has checked.
+// report prints the progress of the demo, and counts the checks.
 type report struct {
 	color                 bool
 	steps, passed, failed int
@@ -55,7 +55,7 @@ func (r *report) command(args ...string) {
 	fmt.Printf("\n%s\n", r.paint(bold, line))
 }
 
-// output prints what a program has printed.
+// output prints the output of a program.
 func (r *report) output(text string) {
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
@@ -70,7 +70,7 @@ func (r *report) output(text string) {
 	}
 }
 
-// check prints what was expected and, if it did not happen, the problems.
+// check prints the expectation and, if it does not hold, the problems.
 func (r *report) check(what string, problems ...string) {
 	if len(problems) == 0 {
 		r.passed++
@@ -84,7 +84,7 @@ func (r *report) check(what string, problems ...string) {
 	}
 }
 
-// progress prints what the demo is doing and how long it took.
+// progress prints the current action, and how long it took.
 func progress(what string, do func() error) error {
 	fmt.Printf("%s … ", what)
 	started := time.Now()

@@ -51,7 +51,7 @@ func (d *demo) always(ctx context.Context) error {
 	return nil
 }
 
-// notWarned says what is not in the one warning about this taint.
+// notWarned returns a problem for each wanted text that is missing in the only warning about this taint.
 func notWarned(stderr, t string, wanted ...string) []string {
 	for line := range strings.Lines(stderr) {
 		if !strings.HasPrefix(line, "Warning:") || !strings.Contains(line, t) {
@@ -100,7 +100,7 @@ func (d *demo) initialize(ctx context.Context) error {
 	return nil
 }
 
-// back names what was absent from a Node in one version and present in a later one.
+// back returns a problem for each entry that was absent from a Node in one version and present in a later version.
 func back(versions []*corev1.Node, removed content) []string {
 	gone := slices.IndexFunc(versions, func(v *corev1.Node) bool { return len(ofNode(v).unwanted(removed)) == 0 })
 	if gone < 0 {
@@ -113,7 +113,7 @@ func back(versions []*corev1.Node, removed content) []string {
 	return problems
 }
 
-// reserved is the step in which a user declares a taint that is reserved.
+// reserved is the step in which a user declares a reserved taint.
 func (d *demo) reserved(ctx context.Context) error {
 	d.say("MachineDeployment reserved declares the taint node.kubernetes.io/unreachable in spec.taints and in an " +
 		"annotation.")

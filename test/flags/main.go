@@ -24,7 +24,7 @@ Defaults are in parentheses. [Configuration](configuration.md#flags-of-heirloom)
 
 `
 
-// code is what Markdown would misread, or a reader would copy: flags, placeholders, paths, keys and variables.
+// code matches text that Markdown would misread, or that a reader would copy: flags, placeholders, paths, keys and variables.
 var code = regexp.MustCompile(`--[a-z][a-z0-9-]*|[$~]?[\w.<>\[\]:-]*[/<$][^\s,()]*[\w>\]/]|\B\*\B`)
 
 func main() {
@@ -53,7 +53,7 @@ func page() string {
 		if standard := strings.Trim(flag.DefValue, "[]"); standard != "" {
 			name += " (`" + standard + "`)"
 		}
-		// Lists of what this release of Go knows would change the page with the compiler.
+		// Further lines list the values that this release of Go knows: they would change the page with the compiler.
 		usage, _, _ := strings.Cut(flag.Usage, "\n")
 		fmt.Fprintf(&page, "* %s: %s\n", name, strings.TrimSpace(code.ReplaceAllString(usage, "`$0`")))
 	})

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package fleet makes management clusters for the plugin's tests, and compares what is printed with golden files.
+// Package fleet makes management clusters for the plugin's tests, and compares output with golden files.
 package fleet
 
 import (
@@ -40,7 +40,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
-// Update is whether to write what is expected.
+// Update says whether tests write the expected output.
 var Update = flag.Bool("update", false, "write the golden files and what commands print into the scripts")
 
 // Golden compares text with a file in testdata, which go test -update writes.
@@ -55,7 +55,7 @@ func Golden(t *testing.T, name, text string) {
 	Expect(text).To(gomega.Equal(string(want)), "go test -update writes it anew")
 }
 
-// Objects are those in a file: documents, or lists of objects.
+// Objects returns the objects in a file: documents, or lists of objects.
 func Objects(t *testing.T, file string) (all []client.Object) {
 	t.Helper()
 	raw, err := os.ReadFile(file)
@@ -76,7 +76,7 @@ func Objects(t *testing.T, file string) (all []client.Object) {
 	}
 }
 
-// Named returns the metadata of an object in namespace default; its controller is "<kind>/<name>", or nobody.
+// Named returns the metadata of an object in namespace default. Its controller is "<kind>/<name>", or "" for none.
 func Named(name, controller string) metav1.ObjectMeta {
 	object := metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name)}
 	if kind, owner, ok := strings.Cut(controller, "/"); ok {
@@ -87,7 +87,7 @@ func Named(name, controller string) metav1.ObjectMeta {
 	return object
 }
 
-// Server is an API server with these objects. It serves AcmeMachines and AcmeControlPlanes, too.
+// Server returns the builder of a fake API server with these objects. It also serves AcmeMachines and AcmeControlPlanes.
 func Server(objects ...client.Object) *fake.ClientBuilder {
 	scheme := runtime.NewScheme()
 	infrastructure, controlPlanes := schema.GroupVersion{Group: inherit.InfrastructureGroup, Version: "v1beta2"}, schema.GroupVersion{Group: inherit.ControlPlaneGroup, Version: "v1beta2"}
@@ -102,7 +102,8 @@ func Server(objects ...client.Object) *fake.ClientBuilder {
 		WithIndex(&corev1.Pod{}, "spec.nodeName", func(pod client.Object) []string { return []string{pod.(*corev1.Pod).Spec.NodeName} }) //nolint:forcetypeassert // of an index
 }
 
-// Asks calls a function with each request before it is answered: "get <kind> <key>" or "list <kind>List". An error is the answer.
+// Asks calls a function with each request before the request is answered: "get <kind> <key>" or "list <kind>List". If the function returns
+// an error, this error is the answer.
 func Asks(asked func(request string) error) interceptor.Funcs {
 	return interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
@@ -116,7 +117,7 @@ func Asks(asked func(request string) error) interceptor.Funcs {
 	}
 }
 
-// World is that of an API server and a server of Heirloom with these flags. The API server has the Nodes of all Clusters.
+// World returns the world of an API server and a Heirloom with these flags. The API server has the Nodes of all Clusters.
 func World(t *testing.T, live client.Client, flags ...string) compare.World {
 	t.Helper()
 	known, err := (&settings.Flags{ServerFlags: append([]string{"--cluster-api-taint-propagation=enabled"}, flags...)}).Offline()

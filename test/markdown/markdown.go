@@ -14,7 +14,7 @@ import (
 	"github.com/yuin/goldmark/text"
 )
 
-// Page is what a page has, in order.
+// Page has the contents of a page, in order.
 type Page struct {
 	Blocks []Block
 	Rows   []Row
@@ -24,14 +24,14 @@ type Page struct {
 type Block struct {
 	// Section is the heading above.
 	Section string
-	// Language is what a fence says, "" without a fence.
+	// Language is the language of a fence, "" without a fence.
 	Language string
 	// Line is the number of the first line of Text in the page.
 	Line int
 	Text string
 }
 
-// Row is a row of a table. Its cells are as they are written, without markup being read.
+// Row is a row of a table. Its cells have the text with its markup.
 type Row struct {
 	Section string
 	Cells   []string
@@ -72,7 +72,7 @@ func (p *Page) add(section, language string, lines *text.Segments, source []byte
 	p.Blocks = append(p.Blocks, Block{Section: section, Language: language, Line: at, Text: string(lines.Value(source))})
 }
 
-// Commands is what a reader types of a block: of a terminal's, the lines after its prompt.
+// Commands returns the text of a block that a reader types: of a console block, the lines after the prompt.
 func (b Block) Commands() string {
 	if b.Language != "console" {
 		return b.Text

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rules describes every inheritance rule, for people: docs/rules.md is made of it, and the conformance test holds
-// the program to it, row by row. The program does not link it.
+// Package rules describes every inheritance rule, for people: docs/rules.md is generated from it, and the conformance test checks the
+// program against it, row by row. The program does not link it.
 package rules
 
 import (
@@ -17,23 +17,23 @@ type Rule struct {
 	Number int
 	// From is the owner, To the child, with the paths of v1beta2.
 	From, To string
-	// What is inherited.
+	// Labels, Annotations, Taints and Fields describe how entries are inherited.
 	Labels, Annotations, Taints, Fields Flow
-	// Source is where Cluster API says or does the same, or why Heirloom does more.
+	// Source links to the same rule of Cluster API, or says why Heirloom does more.
 	Source string
-	// Code names the functions of pkg/inherit that are the rule, or is empty where nothing is inherited.
+	// Code names the functions of pkg/inherit that implement the rule. It is empty if nothing is inherited.
 	Code string
 }
 
-// Flow says how one sort of content is inherited.
+// Flow says how one type of entry is inherited.
 type Flow struct {
-	// Carried says whether it is at all.
+	// Carried says whether the entries are inherited at all.
 	Carried bool
-	// How says more, for people.
+	// How has more details, for people.
 	How string
 }
 
-// The pages of Cluster API's book that the rules come from.
+// The pages that are the sources of the rules.
 const (
 	metadataBook     = "[Metadata propagation](https://cluster-api.sigs.k8s.io/reference/api/metadata-propagation)"
 	clusterClassBook = metadataBook + " and [ClusterClass](https://cluster-api.sigs.k8s.io/tasks/experimental-features/cluster-class/)"
@@ -48,7 +48,7 @@ func All() []Rule {
 	return append(topology(), workers()...)
 }
 
-// FieldNames returns the paths of the in-place fields of all Machines, and of those that only workers inherit.
+// FieldNames returns the paths of the in-place fields that all Machines inherit, and of the fields that only workers inherit.
 func FieldNames() (all, ofWorkers []string) {
 	ofControlPlane := inherit.ControlPlaneLayout("", func(...string) bool { return true }).Template.Fields
 	for f, path := range inherit.MachineLayout.Top.Fields {
@@ -61,7 +61,7 @@ func FieldNames() (all, ofWorkers []string) {
 	return all, ofWorkers
 }
 
-// topology is what a ClusterClass and the topology of a Cluster declare.
+// topology returns the rules for the declarations of a ClusterClass and of the topology of a Cluster.
 func topology() []Rule {
 	labels, annotations := carried("merged, the Cluster's win"), carried("merged, the Cluster's win")
 	fields, ofWorkers := FieldNames()
@@ -96,7 +96,7 @@ func topology() []Rule {
 	}
 }
 
-// workers is what reaches Machines and, from them, Nodes.
+// workers returns the rules for Machines and, from them, Nodes.
 func workers() []Rule {
 	return []Rule{
 		{
@@ -150,7 +150,7 @@ func workers() []Rule {
 	}
 }
 
-// Capacity is the rule about cluster-autoscaler. It is no row of the table: nothing gets from one object to another by it.
+// Capacity returns the rule about cluster-autoscaler. It is not a row of the table: by it, no object inherits from another.
 func Capacity() Rule {
 	return Rule{
 		Number: 14, From: "MachineDeployment, MachinePool, and MachineSet without a MachineDeployment: `spec.template`",

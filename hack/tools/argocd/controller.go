@@ -32,7 +32,7 @@ import (
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 )
 
-// controller is what there is of Argo CD's application controller.
+// controller has the parts of Argo CD's application controller that tests need.
 type controller struct {
 	app      v1alpha1.Application
 	settings *settings.SettingsManager
@@ -40,7 +40,7 @@ type controller struct {
 	kubectl  *kube.KubectlCmd
 }
 
-// newController is of an Argo CD that is installed in the namespace argocd.
+// newController returns the controller of an Argo CD that is installed in the namespace argocd.
 func newController(ctx context.Context, r request) (*controller, error) {
 	const namespace = "argocd"
 	part := metav1.ObjectMeta{Namespace: namespace, Labels: map[string]string{"app.kubernetes.io/part-of": "argocd"}}
@@ -60,12 +60,12 @@ func newController(ctx context.Context, r request) (*controller, error) {
 	return c, nil
 }
 
-// serverSide says whether the Application is synced by server-side apply.
+// serverSide reports whether the Application is synced by server-side apply.
 func (c *controller) serverSide() bool {
 	return c.app.Spec.SyncPolicy != nil && c.app.Spec.SyncPolicy.SyncOptions.HasOption("ServerSideApply=true")
 }
 
-// track marks the objects as the Application's.
+// track marks the objects as objects of the Application.
 func (c *controller) track(objects []*unstructured.Unstructured) error {
 	method, err := c.settings.GetTrackingMethod()
 	if err != nil {
@@ -85,7 +85,7 @@ func (c *controller) track(objects []*unstructured.Unstructured) error {
 	return nil
 }
 
-// apply is a sync without regard to what is stored, as with self-heal or a forced one.
+// apply syncs the objects whether they have changed or not, as self-heal and a forced sync do.
 func (c *controller) apply(ctx context.Context, objects []*unstructured.Unstructured) ([]answer, error) {
 	if err := c.track(objects); err != nil {
 		return nil, err
@@ -108,7 +108,7 @@ func (c *controller) apply(ctx context.Context, objects []*unstructured.Unstruct
 	return make([]answer, len(objects)), nil
 }
 
-// live reads what is stored of the objects.
+// live reads the stored objects. An object that does not exist is nil.
 func (c *controller) live(ctx context.Context, objects []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
 	var lives []*unstructured.Unstructured
 	for _, o := range objects {
@@ -124,7 +124,7 @@ func (c *controller) live(ctx context.Context, objects []*unstructured.Unstructu
 	return lives, nil
 }
 
-// diff compares the objects with what is stored.
+// diff compares the objects with the stored objects.
 func (c *controller) diff(ctx context.Context, objects []*unstructured.Unstructured) ([]answer, error) {
 	if err := c.track(objects); err != nil {
 		return nil, err
@@ -149,7 +149,7 @@ func (c *controller) diff(ctx context.Context, objects []*unstructured.Unstructu
 	return answers, nil
 }
 
-// diffConfig says how the Application is compared.
+// diffConfig returns the configuration of a comparison of the Application.
 func (c *controller) diffConfig() (argodiff.DiffConfig, func(), error) {
 	overrides, err := c.settings.GetResourceOverrides()
 	if err != nil {
@@ -190,7 +190,7 @@ func (c *controller) diffConfig() (argodiff.DiffConfig, func(), error) {
 	return config, cleanup, nil
 }
 
-// health judges objects as they are stored.
+// health assesses stored objects.
 func (c *controller) health(_ context.Context, objects []*unstructured.Unstructured) ([]answer, error) {
 	overrides, err := c.settings.GetResourceOverrides()
 	if err != nil {
@@ -209,7 +209,7 @@ func (c *controller) health(_ context.Context, objects []*unstructured.Unstructu
 	return answers, nil
 }
 
-// hooks says what a sync does with hooks.
+// hooks returns how a sync treats the objects that are hooks.
 func (c *controller) hooks(_ context.Context, objects []*unstructured.Unstructured) ([]answer, error) {
 	answers := make([]answer, len(objects))
 	for i, o := range objects {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Argocd does with objects what Argo CD's application controller does, by Argo CD's own code: it tracks them for an Application,
-// applies them, compares them with what is stored, judges their health and reads their hooks. Tests run it as a program of its own,
-// because Argo CD and Heirloom need different releases of Kubernetes' libraries.
+// Argocd runs the steps of Argo CD's application controller on objects, with Argo CD's own code: it tracks them for an Application, applies
+// them, compares them with the stored objects, assesses their health and reads their hooks. Tests run it as a separate program, because
+// Argo CD and Heirloom need different releases of the Kubernetes libraries.
 //
 // It reads one request from standard input and writes one answer to standard output, both in JSON.
 package main
@@ -17,13 +17,13 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// request is what a test asks.
+// request is the request of a test.
 type request struct {
 	// Do is apply, diff, health or hooks.
 	Do string `json:"do"`
-	// Kubeconfig is the path of an administrator's.
+	// Kubeconfig is the path of an administrator's kubeconfig.
 	Kubeconfig string `json:"kubeconfig"`
-	// Application is whose objects they are: its sync options, compare options and ignoreDifferences count.
+	// Application owns the objects: its sync options, compare options and ignoreDifferences count.
 	Application v1alpha1.Application `json:"application"`
 	// Settings are the data of the ConfigMap argocd-cm.
 	Settings map[string]string `json:"settings"`
@@ -33,14 +33,14 @@ type request struct {
 
 // answer is about one object.
 type answer struct {
-	// Modified says that the object is out of sync; Predicted is what a sync would make of Live.
+	// Modified says that the object is out of sync; Predicted is the result of a sync of Live.
 	Modified  bool            `json:"modified"`
 	Live      json.RawMessage `json:"live,omitempty"`
 	Predicted json.RawMessage `json:"predicted,omitempty"`
-	// Health and Message are empty if Argo CD does not judge the kind.
+	// Health and Message are empty if Argo CD does not assess the kind.
 	Health  string `json:"health,omitempty"`
 	Message string `json:"message,omitempty"`
-	// Hook says that no sync applies the object; Phases are those in which a sync runs it as a hook.
+	// Hook says that no sync applies the object; Phases has the phases in which a sync runs it as a hook.
 	Hook     bool     `json:"hook"`
 	Phases   []string `json:"phases,omitempty"`
 	Wave     int      `json:"wave"`

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 
-# Installs Chromium from the distribution's packages, where root and apt-get can. Fails, and says why, where there is none.
+# Installs Chromium from the distribution's packages, if root and apt-get can. Fails, and says why, if Chromium is missing at the end.
 
 set -euo pipefail
 

@@ -19,7 +19,7 @@ type entry struct {
 	mode int64
 }
 
-// writeArchive packs files and returns the archive's checksum. The archive says nothing of the machine that it was made on.
+// writeArchive packs files and returns the archive's checksum. The archive shows nothing of the machine that made it.
 func (r *release) writeArchive(name string, files ...entry) (checksum string, err error) {
 	var archive bytes.Buffer
 	compressed := gzip.NewWriter(&archive)

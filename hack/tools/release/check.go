@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// check returns everything that keeps the sources from being tagged with a version.
+// check returns the reasons why the sources cannot be tagged with a version.
 func (r *release) check() error {
 	if semver.Canonical(r.version) != r.version {
 		return fmt.Errorf("%s is not a version such as v1.2.3", r.version)
@@ -37,7 +37,7 @@ func (r *release) checkChart() error {
 	return nil
 }
 
-// checkSeries checks that clusterctl is told of the series: it would refuse the release.
+// checkSeries checks that clusterctl's metadata has the series: without it, clusterctl would refuse the release.
 func (r *release) checkSeries() error {
 	var metadata struct {
 		ReleaseSeries []struct{ Major, Minor int }

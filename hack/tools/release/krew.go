@@ -16,8 +16,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// writeManifest fills in .krew.yaml, which tells krew where the plugin is, as krew-release-bot does. checksums are those of the
-// archives that were made, by their names; a platform without an archive is left out.
+// writeManifest fills in .krew.yaml, which shows krew the location of the plugin, as krew-release-bot does. checksums has the checksums of
+// the archives by their names; a platform without an archive is left out.
 func (r *release) writeManifest(checksums map[string]string) error {
 	const name = ".krew.yaml"
 	content, err := os.ReadFile(filepath.Join(r.source, name))

@@ -15,7 +15,7 @@ import (
 
 const repository = "https://github.com/heirloom-dev/heirloom"
 
-// release is what one run checks or writes.
+// release has the settings of a run.
 type release struct {
 	source  string // directory of Heirloom's module
 	out     string
@@ -59,8 +59,8 @@ func run(args []string) error {
 	return fmt.Errorf("%q is none of check, package and notes", args[0])
 }
 
-// pack packs the programs in bin/<platform> of the sources: the plugin as an archive that krew and people unpack, with what
-// kubectl runs to complete its arguments, Heirloom itself, which is there for Linux, as it is.
+// pack packs the programs in bin/<platform> of the sources: the plugin, with the program that kubectl runs to complete its arguments, as an
+// archive for krew and for people; and Heirloom itself, only for Linux, without an archive.
 func (r *release) pack(platforms []string) error {
 	if err := os.MkdirAll(r.out, 0o755); err != nil {
 		return err

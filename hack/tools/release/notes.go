@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// section returns what the changelog says of one version, such as 1.2.3 or Unreleased, and the date of the version.
+// section returns the text of one version in the changelog, such as 1.2.3 or Unreleased, and the date of the version.
 func section(changelog, version string) (text, date string, found bool) {
 	heading := regexp.MustCompile(`(?m)^## \[` + regexp.QuoteMeta(version) + `\](?: - (\d{4}-\d{2}-\d{2}))?$`)
 	at := heading.FindStringSubmatchIndex(changelog)
@@ -22,14 +22,14 @@ func section(changelog, version string) (text, date string, found bool) {
 		date = changelog[at[2]:at[3]]
 	}
 	text = changelog[at[1]:]
-	// It ends with the next one, or with the addresses of links.
+	// The section ends at the next section, or at the addresses of links.
 	if end := regexp.MustCompile(`(?m)^(## |\[[^\]]+\]: )`).FindStringIndex(text); end != nil {
 		text = text[:end[0]]
 	}
 	return strings.TrimSpace(text), date, true
 }
 
-// notes returns the text of a release. A version that has no section yet gets what is unreleased, for a trial.
+// notes returns the text of a release. A version without a section gets the section Unreleased, for a trial.
 func notes(changelog, version string) (string, error) {
 	text, _, found := section(changelog, strings.TrimPrefix(version, "v"))
 	if !found {
@@ -44,7 +44,7 @@ func notes(changelog, version string) (string, error) {
 	return unwrap(text) + fmt.Sprintf("\n\n[How to check these files](%s/blob/%s/docs/release.md#verify)\n", repository, version), nil
 }
 
-// unwrap makes one line of each item: GitHub ends lines of a release where the text does.
+// unwrap puts each item on one line: GitHub shows the line breaks in the text of a release.
 func unwrap(text string) string {
 	return regexp.MustCompile(`([^\n])\n +([^ *-])`).ReplaceAllString(text, "$1 $2")
 }

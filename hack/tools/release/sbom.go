@@ -13,8 +13,8 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// writeSBOM writes which modules a program is made of, as the program itself says. It is cyclonedx-gomod as a library, as
-// the command also writes the time, and a checksum of itself that differs between machines.
+// writeSBOM writes the modules of a program, as the program itself lists them. It uses cyclonedx-gomod as a library: its command also
+// writes the time, and its own checksum, which differs between machines.
 func (r *release) writeSBOM(program, name string) error {
 	generator, err := bin.NewGenerator(program,
 		bin.WithIncludeStdlib(true), bin.WithVersionOverride(r.version), bin.WithLogger(zerolog.Nop()))

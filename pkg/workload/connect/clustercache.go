@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package connect reaches the workload clusters of a fleet, through Cluster API's own ClusterCache: one connection for
-// each Cluster, made from the Secret <cluster>-kubeconfig, watched by health probes, and renewed when it breaks. What is
-// cached of a workload cluster is its Nodes, trimmed to what the rules read.
+// Package connect makes the connections to the workload clusters of a fleet, through Cluster API's own ClusterCache: one connection for
+// each Cluster, made from the Secret <cluster>-kubeconfig, watched by health probes, and renewed when it breaks. The cache of a workload
+// cluster holds its Nodes, trimmed to the fields that the rules read.
 package connect
 
 import (
@@ -23,28 +23,28 @@ import (
 // requestTimeout bounds each request to a workload cluster, except a cache's lists and watches.
 const requestTimeout = 10 * time.Second
 
-// Options say how workload clusters are reached.
+// Options configure the connections to workload clusters.
 type Options struct {
 	// WatchFilter is the value of the label that Clusters must carry; empty means all.
 	WatchFilter string
-	// QPS and Burst bound the requests to each workload cluster. Concurrency is how many Clusters are connected, or probed, at a
-	// time. To connect takes up to five minutes where an API server answers but does not list its Nodes.
+	// QPS and Burst limit the requests to each workload cluster. Concurrency is the number of Clusters that are connected, or probed, at the
+	// same time. A connection takes up to five minutes if an API server answers but does not list its Nodes.
 	QPS         float32
 	Burst       int
 	Concurrency int
 	SyncPeriod  time.Duration
-	// Nodes are the indexes of the Nodes that are cached, TrimNode what is kept of each.
+	// Nodes are the indexes of the cached Nodes. TrimNode drops the fields that no rule reads.
 	Nodes    map[string]client.IndexerFunc
 	TrimNode toolscache.TransformFunc
 	// Refused is called for a kubeconfig that asks for something forbidden, such as a file of this machine. It may be nil.
 	Refused func(ctx context.Context, cluster types.NamespacedName, err error)
 }
 
-// NewClusterCache adds Cluster API's ClusterCache to the manager. It runs on the leader. It connects again after half a minute, also
-// where a kubeconfig was refused: there is no option for another time.
+// NewClusterCache adds Cluster API's ClusterCache to the manager. It runs on the leader. It reconnects after half a minute, also after a
+// kubeconfig was refused: it has no option for this time.
 func NewClusterCache(ctx context.Context, mgr ctrl.Manager, o Options) (clustercache.ClusterCache, error) {
 	options := clustercache.Options{
-		// Kubeconfigs are read when a connection is made and not kept: that takes the right to get Secrets, not to list them.
+		// A kubeconfig is read for each connection, and is not cached: this needs the right to get Secrets, not to list them.
 		SecretClient:     kubeconfigs{Reader: mgr.GetAPIReader(), refused: o.Refused},
 		WatchFilterValue: o.WatchFilter,
 		Client:           clustercache.ClientOptions{UserAgent: mgr.GetConfig().UserAgent, QPS: o.QPS, Burst: o.Burst, Timeout: requestTimeout},

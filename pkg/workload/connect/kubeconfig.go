@@ -24,16 +24,17 @@ import (
 )
 
 const (
-	// longest is how many bytes a kubeconfig may have. Those of Cluster API have some 6 KiB.
+	// longest is the maximum size of a kubeconfig in bytes. Kubeconfigs of Cluster API have about 6 KiB.
 	longest = 64 << 10
-	// mostProblems is how many problems are told, of each at most some hundred bytes: an Event has 1024.
+	// mostProblems is the maximum number of problems in a message. Each has at most some hundred bytes; the note of an Event has at most
+	// 1024.
 	mostProblems = 5
 )
 
-// checkKubeconfig refuses a kubeconfig that takes anything from the machine on which Heirloom runs. Tenants may write
-// kubeconfigs, and choose the server that credentials are sent to: with a path they could have Heirloom's own token sent
-// there, and a plugin would be their program. Contexts other than the current one are checked, too, because none is needed.
-// It also refuses aliases of YAML: to expand them could take any amount of memory.
+// checkKubeconfig refuses a kubeconfig that takes anything from the machine on which Heirloom runs. Tenants may write kubeconfigs, and
+// choose the server that gets the credentials: with a path, they could send Heirloom's own token there, and a plugin would run their
+// program. Contexts other than the current context are also checked, because none is needed. It also refuses anchors and aliases of YAML:
+// their expansion could take any amount of memory.
 func checkKubeconfig(raw []byte) error {
 	if len(raw) > longest {
 		return fmt.Errorf("it has more than %d KiB", longest>>10)
@@ -73,7 +74,7 @@ func checkKubeconfig(raw []byte) error {
 	return errors.New(strings.Join(problems, "; "))
 }
 
-// reachable reports whether a server's host is a DNS name or an IP address. Metrics and messages have it as it is.
+// reachable reports whether a server's host is a DNS name or an IP address. Metrics and messages show the host unchanged.
 func reachable(server string) bool {
 	u, _, err := rest.DefaultServerURL(server, "", schema.GroupVersion{}, true)
 	if err != nil || len(u.Port()) > len("65535") {
@@ -83,15 +84,15 @@ func reachable(server string) bool {
 	return net.ParseIP(host) != nil || len(validation.IsDNS1123Subdomain(host)) == 0
 }
 
-// aliased reports whether there is an anchor or an alias in a document.
+// aliased reports whether a document has an anchor or an alias.
 func aliased(node *yaml.Node) bool {
 	return node.Anchor != "" || node.Kind == yaml.AliasNode || slices.ContainsFunc(node.Content, aliased)
 }
 
-// kubeconfigs reads Secrets, but no kubeconfig that checkKubeconfig refuses. The ClusterCache reads through it.
+// kubeconfigs reads Secrets for the ClusterCache. It returns an error for a kubeconfig that checkKubeconfig refuses.
 type kubeconfigs struct {
 	client.Reader
-	// refused, unless nil, is called with the Cluster whose kubeconfig was refused, and why.
+	// refused, unless nil, is called with the Cluster of a refused kubeconfig, and the reason.
 	refused func(context.Context, types.NamespacedName, error)
 }
 
@@ -115,8 +116,8 @@ func (k kubeconfigs) Get(ctx context.Context, key client.ObjectKey, object clien
 	return fmt.Errorf("it is refused: %w", err)
 }
 
-// RESTConfig returns how to reach a workload cluster without a ClusterCache: with the same kubeconfig, and under the same
-// conditions.
+// RESTConfig returns the client configuration for a workload cluster without a ClusterCache, from the same kubeconfig and with the same
+// checks.
 func RESTConfig(ctx context.Context, management client.Reader, cluster types.NamespacedName) (*rest.Config, error) {
 	var config *rest.Config
 	raw, err := kubeconfig.FromSecret(ctx, kubeconfigs{Reader: management}, cluster)

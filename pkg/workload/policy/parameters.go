@@ -25,14 +25,14 @@ const (
 	// separators separate Machines and their fields.
 	separators = "\n\t"
 
-	// mostLines and mostContents are how many bytes of Machines and of contents there are: see the package comment. mostContent is how many
-	// one of the latter may have: keys of labels are in a Node twice, and etcd takes 1.5 MiB.
+	// mostLines and mostContents limit the bytes of the lines of all Machines and of all contents: see the package comment. mostContent
+	// limits the bytes of one content: a Node has the keys of labels twice, and etcd takes 1.5 MiB.
 	mostLines, mostContents, mostContent = 100_000, 900_000, 512 << 10
-	// kubeletsShare is how much of the room for annotations is left to the kubelet and to others.
+	// kubeletsShare is the part of the room for annotations, in bytes, that is left to the kubelet and to others.
 	kubeletsShare = 32 << 10
 )
 
-// NoRoomError says for how many Machines the parameters had no room. The loop applies what their Nodes inherit.
+// NoRoomError has the number of Machines for which the parameters had no room. The loop applies the inherited entries of their Nodes.
 type NoRoomError struct{ Machines int }
 
 // Error implements error.
@@ -40,7 +40,7 @@ func (e *NoRoomError) Error() string {
 	return fmt.Sprintf("the parameters of the admission policy have no room for %d Machines", e.Machines)
 }
 
-// encode returns the data of the parameters.
+// encode returns the data of the parameters. The error is a NoRoomError if it left Machines out; the data is valid nevertheless.
 func encode(machines []inherit.Machine, rules inherit.Policy) (map[string]any, error) {
 	data, numbers, share := map[string]any{"format": format}, map[string]string{"": ""}, strings.Repeat(" ", kubeletsShare)
 	var lines []string
@@ -56,7 +56,7 @@ func encode(machines []inherit.Machine, rules inherit.Policy) (map[string]any, e
 		if !Findable(m.Actual) {
 			continue
 		}
-		if text+len(line("", m.Actual.Spec.ProviderID, names)) > mostLines { // before more is computed
+		if text+len(line("", m.Actual.Spec.ProviderID, names)) > mostLines { // before the content is computed
 			maps.Copy(foreign, names)
 			leftOut++
 			continue
@@ -88,12 +88,12 @@ func encode(machines []inherit.Machine, rules inherit.Policy) (map[string]any, e
 	return data, nil
 }
 
-// Findable reports whether anything can tell yet that a Node is this Machine.
+// Findable reports whether a Node can match this Machine yet: by a providerID, a name or an address.
 func Findable(m *clusterv1.Machine) bool {
 	return m.Spec.ProviderID != "" || len(inherit.MachineNames(m)) > 0
 }
 
-// namesOf returns the names and addresses of a Machine and of its Node.
+// namesOf returns the names and addresses of a Machine and the name of its Node, except names that contain a separator.
 func namesOf(m *clusterv1.Machine) sets.Set[string] {
 	names := sets.New(inherit.MachineNames(m)...)
 	if m.Status.NodeRef.Name != "" {
@@ -107,21 +107,21 @@ func namesOf(m *clusterv1.Machine) sets.Set[string] {
 	return names
 }
 
-// line encodes the number of a Machine's content, and everything by which the Machine is found.
+// line encodes the number of a Machine's content, and the identifiers by which a Node finds the Machine.
 func line(content, providerID string, names sets.Set[string]) string {
 	return strings.Join(append([]string{content, providerID}, sets.List(names)...), "\t")
 }
 
-// contentOf encodes what a Node gets from its Machine at its registration: nothing if the Machine is skipped. What the Machine does not
-// have yet is listed in Heirloom's annotations (docs/design.md §5). If the Machine's annotations leave no room for those of the kubelet,
-// which share is as long as, they are left out, because an API server would refuse the Node.
+// contentOf encodes the entries that a Node gets from its Machine at its registration: nothing if the Machine is skipped. Heirloom's
+// annotations list the entries that the Machine does not have yet (docs/design.md §5). share is as long as the kubelet's part of the room
+// for annotations. If the Machine's annotations do not fit next to it, they are left out, because an API server would refuse the Node.
 func contentOf(m inherit.Machine, rules inherit.Policy, share string) string {
-	if _, skipped := rules.SkipsNode(m.Actual, &clusterv1.Cluster{}); skipped { // a Cluster that is skipped gets no parameters
+	if _, skipped := rules.SkipsNode(m.Actual, &clusterv1.Cluster{}); skipped { // a skipped Cluster gets no parameters
 		return ""
 	}
-	const kubelets = "" // which is no annotation's key
+	const kubelets = "" // no annotation has this key
 	room := map[string]string{kubelets: share}
-	// What is left out is reported where the Machine itself, or later its Node, is reconciled.
+	// The reconcilers of the Machine and of its Node report the entries that are left out.
 	state, _ := rules.Node(inherit.SourceOfMachine(m.Effective).AheadOf(m.Actual), inherit.NodeState{Annotations: room}, inherit.Kubelet)
 	delete(state.Annotations, kubelets)
 	guard := ""
@@ -134,7 +134,7 @@ func contentOf(m inherit.Machine, rules inherit.Policy, share string) string {
 	for _, key := range slices.Sorted(maps.Keys(state.Labels)) {
 		labels = append(labels, key+"="+state.Labels[key])
 	}
-	for _, t := range state.Taints { // in the order in which they go to the Node; always with an equals sign, for the policy's sake
+	for _, t := range state.Taints { // in their order on the Node; always with an equals sign, which the policy needs
 		taints = append(taints, t.Key+"="+t.Value+":"+string(t.Effect))
 	}
 	lines := []string{guard, strings.Join(labels, ","), strings.Join(taints, ",")}

@@ -33,16 +33,16 @@ import (
 const (
 	// Name is the name of the policy, of its binding and of the ConfigMap with its parameters.
 	Name = "nodes.heirloom.dev"
-	// Namespace is where the parameters are in a workload cluster: whoever may write there administers that cluster already.
+	// Namespace is the namespace of the parameters in a workload cluster: a user who may write there administers the cluster already.
 	Namespace = metav1.NamespaceSystem
-	// ClusterAnnotation names the Cluster, as <namespace>/<name>, that the parameters are about.
+	// ClusterAnnotation names the Cluster of the parameters, as <namespace>/<name>.
 	ClusterAnnotation = "heirloom.dev/cluster"
 )
 
 //go:embed policy.yaml
 var manifest string
 
-// labels are on every object that this package makes. An object without them is somebody else's, and is not deleted.
+// labels returns the labels of every object that this package makes. An object without them belongs to somebody else, and is not deleted.
 func labels() map[string]string {
 	return map[string]string{
 		"app.kubernetes.io/name":       "heirloom",
@@ -51,9 +51,9 @@ func labels() map[string]string {
 	}
 }
 
-// AdmissionPolicy returns the policy in this version of its API. It is the same for every workload cluster whose Cluster and Machines name no
-// keys of their own (inherit.Policy.Naming). Whatever the parameters say,
-// a Node gets from it what these rules could bring, and no API server refuses the Node for that.
+// AdmissionPolicy returns the MutatingAdmissionPolicy in this version of its API. It is the same for every workload cluster whose Cluster
+// and Machines name no keys of their own (inherit.Policy.Naming). Even if somebody else has written the parameters, it adds only entries
+// that these rules can bring, and no API server refuses the Node because of them.
 func AdmissionPolicy(version schema.GroupVersion, rules inherit.Policy) *unstructured.Unstructured {
 	guard := clusterv1.NodeUninitializedTaint
 	text := strings.NewReplacer(
@@ -73,14 +73,14 @@ func AdmissionPolicy(version schema.GroupVersion, rules inherit.Policy) *unstruc
 		"TRACKING", "'"+strings.Join(inherit.TrackingAnnotations, "', '")+"'",
 	).Replace(manifest)
 	policy := &unstructured.Unstructured{}
-	utilruntime.Must(yaml.UnmarshalStrict([]byte(text), &policy.Object)) // the text is a part of the program
+	utilruntime.Must(yaml.UnmarshalStrict([]byte(text), &policy.Object)) // the manifest is a part of the program
 	policy.SetName(Name)
 	policy.SetLabels(labels())
 	return policy
 }
 
-// selects is an expression for whether the rules bring a key k to a Node (rules 11 and 12): one of this domain, or one that an operator's
-// regular expressions select and that is not about the Machine itself (inherit.OfItself).
+// selects returns the CEL expression for whether the rules bring a key k to a Node (rules 11 and 12): a key of this domain, or a key that
+// an operator's regular expressions select and that is not about the Machine itself (inherit.OfItself).
 func selects(domain string, additional []*regexp.Regexp, never ...string) string {
 	matches := func(pattern string) string { return "k.matches(" + strconv.Quote(pattern) + ")" }
 	anyOf := func(all ...[]string) string {
@@ -98,7 +98,7 @@ func selects(domain string, additional []*regexp.Regexp, never ...string) string
 	return "(" + expression + ")"
 }
 
-// Binding returns the binding of the policy to its parameters. Without parameters, nothing happens.
+// Binding returns the binding of the policy to its parameters. Without parameters, the policy does nothing.
 func Binding(version schema.GroupVersion) *unstructured.Unstructured {
 	binding := object(version, "MutatingAdmissionPolicyBinding", "")
 	binding.Object["spec"] = map[string]any{
@@ -110,8 +110,8 @@ func Binding(version schema.GroupVersion) *unstructured.Unstructured {
 	return binding
 }
 
-// Parameters returns the ConfigMap of a Cluster's parameters. machines are all its Machines, including skipped ones. The error is a
-// NoRoomError, and the parameters are valid nevertheless.
+// Parameters returns the ConfigMap with the parameters of a Cluster. machines are all Machines of the Cluster, including skipped Machines.
+// The only error is a NoRoomError; the parameters are valid nevertheless.
 func Parameters(cluster types.NamespacedName, machines []inherit.Machine, rules inherit.Policy) (*unstructured.Unstructured, error) {
 	data, err := encode(machines, rules)
 	parameters := object(corev1.SchemeGroupVersion, "ConfigMap", Namespace)
@@ -129,12 +129,12 @@ func object(version schema.GroupVersion, kind, namespace string) *unstructured.U
 	return made
 }
 
-// Ensure makes the policy of a workload cluster give Nodes what these Machines declare; see Parameters about these. An apply that
-// changes nothing is not stored. The policy comes first: where it may not be written, nothing is, and without a binding it does
-// nothing. If the API server does not serve such policies, meta.IsNoMatchError holds for the error. After a NoRoomError everything has been
-// written nevertheless. registered says, even with an error, that the binding is new.
+// Ensure makes the policy of a workload cluster give Nodes the declarations of these Machines, which are the machines of Parameters. An
+// apply that changes nothing is not stored. The policy comes first: without the right to write it, nothing else is written, and without a
+// binding the policy does nothing. If the API server does not serve MutatingAdmissionPolicies, meta.IsNoMatchError holds for the error.
+// With a NoRoomError, everything has been written nevertheless. registered reports, even with an error, whether the binding is new.
 //
-// The client must read from the API server itself, as that of Remove: a cache would be filled with the objects of others.
+// The client must read from the API server itself, like the client of Remove: a cache would hold the objects of others.
 func Ensure(
 	ctx context.Context, workload client.Client, cluster types.NamespacedName, machines []inherit.Machine, rules inherit.Policy,
 ) (registered bool, err error) {
@@ -159,8 +159,8 @@ func Ensure(
 	return unbound, noRoom
 }
 
-// served returns the version in which the API server serves such policies, or an error for which meta.IsNoMatchError holds. It asks
-// the client's mapping of kinds: that costs nothing once they are known.
+// served returns the version in which the API server serves MutatingAdmissionPolicies. If it does not, meta.IsNoMatchError holds for the
+// error. served asks the client's RESTMapper: this costs nothing once the kinds are known.
 func served(workload client.Client) (schema.GroupVersion, error) {
 	kind := schema.GroupKind{Group: admissionregistrationv1.GroupName, Kind: "MutatingAdmissionPolicy"}
 	var err error
@@ -183,14 +183,14 @@ func apply(ctx context.Context, workload client.Client, object *unstructured.Uns
 	return nil
 }
 
-// Remove deletes what Ensure has made, and reports, even with an error, whether it deleted the binding. It is not an error if nothing
-// is there, or never could be. What refers to something goes before it.
+// Remove deletes the objects that Ensure has made, and reports, even with an error, whether it deleted the binding. It is not an error if
+// the objects do not exist, or never could. An object is deleted before the object that it refers to.
 func Remove(ctx context.Context, workload client.Client) (removed bool, err error) {
 	made := []*unstructured.Unstructured{object(corev1.SchemeGroupVersion, "ConfigMap", Namespace)}
 	switch version, err := served(workload); {
 	case err == nil:
 		made = append([]*unstructured.Unstructured{Binding(version), object(version, "MutatingAdmissionPolicy", "")}, made...)
-	case !meta.IsNoMatchError(err): // where it is not served any more, the parameters are there all the same
+	case !meta.IsNoMatchError(err): // the parameters exist even if the policy is no longer served
 		return false, err
 	}
 	for _, object := range made {

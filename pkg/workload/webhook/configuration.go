@@ -16,20 +16,20 @@ import (
 )
 
 const (
-	// ObjectName is the name of the MutatingWebhookConfiguration in a workload cluster. A Heirloom that is installed in that
-	// cluster itself names its own like its Service, and the name of a Service has no dots. All management clusters use the
-	// same name: if a Cluster moves, the new one's configuration replaces the old one's.
+	// ObjectName is the name of the MutatingWebhookConfiguration in a workload cluster. A Heirloom that is installed in the workload cluster
+	// itself gives its configuration the name of its Service, and the name of a Service has no dots. All management clusters use the same
+	// name: if a Cluster moves, the configuration of the new management cluster replaces the old configuration.
 	ObjectName = "management.heirloom.dev"
-	// WebhookName is the name of the webhook for Nodes, in the installed configuration and in those made from it.
+	// WebhookName is the name of the webhook for Nodes, in the installed configuration and in its copies.
 	WebhookName = "nodes.heirloom.dev"
 
-	// LongestTimeout is how many seconds a write of a Node may wait for Heirloom (docs/design.md §4).
+	// LongestTimeout is the maximum number of seconds that a write of a Node waits for Heirloom (docs/design.md §4).
 	LongestTimeout = 2
 )
 
-// Configuration makes the webhook configuration of a workload cluster from the one that is installed in the management
-// cluster, so that the chart alone decides which requests call Heirloom, and how. It refuses anything that could stop a
-// cluster, because no operator may be watching the workload cluster.
+// Configuration makes the webhook configuration of a workload cluster from the configuration that is installed in the management cluster,
+// so that the chart alone decides which requests call Heirloom, and how. It refuses a webhook that could stop a cluster, because no
+// operator may be watching the workload cluster.
 func Configuration(
 	installed *admissionregistrationv1.MutatingWebhookConfiguration, url string,
 ) (*admissionregistrationv1.MutatingWebhookConfiguration, error) {
@@ -43,7 +43,7 @@ func Configuration(
 	}
 	webhook := found.DeepCopy()
 	webhook.ClientConfig = admissionregistrationv1.WebhookClientConfig{URL: ptr.To(url), CABundle: slices.Clone(found.ClientConfig.CABundle)}
-	// It has no effect on Nodes, which are in no namespace, but some clouds write one into every configuration.
+	// A namespaceSelector has no effect on Nodes, which are in no namespace, but some clouds write one into every configuration.
 	webhook.NamespaceSelector = nil
 	return &admissionregistrationv1.MutatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: ObjectName, Labels: labels()},
@@ -51,7 +51,7 @@ func Configuration(
 	}, nil
 }
 
-// labels are those of every object that Heirloom makes by itself.
+// labels returns the labels of every object that Heirloom makes by itself.
 func labels() map[string]string {
 	return map[string]string{"app.kubernetes.io/name": "heirloom", "app.kubernetes.io/managed-by": "heirloom"}
 }
@@ -65,7 +65,8 @@ func webhookOf(configuration *admissionregistrationv1.MutatingWebhookConfigurati
 	return nil
 }
 
-// harmless returns how a webhook could stop a cluster, or why its API server could not verify Heirloom's certificate, or nil.
+// harmless returns an error with every way in which the webhook could stop a cluster, and every reason why the API server could not verify
+// Heirloom's certificate; nil if there is none.
 func harmless(webhook *admissionregistrationv1.MutatingWebhook) error {
 	var errs []error
 	refuse := func(wrong bool, format string, args ...any) {
@@ -84,7 +85,7 @@ func harmless(webhook *admissionregistrationv1.MutatingWebhook) error {
 		refuse(!ofNodes || !writes.HasAll(rule.Operations...),
 			"its rules match more than CREATE and UPDATE of nodes: %v %v %v", rule.Operations, rule.APIGroups, rule.Resources)
 	}
-	// Without CA certificates, an API server would trust those of its own machine, which Heirloom does not choose.
+	// Without a CA bundle, an API server would trust the CA certificates of its own machine, which Heirloom does not choose.
 	bundle := webhook.ClientConfig.CABundle
 	refuse(len(bundle) == 0, "it has no caBundle (yet)")
 	refuse(len(bundle) > 0 && !x509.NewCertPool().AppendCertsFromPEM(bundle), "its caBundle is not a PEM certificate")

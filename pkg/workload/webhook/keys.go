@@ -23,9 +23,9 @@ import (
 )
 
 const (
-	// keyData is the key's name in the Secret, formerKeyData that in a Secret of an earlier version.
+	// keyData is the name of the key in the Secret, formerKeyData its name in a Secret of an earlier version.
 	keyData, formerKeyData = "key", "current"
-	// look is how often the leader looks, in its cache, whether there is a Secret.
+	// look is the interval at which the leader checks, in its cache, whether there is a Secret.
 	look = 2 * time.Second
 )
 
@@ -42,25 +42,25 @@ func KeyOf(secret *corev1.Secret) ([]byte, error) {
 	return key, nil
 }
 
-// Keys has the key that all replicas share in one Secret. As a manager.Runnable on the leader it makes the key, and another key when
+// Keys has the key that all replicas share in one Secret. As a manager.Runnable on the leader, it creates the key, and another key after
 // somebody has deleted the Secret. If there are two leaders for a moment, the first Secret counts.
 type Keys struct {
-	// Broadcaster sends an event on the leader whenever there is another key.
+	// Broadcaster sends an event on the leader when there is a new key.
 	broadcast.Broadcaster
 	// Client reads the Secret from a cache.
 	Client client.Client
 	Secret types.NamespacedName
 
-	last []byte // which the leader has told of
+	last []byte // the key of the last event
 	good atomic.Pointer[[]byte]
 }
 
-// Key returns the key that paths are made with, or nil while none is known: then no path is accepted. While somebody has broken or deleted
-// the Secret, the last key stays in force.
+// Key returns the key for paths, or nil while no key is known: then no path is accepted. After somebody has broken or deleted the Secret,
+// the last key stays in force.
 func (k *Keys) Key(ctx context.Context) []byte {
 	secret := &corev1.Secret{}
 	if err := k.Client.Get(ctx, k.Secret, secret); err == nil {
-		if key, err := KeyOf(secret); err == nil { // the leader tells what is wrong with it
+		if key, err := KeyOf(secret); err == nil { // the leader logs the error
 			k.good.Store(&key)
 		}
 	}

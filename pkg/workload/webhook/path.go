@@ -24,14 +24,14 @@ const (
 	// KeySize is the length of a key in bytes.
 	KeySize = 32
 
-	// domain separates these HMACs from any others that the same key may ever be used for.
+	// domain separates these HMACs from any other use of the same key.
 	domain = "heirloom.dev/workload-webhook/v2"
 
-	// longest is the length of the longest path that can be genuine.
+	// longest is the maximum length of a genuine path.
 	longest = len(Prefix) + validation.DNS1123LabelMaxLength + 1 + validation.DNS1123SubdomainMaxLength + 1 + 2*sha256.Size
 )
 
-// Identity is one Cluster and no other, not even a later Cluster of the same name.
+// Identity identifies one Cluster: a later Cluster of the same name has another UID.
 type Identity struct {
 	types.NamespacedName
 	UID types.UID
@@ -42,15 +42,15 @@ func IdentityOf(cluster metav1.Object) Identity {
 	return Identity{NamespacedName: types.NamespacedName{Namespace: cluster.GetNamespace(), Name: cluster.GetName()}, UID: cluster.GetUID()}
 }
 
-// Path returns the path that the API server of the Cluster calls: /workload/<namespace>/<name>/<HMAC in hex>. It is valid
-// for the Nodes of this Cluster only, and as long as the Cluster exists.
+// Path returns the path that the API server of the Cluster calls: /workload/<namespace>/<name>/<HMAC in hex>. It is valid only for the
+// Nodes of this Cluster, and as long as the Cluster exists.
 func Path(key []byte, cluster Identity) string {
 	return directory(cluster.NamespacedName) + hex.EncodeToString(authenticate(key, cluster))
 }
 
-// Verify returns the Cluster that a path names if it was made with the key. It takes the path as it is in the request, still
-// escaped: a genuine path has nothing to escape. uid returns the UID of the Cluster of a name, or nothing if there is none. The HMAC
-// is computed even then, so that the duration reveals nothing about the key.
+// Verify returns the Cluster that a path names if the path was made with the key. The path must be as it is in the request, still escaped:
+// a genuine path has nothing to escape. uid returns the UID of the Cluster with a name, or "" if there is no such Cluster. The HMAC is
+// computed even then, so that the duration reveals nothing about the key.
 func Verify(key []byte, path string, uid func(types.NamespacedName) types.UID) (types.NamespacedName, bool) {
 	name, claimed, ok := parse(path)
 	if !ok {
@@ -64,12 +64,12 @@ func Verify(key []byte, path string, uid func(types.NamespacedName) types.UID) (
 	return name, true
 }
 
-// directory is the part of the path that is not secret.
+// directory returns the part of the path that is not secret.
 func directory(cluster types.NamespacedName) string {
 	return Prefix + cluster.Namespace + "/" + cluster.Name + "/"
 }
 
-// parse takes a path apart. Each Cluster and HMAC has exactly one path that is accepted.
+// parse splits a path. Each pair of a Cluster and an HMAC has exactly one path that is accepted.
 func parse(path string) (cluster types.NamespacedName, mac []byte, ok bool) {
 	rest, ok := strings.CutPrefix(path, Prefix)
 	if !ok || len(path) > longest {
@@ -86,8 +86,8 @@ func parse(path string) (cluster types.NamespacedName, mac []byte, ok bool) {
 	return types.NamespacedName{Namespace: parts[0], Name: parts[1]}, mac, true
 }
 
-// authenticate returns the HMAC over the Cluster's namespace, name and UID. Their lengths go in too, so that no two Clusters
-// share an HMAC, whatever their names are made of.
+// authenticate returns the HMAC over the Cluster's namespace, name and UID. Their lengths are hashed as well, so that no two Clusters have
+// the same HMAC.
 func authenticate(key []byte, cluster Identity) []byte {
 	mac := hmac.New(sha256.New, key)
 	for _, part := range []string{domain, cluster.Namespace, cluster.Name, string(cluster.UID)} {
@@ -97,8 +97,8 @@ func authenticate(key []byte, cluster Identity) []byte {
 	return mac.Sum(nil)
 }
 
-// BaseURL checks the URL under which workload clusters reach Heirloom, and returns it without a slash at its end. What an
-// API server would refuse in a webhook's URL is refused here, where an operator sees it.
+// BaseURL checks the URL under which workload clusters reach Heirloom, and returns it without a slash at its end. It refuses a URL that an
+// API server would refuse in a webhook, because an operator sees the error here.
 func BaseURL(raw string) (string, error) {
 	u, err := url.Parse(raw)
 	if err != nil {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package webhook makes the API servers of workload clusters call Heirloom, which runs in the management cluster,
-// when a Node is created or changed: it keeps a MutatingWebhookConfiguration in each of them, whose one webhook calls back
-// by URL. The loop alone would apply taints a moment after a Node has registered, when Pods may be on it already.
+// Package webhook makes the API servers of workload clusters call Heirloom, which runs in the management cluster, when a Node is created or
+// changed: it keeps a MutatingWebhookConfiguration in each workload cluster, whose only webhook calls Heirloom by URL. The loop alone would
+// apply taints a moment after a Node has registered, when Pods may already run on it.
 //
-// The URL's path names the Cluster and proves by an HMAC that the name is genuine, so that one cluster's path does not
-// answer for another. Only Heirloom knows the key: all replicas share it in one Secret.
+// The URL's path names the Cluster and proves by an HMAC that the name is genuine, so that the path of one cluster gives no answers about
+// another cluster. Only Heirloom knows the key: all replicas share it in one Secret.
 package webhook
 
 import (
@@ -30,27 +30,27 @@ type Registrar struct {
 	// Management reads the installed MutatingWebhookConfiguration, whose name is Installed.
 	Management client.Reader
 	Installed  string
-	// BaseURL is where workload clusters reach Heirloom, as BaseURL returned it.
+	// BaseURL is the URL under which workload clusters reach Heirloom, as the function BaseURL returned it.
 	BaseURL string
-	// Key returns the key that paths are made with, or nil while there is none.
+	// Key returns the key for paths, or nil while there is none.
 	Key func(context.Context) []byte
 }
 
-// ErrForeign says that a webhook configuration leads to another Heirloom.
+// ErrForeign means that a webhook configuration leads to another Heirloom.
 var ErrForeign = errors.New("it points to another Heirloom, or to a URL that Heirloom no longer knows")
 
-// OwnError is an error that is not the workload cluster's.
+// OwnError is an error of Heirloom or of the management cluster, and not of the workload cluster.
 type OwnError struct{ Err error }
 
 // Error implements error.
 func (e OwnError) Error() string { return e.Err.Error() }
 
-// Unwrap returns what went wrong.
+// Unwrap returns the wrapped error.
 func (e OwnError) Unwrap() error { return e.Err }
 
-// Ensure makes the API server of the Cluster call Heirloom. It writes only what differs, and reports whether it has. A label, another
-// webhook or a namespaceSelector that others have added stays; a match condition goes: one that is never true would switch the webhook
-// off for good.
+// Ensure makes the API server of the Cluster call Heirloom. It writes only differences, and reports whether it has written. Labels, other
+// webhooks and a namespaceSelector that others have added stay. Match conditions are removed: a condition that is never true would switch
+// the webhook off for good.
 //
 // The client reads from the API server itself: a cache of webhook configurations would cost more than it saves.
 func (r *Registrar) Ensure(ctx context.Context, workload client.Client, cluster Identity) (registered bool, err error) {
@@ -89,8 +89,8 @@ func (r *Registrar) desired(ctx context.Context, cluster Identity) (*admissionre
 	return Configuration(installed, r.BaseURL+Path(key, cluster))
 }
 
-// Remove makes the API server of the Cluster no longer call Heirloom, and reports whether it removed anything. It keeps a
-// configuration that leads to the Heirloom of another management cluster, with ErrForeign: the Cluster has moved there.
+// Remove stops the API server of the Cluster from calling Heirloom, and reports whether it removed the configuration. If the configuration
+// leads to the Heirloom of another management cluster, Remove keeps it and returns ErrForeign: the Cluster has moved there.
 func (r *Registrar) Remove(ctx context.Context, workload client.Client, cluster Identity) (removed bool, err error) {
 	existing := &admissionregistrationv1.MutatingWebhookConfiguration{}
 	err = workload.Get(ctx, types.NamespacedName{Name: ObjectName}, existing)

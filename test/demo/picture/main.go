@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command picture reads what the demo has printed. With the file of a picture, it fails unless the picture shows the demo's third step;
-// without, it prints that step.
+// Command picture reads the output of the demo. With the file of a picture, it fails unless the picture shows the demo's third step;
+// without a file, it prints this step.
 package main
 
 import (

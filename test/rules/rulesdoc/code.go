@@ -11,8 +11,7 @@ import (
 	"strings"
 )
 
-// functions returns the base name of the file of every function in the Go package at dir, tests left out. A method is
-// "Type.Method".
+// functions returns the base name of the file of every function in the Go package at dir, without tests. A method is "Type.Method".
 func functions(dir string) (map[string]string, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
 	if err != nil {
@@ -47,6 +46,6 @@ func nameOf(function *ast.FuncDecl) string {
 	if name, ok := receiver.(*ast.Ident); ok {
 		return name.Name + "." + function.Name.Name
 	}
-	// A method of a type with parameters. No rule is one, and without its type it cannot be taken for another function.
+	// The receiver has type parameters. No rule is such a method, and without a type, its name matches no other function.
 	return "." + function.Name.Name
 }

@@ -19,17 +19,17 @@ import (
 //go:embed page.md.tmpl
 var templates embed.FS
 
-// page is what the template is filled with.
+// page has the data of the template.
 type page struct {
 	Rules                   []rules.Rule
 	Capacity                rules.Rule
 	NeverKeys, NeverDomains []string
-	// BookkeepingDomains are meant without their subdomains, BookkeepingFamilies with them.
+	// BookkeepingDomains exclude their subdomains, BookkeepingFamilies include them.
 	BookkeepingDomains, BookkeepingFamilies []string
 	FamilyLabels, TopologyLabels            []string
 }
 
-// render returns the page about the rules of the Go package at dir. Its links are right in a file at out.
+// render returns the page about the rules of the Go package at dir. Its links are relative to the file out.
 func render(dir, out string) ([]byte, error) {
 	code, err := functions(dir)
 	if err != nil {
@@ -42,7 +42,7 @@ func render(dir, out string) ([]byte, error) {
 	return fill(currentPage(), linker{code: code, base: base})
 }
 
-// way returns the path from one directory to another as a link has it.
+// way returns the path of a link from one directory to another.
 func way(from, to string) (string, error) {
 	from, fromErr := filepath.Abs(from)
 	to, toErr := filepath.Abs(to)
@@ -74,10 +74,10 @@ func fill(p page, l linker) ([]byte, error) {
 	return buffer.Bytes(), nil
 }
 
-// nothing stands in a cell that has no content.
+// nothing is the text of a cell without content.
 const nothing = "–"
 
-// cell makes text one cell of a Markdown table.
+// cell returns the text as one cell of a Markdown table.
 func cell(text string) string {
 	if text == "" {
 		return nothing
@@ -100,12 +100,11 @@ func flow(f rules.Flow) string {
 type linker struct {
 	// code has the file of every function.
 	code map[string]string
-	// base is where these files are, seen from the page.
+	// base is the path from the page to these files.
 	base string
 }
 
-// links returns a link for each function that a rule names. One that is gone is an error, because then the rule is not
-// what the code is about any more.
+// links returns a link for each function that a rule names. A missing function is an error, because the rule no longer describes the code.
 func (l linker) links(rule rules.Rule) (string, error) {
 	if rule.Code == "" {
 		return nothing, nil

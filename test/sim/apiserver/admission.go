@@ -74,14 +74,14 @@ type hook struct {
 	spec admissionregistrationv1.MutatingWebhook
 }
 
-// hooks keeps those of the configurations that are stored.
+// hooks caches the webhooks of the stored configurations.
 type hooks struct {
 	mu    sync.Mutex
 	known map[runtime.Object][]hook
 }
 
 var (
-	// accessors have compiled conditions, by the JSON of the webhook without the address: many Servers have the same.
+	// accessors has compiled conditions, by the JSON of the webhook without its address: many Servers have the same webhooks.
 	accessors sync.Map
 	compiler  = sync.OnceValue(func() cel.ConditionCompiler {
 		return cel.NewConditionCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))
@@ -89,7 +89,7 @@ var (
 	allowAll = authorizerfactory.NewAlwaysAllowAuthorizer()
 )
 
-// webhooks returns those that are in force, in the order in which they are asked.
+// webhooks returns the webhooks of all stored configurations, in the order of their calls.
 func (s *Server) webhooks() []hook {
 	s.mu.Lock()
 	t := s.tables[admissionregistrationv1.Resource("mutatingwebhookconfigurations")]
@@ -130,7 +130,7 @@ func hooksOf(configuration *admissionregistrationv1.MutatingWebhookConfiguration
 	return of
 }
 
-// namespaces is a lister, as the predicate wants it.
+// namespaces is the lister of the namespace predicate.
 type namespaces struct{ *Server }
 
 // Get implements listers.NamespaceLister.
@@ -144,7 +144,8 @@ func (n namespaces) Get(name string) (*corev1.Namespace, error) {
 // List implements listers.NamespaceLister. Nobody calls it.
 func (namespaces) List(labels.Selector) ([]*corev1.Namespace, error) { return nil, nil }
 
-// concerns says how a webhook is to be asked about a request, if it is: see ShouldCallHook in k8s.io/apiserver.
+// concerns returns the invocation of a webhook for a request, or nil if the webhook is not to be called: see ShouldCallHook in
+// k8s.io/apiserver.
 func (d *dispatch) concerns(ctx context.Context, h hook) (*generic.WebhookInvocation, error) {
 	attributes := d.attributes
 	if d.versioned != nil {
@@ -183,7 +184,8 @@ func (d *dispatch) concerns(ctx context.Context, h hook) (*generic.WebhookInvoca
 	return invocation, nil
 }
 
-// matching finds the rule, for another version of the resource if the webhook wants equivalents.
+// matching returns the invocation by the first rule that matches the request, or, if the webhook wants equivalents, another version of the
+// resource; nil if no rule matches.
 func (d *dispatch) matching(h hook, attributes admission.Attributes) *generic.WebhookInvocation {
 	resources := []admission.Attributes{attributes}
 	if policy := h.GetMatchPolicy(); policy != nil && *policy == admissionregistrationv1.Equivalent {

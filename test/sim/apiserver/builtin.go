@@ -49,17 +49,17 @@ var (
 	builtinTypes = sync.OnceValue(func() managedfields.TypeConverter { return applyconfigurations.NewTypeConverter(scheme) })
 )
 
-// builtin is a kind that each API server has, as the table has it.
+// builtin is a kind that every API server has: a row of the table.
 type builtin struct {
 	schema.GroupVersion
 	kind, plural  string
 	short         []string
 	namespaced    bool
-	status        bool // is a subresource
+	status        bool // has the subresource status
 	generation    bool
 	unconditional bool // a PUT needs no resourceVersion
 	upserts       bool // a PUT creates
-	// defaults are those that matter here; kube-apiserver's own are not public.
+	// defaults sets the defaults that matter here; the defaults of kube-apiserver are not public.
 	defaults func(runtime.Object)
 	validate func(runtime.Object) field.ErrorList
 }
@@ -153,7 +153,7 @@ func (b builtin) endpoint(s *Server, subresource string) (*endpoint, error) {
 	}, nil
 }
 
-// truncate leaves whole seconds of the times in an object's metadata, as storage does.
+// truncate cuts the times in an object's metadata to whole seconds, as storage does.
 func truncate(object runtime.Object) {
 	accessor, _ := meta.Accessor(object)
 	created := accessor.GetCreationTimestamp()
@@ -178,7 +178,7 @@ func made(gvk schema.GroupVersionKind) runtime.Object {
 	return object
 }
 
-// builtinDefaulter has those defaults that are missing in the scheme of clients.
+// builtinDefaulter also sets the defaults that the scheme of clients lacks.
 type builtinDefaulter struct{ more func(runtime.Object) }
 
 func (d builtinDefaulter) Default(object runtime.Object) {
@@ -188,7 +188,7 @@ func (d builtinDefaulter) Default(object runtime.Object) {
 	}
 }
 
-// defaultingCodecs fill the defaults in.
+// defaultingCodecs set the defaults of decoded objects.
 type defaultingCodecs struct {
 	serializer.CodecFactory
 	defaulter builtinDefaulter
@@ -286,7 +286,7 @@ func setDefault[T any](field **T, value T) {
 	}
 }
 
-// builtinStrategy is that of a built-in kind.
+// builtinStrategy is the strategy of a built-in kind.
 type builtinStrategy struct {
 	common
 	runtime.ObjectTyper
@@ -330,12 +330,12 @@ func (s builtinStrategy) PrepareForUpdate(_ context.Context, object, old runtime
 	}
 }
 
-// part is a field of an object of the API.
+// part returns a field of an object of the API.
 func part(object runtime.Object, name string) reflect.Value {
 	return reflect.ValueOf(object).Elem().FieldByName(name)
 }
 
-// content is what a generation counts.
+// content returns the part of an object whose changes increase its generation.
 func content(object runtime.Object) any {
 	for _, name := range []string{"Spec", "Webhooks"} {
 		if f := part(object, name); f.IsValid() {

@@ -18,7 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer/versioning"
 )
 
-// What follows is in k8s.io/apiextensions-apiserver/pkg/apiserver, which cannot be imported without etcd.
+// The code below follows k8s.io/apiextensions-apiserver/pkg/apiserver, which cannot be imported without etcd.
 
 type unstructuredTyper struct {
 	crdserverscheme.UnstructuredObjectTyper
@@ -46,7 +46,7 @@ func (unstructuredCreator) New(gvk schema.GroupVersionKind) (runtime.Object, err
 	return object, nil
 }
 
-// structuralDefaulter fills the defaults of the schema in.
+// structuralDefaulter sets the defaults of the schema.
 type structuralDefaulter struct{ *prepared }
 
 // Default implements runtime.ObjectDefaulter.
@@ -57,7 +57,7 @@ func (d structuralDefaulter) Default(object runtime.Object) {
 	}
 }
 
-// customScheme knows what is sent beside custom resources, whatever their version.
+// customScheme has the types that are sent in addition to custom resources, for all their versions.
 var customScheme = func() *runtime.Scheme {
 	s, v1 := runtime.NewScheme(), schema.GroupVersion{Version: "v1"}
 	metav1.AddToGroupVersion(s, v1)
@@ -103,7 +103,7 @@ func (c customCodecs) DecoderToVersion(decoder runtime.Decoder, gv runtime.Group
 		structuralDefaulter(c), nil, gv, "custom resources")
 }
 
-// coercingDecoder drops what the schema does not know.
+// coercingDecoder drops fields that the schema does not have.
 type coercingDecoder struct {
 	delegate runtime.Decoder
 	prepared *prepared
@@ -136,7 +136,7 @@ func (d coercingDecoder) Decode(data []byte, defaults *schema.GroupVersionKind, 
 	return object, gvk, nil
 }
 
-// coerce is unstructuredSchemaCoercer.apply: it returns the paths of unknown fields if they are wanted.
+// coerce works like unstructuredSchemaCoercer.apply: it drops unknown fields, and returns their paths if they are wanted.
 func (p *prepared) coerce(u *unstructured.Unstructured, wanted bool) ([]string, error) {
 	gvk := u.GroupVersionKind()
 	metadata, found, unknown, err := objectmeta.GetObjectMetaWithOptions(u.Object, objectmeta.ObjectMetaOptions{ReturnUnknownFieldPaths: wanted})

@@ -34,7 +34,7 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
-// prepared is what is computed from a CRD, once for all Servers.
+// prepared has the data that is computed from a CRD, once for all Servers.
 type prepared struct {
 	crd             *apiextensionsv1.CustomResourceDefinition
 	group           schema.GroupKind
@@ -46,7 +46,7 @@ type prepared struct {
 	convert, unsafe runtime.ObjectConvertor
 }
 
-// preparedVersion is what is particular to a version of a CRD.
+// preparedVersion has the data of a version of a CRD.
 type preparedVersion struct {
 	status            bool
 	validator, ofStat validation.SchemaValidator
@@ -54,7 +54,7 @@ type preparedVersion struct {
 	main, sub         *managedfields.FieldManager
 }
 
-var preparedCRDs sync.Map // of func() (*prepared, error) by *apiextensionsv1.CustomResourceDefinition
+var preparedCRDs sync.Map // from *apiextensionsv1.CustomResourceDefinition to func() (*prepared, error)
 
 func prepare(crd *apiextensionsv1.CustomResourceDefinition) (*prepared, error) {
 	once, _ := preparedCRDs.LoadOrStore(crd, sync.OnceValues(func() (*prepared, error) { return newPrepared(crd) }))
@@ -129,7 +129,7 @@ func (p *prepared) prepareSchema(version apiextensionsv1.CustomResourceDefinitio
 	return nil
 }
 
-// prepareFields makes the managers of fields. See scopeWithFieldManager in k8s.io/apiextensions-apiserver.
+// prepareFields makes the field managers. See scopeWithFieldManager in k8s.io/apiextensions-apiserver.
 func (p *prepared) prepareFields(version string) (err error) {
 	v := p.versions[version]
 	gv := schema.GroupVersion{Group: p.group.Group, Version: version}
@@ -153,7 +153,7 @@ func (p *prepared) prepareFields(version string) (err error) {
 	return err
 }
 
-// established is a CRD as it is once it is served. Conversion sets the version, and nothing else.
+// established returns a CRD as it is while it is served. Conversion sets the version, and nothing else.
 func established(crd *apiextensionsv1.CustomResourceDefinition) *apiextensionsv1.CustomResourceDefinition {
 	crd = crd.DeepCopy()
 	scheme.Default(crd)
@@ -213,7 +213,7 @@ func (s *Server) serveCRD(crd *apiextensionsv1.CustomResourceDefinition) error {
 	return nil
 }
 
-// deprecation is what is said with each answer at a version that is deprecated.
+// deprecation returns the warning in each answer at a deprecated version, "" at other versions.
 func deprecation(of apiextensionsv1.CustomResourceDefinitionSpec, version apiextensionsv1.CustomResourceDefinitionVersion) string {
 	if !version.Deprecated || version.DeprecationWarning != nil {
 		return ptr.Deref(version.DeprecationWarning, "")
@@ -267,7 +267,7 @@ func (p *prepared) endpoint(s *Server, k *kind, subresource string, kinds runtim
 	}
 }
 
-// withoutEmpty drops what is empty in the metadata.
+// withoutEmpty drops empty fields of the metadata.
 func withoutEmpty(object runtime.Object) {
 	metadata, _ := custom(object).Object["metadata"].(map[string]any)
 	for _, field := range []string{"labels", "annotations", "finalizers", "ownerReferences", "managedFields"} {
@@ -277,7 +277,7 @@ func withoutEmpty(object runtime.Object) {
 	}
 }
 
-// in returns an object in another version, as conversion without a webhook does. It may change the object.
+// in converts an object to another version without a webhook. It may change the object.
 func (p *prepared) in(object runtime.Object, version string) runtime.Object {
 	u := object.(*unstructured.Unstructured) //nolint:forcetypeassert // of a custom resource
 	if u.GroupVersionKind().Version == version {

@@ -27,7 +27,7 @@ var (
 	statusVerbs = metav1.Verbs{"get", "patch", "update"}
 )
 
-// describe answers what is not about objects.
+// describe answers requests that are not about objects.
 func (s *Server) describe(w http.ResponseWriter, r *http.Request) {
 	path := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
 	switch path[0] {
@@ -72,7 +72,7 @@ func answerJSON(w http.ResponseWriter, content any) {
 	_ = json.NewEncoder(w).Encode(content)
 }
 
-// groups are in the order of kinds, their versions in that of their age.
+// groups returns the API groups in the order of kinds. The versions of a group are in the order of their priority.
 func (s *Server) groups() []metav1.APIGroup {
 	var groups []metav1.APIGroup
 	for _, k := range s.kinds {
@@ -126,7 +126,7 @@ func (s *Server) describeResources(w http.ResponseWriter, r *http.Request, gv sc
 	answerJSON(w, list)
 }
 
-// aggregated is all of discovery in one answer, for the core or for the other groups.
+// aggregated returns the aggregated discovery of the core group, or of all other groups.
 func (s *Server) aggregated(core bool) apidiscoveryv2.APIGroupDiscoveryList {
 	list := apidiscoveryv2.APIGroupDiscoveryList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupDiscoveryList", APIVersion: "apidiscovery.k8s.io/v2"}}
 	for _, group := range s.groups() {
@@ -163,16 +163,16 @@ func (k *kind) described() apidiscoveryv2.APIResourceDiscovery {
 	return d
 }
 
-// document is what is published of the schemas of a group version.
+// document is the published OpenAPI document of a group version.
 type document struct {
 	gv   schema.GroupVersion
 	json []byte
 	hash string
 }
 
-var documents sync.Map // of func() document, by the CRDs
+var documents sync.Map // from the group version and its CRDs to func() document
 
-// documents returns those of all custom resources. They are computed when they are asked for, once for all Servers.
+// documents returns the documents of all custom resources. They are computed on demand, once for all Servers.
 func (s *Server) documents() []document {
 	byVersion := map[schema.GroupVersion][]*prepared{}
 	var order []schema.GroupVersion
@@ -200,7 +200,7 @@ func newDocument(gv schema.GroupVersion, of []*prepared) document {
 	}
 	merged, err := builder.MergeSpecsV3(parts...)
 	if err != nil {
-		panic(err) // a real one would not publish it either
+		panic(err) // a real API server would not publish it either
 	}
 	content, err := json.Marshal(merged)
 	if err != nil {
@@ -209,7 +209,7 @@ func newDocument(gv schema.GroupVersion, of []*prepared) document {
 	return document{gv: gv, json: content, hash: fmt.Sprintf("%X", sha256.Sum256(content))}
 }
 
-// describeSchemas answers with the index of OpenAPI documents, or with one of them.
+// describeSchemas answers with the index of OpenAPI documents, or with a document.
 func (s *Server) describeSchemas(w http.ResponseWriter, r *http.Request, name string) {
 	type link struct {
 		URL string `json:"serverRelativeURL"`

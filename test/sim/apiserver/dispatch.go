@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	jsonpatch "gopkg.in/evanphx/json-patch.v4" // what the API server applies an admission response with
+	jsonpatch "gopkg.in/evanphx/json-patch.v4" // the library with which the API server applies the patches of webhooks
 	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
@@ -30,14 +30,14 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// dispatch asks the webhooks about one request: see mutatingDispatcher in k8s.io/apiserver.
+// dispatch calls the webhooks for one request: see mutatingDispatcher in k8s.io/apiserver.
 type dispatch struct {
 	server     *Server
 	attributes admission.Attributes
 	interfaces admission.ObjectInterfaces
 	versioned  *admission.VersionedAttributes
 	changed    bool
-	// called are the webhooks that may be asked again, and due those that will be.
+	// called has the webhooks that may be called again, due the webhooks that must be called again.
 	called, due []string
 }
 
@@ -52,7 +52,7 @@ func changed(before, after runtime.Object) bool {
 	return !apiequality.Semantic.DeepEqual(before, after)
 }
 
-// version makes the object available in a version.
+// version converts the object to a version.
 func (d *dispatch) version(gvk schema.GroupVersionKind) (err error) {
 	if d.versioned != nil {
 		return admission.ConvertVersionedAttributes(d.versioned, gvk, d.interfaces)
@@ -66,7 +66,7 @@ func (d *dispatch) version(gvk schema.GroupVersionKind) (err error) {
 	return err
 }
 
-// round asks each webhook, or those that are due.
+// round calls all webhooks that match, in the second round only the webhooks that are due.
 func (d *dispatch) round(ctx context.Context, again bool) error {
 	d.versioned = nil
 	for _, h := range d.server.webhooks() {
@@ -101,7 +101,7 @@ func (d *dispatch) round(ctx context.Context, again bool) error {
 	return d.interfaces.GetObjectConvertor().Convert(d.versioned.VersionedObject, d.attributes.GetObject(), nil)
 }
 
-// verdict is what an error means, with the failure policy.
+// verdict returns the error of the request for an error of a webhook, according to the failure policy.
 func (d *dispatch) verdict(ctx context.Context, h hook, err error) error {
 	heirloom := strings.Contains(h.id, "heirloom")
 	if now := stateOf(ctx); heirloom && now.admission == "" {
@@ -131,7 +131,7 @@ func calling(h hook, what string, err error) error {
 	return &webhookutil.ErrCallingWebhook{WebhookName: h.spec.Name, Reason: fmt.Errorf("%s: %w", what, err), Status: apierrors.NewServiceUnavailable(what)}
 }
 
-// ask calls a webhook and applies its patch. It reports whether that changes the object.
+// ask calls a webhook and applies its patch. It reports whether the patch changes the object.
 func (d *dispatch) ask(ctx context.Context, h hook, invocation *generic.WebhookInvocation) (bool, error) {
 	if effects := h.spec.SideEffects; d.attributes.IsDryRun() && (effects == nil ||
 		*effects != admissionregistrationv1.SideEffectClassNone && *effects != admissionregistrationv1.SideEffectClassNoneOnDryRun) {
@@ -184,7 +184,7 @@ func (d *dispatch) call(ctx context.Context, h hook, body []byte) ([]byte, error
 	return d.server.options.Webhook(ctx, spec, body)
 }
 
-// withTimeout adds to the address how long the API server waits, in whole seconds.
+// withTimeout adds the timeout of the API server, in whole seconds, to the address.
 func withTimeout(ctx context.Context, to admissionregistrationv1.WebhookClientConfig) admissionregistrationv1.WebhookClientConfig {
 	deadline, ok := ctx.Deadline()
 	if !ok {

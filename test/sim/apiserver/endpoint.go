@@ -24,26 +24,27 @@ import (
 	"k8s.io/apiserver/pkg/util/dryrun"
 )
 
-// strategy is what is particular to a kind, as in Kubernetes' registries.
+// strategy has the properties of a kind, as in the registries of Kubernetes.
 type strategy interface {
 	rest.RESTCreateStrategy
 	rest.RESTUpdateStrategy
 }
 
-// endpoint does what k8s.io/apiserver/pkg/registry/generic/registry.Store does, for the objects of a kind or for their status.
+// endpoint works like k8s.io/apiserver/pkg/registry/generic/registry.Store, for the objects of a kind or for their status.
 type endpoint struct {
 	server   *Server
 	kind     *kind
 	table    *table
 	strategy strategy
 	scope    *handlers.RequestScope
-	// patchTypes are what a PATCH may be.
+	// patchTypes has the accepted types of a PATCH.
 	patchTypes []string
-	// fresh returns an empty object, and load a copy of one that is stored, in the version that is served. save is the way back, without a copy.
+	// fresh returns an empty object. load returns a copy of a stored object in the served version. save converts an object for the store,
+	// without a copy.
 	fresh, freshList func() runtime.Object
 	load             func(runtime.Object) runtime.Object
 	save             func(runtime.Object) runtime.Object
-	// clean drops what nobody who reads the object sees: a webhook may have added it. It is nil for built-in kinds.
+	// clean drops fields that no reader of the object sees: a webhook may have added them. It is nil for built-in kinds.
 	clean func(runtime.Object)
 }
 
@@ -67,7 +68,7 @@ func (e *endpoint) key(ctx context.Context, name string) string {
 	return keyOf(request.NamespaceValue(ctx), name)
 }
 
-// stored returns an object as it is stored, or nil.
+// stored returns the stored object, or nil.
 func (e *endpoint) stored(key string) runtime.Object {
 	e.server.mu.Lock()
 	defer e.server.mu.Unlock()
@@ -155,7 +156,7 @@ func (e *endpoint) Create(ctx context.Context, object runtime.Object, validate r
 	return nil, err
 }
 
-// identify gives an object what a server gives to each.
+// identify sets the metadata that a server sets in each new object.
 func (e *endpoint) identify(accessor metav1.Object) {
 	rest.FillObjectMetaSystemFields(accessor)
 	e.server.mu.Lock()
@@ -173,8 +174,8 @@ func (e *endpoint) beforeCreate(ctx context.Context, object runtime.Object, vali
 	return validate(ctx, object.DeepCopyObject())
 }
 
-// commit stores an object, or removes it if there is no next, unless what is stored is no longer what it was. It returns the object
-// as it is served then.
+// commit replaces before with next in the store, or removes the object if next is nil, and returns the object in the served version. It
+// does nothing, and returns false, if the stored object is no longer before.
 func (e *endpoint) commit(ctx context.Context, key string, before, next runtime.Object) (runtime.Object, bool, error) {
 	if err := e.server.turn(ctx, "store"); err != nil {
 		return nil, false, err
@@ -213,7 +214,7 @@ func (e *endpoint) Update(ctx context.Context, name string, info rest.UpdatedObj
 			return nil, false, err
 		}
 		next := e.save(object.DeepCopyObject())
-		changes := before == nil || !apiequality.Semantic.DeepEqual(next, before) // also if nobody sees how
+		changes := before == nil || !apiequality.Semantic.DeepEqual(next, before) // also if clean drops all changes
 		if e.clean != nil {
 			e.clean(next)
 		}
@@ -226,7 +227,7 @@ func (e *endpoint) Update(ctx context.Context, name string, info rest.UpdatedObj
 	}
 }
 
-// existing returns an object as it is stored, nil if it is not, and as it is to be changed, which is empty then.
+// existing returns the stored object, nil if there is none, and the object to change, which is then empty.
 func (e *endpoint) existing(key, name string, mayBeNew bool, preconditions *metav1.Preconditions) (before, existing runtime.Object, err error) {
 	before, existing = e.stored(key), e.fresh()
 	switch {
@@ -241,7 +242,7 @@ func (e *endpoint) existing(key, name string, mayBeNew bool, preconditions *meta
 	return before, existing, nil
 }
 
-// answered is the object as it is stored or, once its last finalizer has gone, as it was sent.
+// answered returns the stored object or, after its last finalizer has gone, the sent object.
 func answered(updated, object runtime.Object) runtime.Object {
 	if updated == nil {
 		return object
@@ -287,7 +288,7 @@ func (e *endpoint) beforeUpdate(ctx context.Context, name string, object, existi
 	if err := rest.BeforeUpdate(e.strategy, ctx, object, existing); err != nil {
 		return nil, err
 	}
-	if e.clean == nil { // an object of kube-apiserver's own type does not say what it is
+	if e.clean == nil { // objects of kube-apiserver's own types have no kind
 		object.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
 		existing.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
 	}
@@ -297,7 +298,7 @@ func (e *endpoint) beforeUpdate(ctx context.Context, name string, object, existi
 	return object, validate(ctx, object.DeepCopyObject(), existing.DeepCopyObject())
 }
 
-// unlessEmptied is what an update stores: nothing if it removes the last finalizer of an object that is being deleted.
+// unlessEmptied returns the object that an update stores: nil if the update removes the last finalizer of an object that is being deleted.
 func unlessEmptied(next, before runtime.Object) runtime.Object {
 	if before == nil {
 		return next
@@ -310,7 +311,7 @@ func unlessEmptied(next, before runtime.Object) runtime.Object {
 	return next
 }
 
-// Delete implements rest.GracefulDeleter. Nothing is deleted gracefully, and owner references mean nothing.
+// Delete implements rest.GracefulDeleter. There is no graceful deletion, and owner references have no effect.
 func (e *endpoint) Delete(ctx context.Context, name string, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions) (runtime.Object, bool, error) {
 	key := e.key(ctx, name)
 	for {
@@ -381,7 +382,7 @@ func markDeleted(accessor metav1.Object) {
 	accessor.SetDeletionGracePeriodSeconds(&none)
 }
 
-// deleted is the answer to a deletion: the object that waits for its finalizers, or what has gone.
+// deleted returns the answer to a deletion: the object if it waits for its finalizers, otherwise a Status with its name and UID.
 func (e *endpoint) deleted(accessor metav1.Object, waiting runtime.Object) runtime.Object {
 	if waiting != nil {
 		return waiting

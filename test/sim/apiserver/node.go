@@ -35,7 +35,7 @@ func defaultNode(object runtime.Object) {
 	}
 }
 
-// validateNode looks at taints: validateNodeTaints in k8s.io/kubernetes/pkg/apis/core/validation.
+// validateNode validates taints: see validateNodeTaints in k8s.io/kubernetes/pkg/apis/core/validation.
 func validateNode(object runtime.Object) field.ErrorList {
 	node := object.(*corev1.Node) //nolint:forcetypeassert // of its row
 	effects := []corev1.TaintEffect{corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute}
@@ -54,7 +54,7 @@ func validateNode(object runtime.Object) field.ErrorList {
 		}
 		id := taint.Key + ":" + string(taint.Effect)
 		if seen[id] {
-			// As a server shows it, whose own type has no names for JSON.
+			// As in the message of kube-apiserver, whose own type has no names for JSON.
 			duplicate := field.Duplicate(path, struct {
 				Key, Value string
 				Effect     corev1.TaintEffect
@@ -74,7 +74,7 @@ func nodeOf(by user.Info) (string, bool) {
 	return name, ok && slices.Contains(by.GetGroups(), user.NodesGroup)
 }
 
-// refused reports what the role system:node lacks.
+// refused reports whether the role system:node has no right to a request.
 func refused(ctx context.Context, info *request.RequestInfo) bool {
 	by, _ := request.UserFrom(ctx)
 	_, kubelet := nodeOf(by)
@@ -110,7 +110,7 @@ func admitNode(a admission.Attributes) (touched bool, err error) {
 	return touched, nil
 }
 
-// restricted is admitNode in k8s.io/kubernetes/plugin/pkg/admission/noderestriction.
+// restricted returns why a kubelet may not write a Node: see admitNode in k8s.io/kubernetes/plugin/pkg/admission/noderestriction.
 func restricted(name, requested string, node, old *corev1.Node) error {
 	if requested != name {
 		return fmt.Errorf("node %q is not allowed to modify node %q", name, requested)
@@ -133,7 +133,7 @@ func restricted(name, requested string, node, old *corev1.Node) error {
 	return nil
 }
 
-// forbiddenLabels are those that differ and that no kubelet may set, sorted.
+// forbiddenLabels returns the keys of the labels that differ and that no kubelet may set, sorted.
 func forbiddenLabels(a, b map[string]string) []string {
 	var forbidden []string
 	for _, pair := range [][2]map[string]string{{a, b}, {b, a}} {
@@ -147,7 +147,7 @@ func forbiddenLabels(a, b map[string]string) []string {
 	return forbidden
 }
 
-// kubeletLabels are those of k8s.io/kubelet/pkg/apis.
+// kubeletLabels has the labels in k8s.io/kubelet/pkg/apis.
 var kubeletLabels = []string{
 	corev1.LabelHostname, corev1.LabelTopologyZone, corev1.LabelTopologyRegion, corev1.LabelFailureDomainBetaZone, corev1.LabelFailureDomainBetaRegion,
 	corev1.LabelInstanceType, corev1.LabelInstanceTypeStable, corev1.LabelOSStable, corev1.LabelArchStable, "beta.kubernetes.io/os", "beta.kubernetes.io/arch",

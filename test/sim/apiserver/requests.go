@@ -24,19 +24,21 @@ import (
 )
 
 const (
-	// longest is how long a request may take, and a watch. Clients ask for watches of five to ten minutes, at random.
+	// longest is the time limit of a request, longestWatch the time limit of a watch. Clients ask for watches of five to ten minutes, at
+	// random.
 	longest      = time.Minute
 	longestWatch = 5 * time.Minute
-	// never is in seconds. Watches see to their end themselves: the handler would choose at random between that and an event.
+	// never is a timeout in seconds. A watch ends itself in time: otherwise the handler would choose at random between its timeout and an
+	// event.
 	never = "1000000000"
 )
 
 var resolver = request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
 
-// patchTypes are those of custom resources; built-in kinds have a strategic merge, too.
+// patchTypes has the patch types of custom resources; built-in kinds also have the strategic merge patch.
 var patchTypes = []string{string(types.JSONPatchType), string(types.MergePatchType), string(types.ApplyYAMLPatchType)}
 
-// state is what is known of a request while it is served.
+// state has the properties of a request while it is served.
 type state struct {
 	step      Step
 	verb      string
@@ -95,7 +97,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.serve(w, r, info)
 }
 
-// described is a path with what distinguishes the request: not with timeouts, which clients choose at random.
+// described returns the path with the query, but without timeouts, which clients choose at random.
 func described(path string, query url.Values) string {
 	shown := url.Values{}
 	for key, values := range query {
@@ -122,7 +124,7 @@ func fail(err error, w http.ResponseWriter, r *http.Request) {
 	responsewriters.ErrorNegotiated(err, codecs, schema.GroupVersion{Version: "v1"}, w, r)
 }
 
-// turn waits for the turn of a step. It returns what is to be answered; a connection that breaks is a panic, as net/http wants it.
+// turn waits for the turn of a step. It returns the error to answer with; to break the connection, it panics, as net/http expects.
 func (s *Server) turn(ctx context.Context, phase string) error { return s.turnOf(ctx, phase, "") }
 
 func (s *Server) turnOf(ctx context.Context, phase, suffix string) error {
@@ -176,12 +178,12 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, info *request.Req
 	e.handler(info.Verb)(w, r)
 }
 
-// hasSubresource reports whether the kind has the subresource that is asked for, if any is.
+// hasSubresource reports whether the kind has the requested subresource, if there is one.
 func (k *kind) hasSubresource(info *request.RequestInfo) bool {
 	return info.Subresource == "" || info.Subresource == "status" && k.status != nil
 }
 
-// handler is that of k8s.io/apiserver for a verb.
+// handler returns the handler of k8s.io/apiserver for a verb.
 func (e *endpoint) handler(verb string) http.HandlerFunc {
 	admit := admitter{e.server}
 	switch verb {

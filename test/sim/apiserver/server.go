@@ -24,26 +24,26 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// Options say what a Server is.
+// Options configure a Server.
 type Options struct {
-	// Name is that of the cluster.
+	// Name is the name of the cluster.
 	Name string
-	// CRDs are served besides the built-in kinds. What is computed from a CRD is kept for all Servers that are given the same pointer.
+	// CRDs are served in addition to the built-in kinds. All Servers with the same pointer to a CRD share the data that is computed from it.
 	CRDs []*apiextensionsv1.CustomResourceDefinition
-	// Turn may be nil. It is called before each step whose order matters, and never under the lock; it returns when the step may happen.
-	// An error is the answer if it is an *apierrors.StatusError, and breaks the connection otherwise.
+	// Turn may be nil. It is called before each step whose order matters, and never under the lock; it returns when the step may happen. An
+	// *apierrors.StatusError is the answer; any other error breaks the connection.
 	Turn func(ctx context.Context, step Step) error
 	// Webhook calls an admission webhook with an AdmissionReview in JSON. An error means that it could not be reached.
 	Webhook func(ctx context.Context, configuration admissionregistrationv1.MutatingWebhook, body []byte) ([]byte, error)
-	// Stored is called under the lock for each stored version of each object, which it must neither change nor ask the Server about.
+	// Stored is called under the lock for each stored version of each object. It must neither change the object nor call the Server.
 	Stored func(w Write)
 }
 
-// Step is what happens next.
+// Step is the next step of a request.
 type Step struct {
-	// Phase is "request" (is served), "admit" (a webhook is asked), "store" (is written) or "event" (is sent to a watch).
+	// Phase is "request" (is served), "admit" (a webhook is called), "store" (is written) or "event" (is sent to a watch).
 	Phase string
-	// User, Method and Path are those of the request; Path has the query without timeouts, and the name of the webhook that is asked.
+	// User, Method and Path belong to the request; Path has the query without timeouts, and the name of the webhook that is called.
 	User, Method, Path string
 	// Sequence counts the events of a watch.
 	Sequence int
@@ -55,11 +55,11 @@ type Write struct {
 	GVR        schema.GroupVersionResource
 	// Before is nil for a creation, After for a deletion.
 	Before, After *unstructured.Unstructured
-	// Admission is what became of Heirloom's webhooks in this write: "" (none was asked), "reached" or "failed".
+	// Admission is the state of the calls of Heirloom's webhooks in this write: "" (no webhook was called), "reached" or "failed".
 	Admission string
 }
 
-// Server is an API server. Its objects are gone with it.
+// Server is an API server with its objects in memory.
 type Server struct {
 	options Options
 	kinds   []*kind // in the order of discovery
@@ -70,7 +70,7 @@ type Server struct {
 	mu       sync.Mutex
 	tables   map[schema.GroupResource]*table
 	version  uint64 // the last resourceVersion
-	expired  uint64 // up to which there is no history
+	expired  uint64 // the last version without history
 	ids      uint64
 	watchers []*watcher // in the order of their requests
 }
@@ -118,7 +118,7 @@ func (s *Server) uid() types.UID {
 	return types.UID(fmt.Sprintf("00000000-0000-4000-8000-%012x", s.ids))
 }
 
-// Objects returns copies of all objects of a kind, sorted by namespace and name, in the version that is asked for.
+// Objects returns copies of all objects of a kind, sorted by namespace and name, in the requested version.
 func (s *Server) Objects(gvr schema.GroupVersionResource) []*unstructured.Unstructured {
 	k := s.byGVR[gvr]
 	if k == nil {
@@ -154,7 +154,7 @@ func (s *Server) Expire() {
 	}
 }
 
-// Mapper knows all kinds, and asks nobody.
+// Mapper returns a mapper that has all kinds, and sends no requests.
 func (s *Server) Mapper() meta.RESTMapper {
 	var versions []schema.GroupVersion
 	for _, k := range s.kinds {
@@ -174,7 +174,7 @@ func (s *Server) Mapper() meta.RESTMapper {
 	return mapper
 }
 
-// kind is what is served at one version of a resource.
+// kind is a resource at a served version.
 type kind struct {
 	gvr        schema.GroupVersionResource
 	gvk        schema.GroupVersionKind
@@ -184,8 +184,8 @@ type kind struct {
 	namespaced bool
 	table      *table
 	main       *endpoint
-	status     *endpoint // nil without that subresource
-	warning    *string   // of a version that is deprecated, or empty; nil of a built-in kind
+	status     *endpoint // nil without the subresource status
+	warning    *string   // of a deprecated version, otherwise empty; nil for a built-in kind
 }
 
 func (s *Server) add(k *kind) {
@@ -197,9 +197,9 @@ func (s *Server) add(k *kind) {
 	}
 }
 
-// table has the objects of a resource, as they are stored. No object in it is ever changed.
+// table has the stored objects of a resource. These objects are immutable.
 type table struct {
-	gvr     schema.GroupVersionResource // with the version that is stored
+	gvr     schema.GroupVersionResource // with the stored version
 	objects map[string]runtime.Object
 	history []event
 }
@@ -226,7 +226,7 @@ func keyOf(namespace, name string) string {
 	return namespace + "/" + name
 }
 
-// keys returns those of all objects, in order.
+// keys returns the keys of all objects, in order.
 func (t *table) keys() []string {
 	keys := make([]string, 0, len(t.objects))
 	for key := range t.objects {
@@ -240,7 +240,7 @@ func (t *table) keys() []string {
 	return keys
 }
 
-// store puts after in the place of before, gives it its resourceVersion and tells the watches. Called under the lock.
+// store replaces before with after, sets the resourceVersion and sends the change to the watches. Called under the lock.
 func (s *Server) store(t *table, key string, before, after runtime.Object, w Write) {
 	s.version++
 	if after == nil {
@@ -288,8 +288,8 @@ func toUnstructured(object runtime.Object) *unstructured.Unstructured {
 	return u
 }
 
-// handleErrors takes the place of the handlers of errors. The default ones wait according to the time of the last error, which another bubble
-// has had in another age. Nothing that is sent to a watch may be lost without a word, unless the client has gone.
+// handleErrors replaces the error handlers. The default handlers wait according to the time of the last error, which may come from another
+// bubble with another time. No event of a watch may be lost silently, unless the client has gone.
 var handleErrors = sync.OnceFunc(func() {
 	//nolint:reassign // that is what it is for
 	utilruntime.ErrorHandlers = []utilruntime.ErrorHandler{func(ctx context.Context, err error, message string, _ ...any) {

@@ -22,10 +22,10 @@ import (
 	apiservercel "k8s.io/apiserver/pkg/cel/common"
 )
 
-// common is what all strategies share.
+// common has the methods that all strategies share.
 type common struct{ server *Server }
 
-// GenerateName implements names.NameGenerator. The names have the length and the characters of real ones.
+// GenerateName implements names.NameGenerator. The names have the length and the characters of real names.
 func (c common) GenerateName(base string) string {
 	const characters, length = "bcdfghjklmnpqrstvwxz2456789", 5
 	c.server.mu.Lock()
@@ -40,7 +40,7 @@ func (c common) GenerateName(base string) string {
 	return base[:min(len(base), 63-length)] + suffix.String()
 }
 
-// Canonicalize implements the strategies.
+// Canonicalize implements rest.RESTCreateStrategy and rest.RESTUpdateStrategy.
 func (common) Canonicalize(runtime.Object) {}
 
 // WarningsOnCreate implements rest.RESTCreateStrategy.
@@ -49,7 +49,7 @@ func (common) WarningsOnCreate(context.Context, runtime.Object) []string { retur
 // WarningsOnUpdate implements rest.RESTUpdateStrategy.
 func (common) WarningsOnUpdate(context.Context, runtime.Object, runtime.Object) []string { return nil }
 
-// customStrategy is k8s.io/apiextensions-apiserver/pkg/registry/customresource, which cannot be imported without etcd.
+// customStrategy works like k8s.io/apiextensions-apiserver/pkg/registry/customresource, which cannot be imported without etcd.
 type customStrategy struct {
 	common
 	runtime.ObjectTyper
@@ -128,7 +128,7 @@ func (s customStrategy) structural() *structuralschema.Structural {
 	return s.prepared.schemas[s.kind.gvk.Version]
 }
 
-// validateLists accepts duplicates in an object that had some before.
+// validateLists accepts duplicates in an object that had duplicates before.
 func (s customStrategy) validateLists(u, before *unstructured.Unstructured) field.ErrorList {
 	errs := listtype.ValidateListSetsAndMaps(nil, s.structural(), u.Object)
 	if len(errs) > 0 && len(listtype.ValidateListSetsAndMaps(nil, s.structural(), before.Object)) > 0 {
@@ -148,7 +148,7 @@ func (s customStrategy) validateType(u *unstructured.Unstructured) field.ErrorLi
 	return errs
 }
 
-// validateRules evaluates the rules in CEL, unless the object has errors that they may stumble upon.
+// validateRules evaluates the CEL rules, unless the object has errors with which a rule could fail.
 func (s customStrategy) validateRules(ctx context.Context, errs field.ErrorList, u, before *unstructured.Unstructured, options ...apiextensionscel.Option) field.ErrorList {
 	if s.version.cel == nil {
 		return errs
@@ -168,7 +168,7 @@ func (s customStrategy) validateRules(ctx context.Context, errs field.ErrorList,
 	return append(errs, found...)
 }
 
-// statusStrategy is that of the status.
+// statusStrategy is the strategy of the subresource status.
 type statusStrategy struct{ customStrategy }
 
 func (s statusStrategy) PrepareForUpdate(_ context.Context, object, old runtime.Object) {

@@ -19,7 +19,7 @@ const (
 	groupHeader = "X-Remote-Group"
 )
 
-// Client is the configuration of a client that calls the Server without a socket.
+// Client returns the configuration of a client that calls the Server without a socket.
 func (s *Server) Client(user string, groups ...string) *rest.Config {
 	return &rest.Config{Host: "http://" + s.options.Name, QPS: -1, Transport: transport{handler: s, user: user, groups: groups}}
 }
@@ -56,7 +56,7 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return a.response, a.err
 }
 
-// answer is an http.ResponseWriter. What is written before the first Flush is kept; what follows goes through a pipe.
+// answer is an http.ResponseWriter. It keeps all bytes before the first Flush; later bytes go through a pipe.
 type answer struct {
 	request *http.Request
 	cancel  context.CancelFunc
@@ -65,7 +65,7 @@ type answer struct {
 	buffer  bytes.Buffer
 	pipe    *io.PipeWriter
 
-	ready    chan struct{} // is closed once the rest is known
+	ready    chan struct{} // is closed once response or err is set
 	response *http.Response
 	err      error
 }
@@ -90,7 +90,7 @@ func (a *answer) serve(handler http.Handler, r *http.Request) {
 	a.cancel()
 }
 
-// abort is what a client sees of a connection that breaks.
+// abort breaks the connection of the client.
 func (a *answer) abort() {
 	defer a.cancel()
 	err := fmt.Errorf("the connection broke: %w", syscall.ECONNRESET)
@@ -140,7 +140,7 @@ func (a *answer) Flush() {
 	a.pipe = writer
 }
 
-// streamed is the body of a watch. Who closes it ends the request.
+// streamed is the body of a watch. Close ends the request.
 type streamed struct {
 	*io.PipeReader
 	first  *bytes.Reader

@@ -26,16 +26,16 @@ type watcher struct {
 	endpoint *endpoint
 	selects  selection
 	result   chan watch.Event
-	// wake has an element if there may be something to do.
+	// wake has an element if run may have something to do.
 	wake   chan struct{}
 	stop   context.CancelFunc
-	closed bool          // will get no events
-	cut    bool          // and loses those that it has
+	closed bool          // gets no more events
+	cut    bool          // and loses the events in its queue
 	queue  []watch.Event // of shared objects; under the Server's lock
 	ending sync.Once
 }
 
-// selection is what a list or a watch is about.
+// selection selects the objects of a list or a watch.
 type selection struct {
 	namespace string
 	labels    labels.Selector
@@ -118,7 +118,7 @@ func parseVersion(version string) (uint64, error) {
 	return parsed, nil
 }
 
-// bookmark tells that all objects have been sent. Called under the lock.
+// bookmark returns the object of the event after all existing objects. Called under the lock.
 func (e *endpoint) bookmark() runtime.Object {
 	object := e.New()
 	setVersion(object, e.server.version)
@@ -127,7 +127,7 @@ func (e *endpoint) bookmark() runtime.Object {
 	return object
 }
 
-// tell takes a change into the queue if the watch is about it. Called under the lock.
+// tell adds a change to the queue if the watch selects the object. Called under the lock.
 func (w *watcher) tell(e event) {
 	if w.closed {
 		return
@@ -139,7 +139,7 @@ func (w *watcher) tell(e event) {
 	case has:
 		w.queue = append(w.queue, watch.Event{Type: watch.Added, Object: e.after})
 	case had:
-		// The last state that the watch has been about, with the version of the change.
+		// The last state that the watch selected, with the version of the change.
 		gone := e.before.DeepCopyObject()
 		setVersion(gone, e.version)
 		w.queue = append(w.queue, watch.Event{Type: watch.Deleted, Object: gone})
@@ -156,7 +156,7 @@ func (w *watcher) awake() {
 	}
 }
 
-// close ends the watch, without what is in its queue. Called under the lock.
+// close ends the watch, and drops its queue. Called under the lock.
 func (w *watcher) close() {
 	w.closed, w.cut, w.queue = true, true, nil
 	w.endpoint.server.watchers = slices.DeleteFunc(w.endpoint.server.watchers, func(other *watcher) bool { return other == w })
@@ -198,7 +198,7 @@ func (w *watcher) run(ctx context.Context) {
 	}
 }
 
-// next takes an event out of the queue, if there is one. It reports whether there will be none.
+// next takes an event out of the queue, if there is one. It reports whether the watch has ended.
 func (w *watcher) next() (watch.Event, bool) {
 	w.endpoint.server.mu.Lock()
 	defer w.endpoint.server.mu.Unlock()

@@ -23,7 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// How Cluster API's ClusterCache probes: the numbers are its own defaults.
+// The probe settings of Cluster API's ClusterCache: its own defaults.
 const (
 	probeInterval   = 10 * time.Second
 	probeTimeout    = 5 * time.Second
@@ -31,14 +31,14 @@ const (
 	reconnectsAfter = 30 * time.Second
 )
 
-// target is an API server as a client reaches it. The mapper asks nobody: it would hold a lock while it asks.
+// target is the connection of a client to an API server. The mapper sends no requests: it would hold a lock during a request.
 type target struct {
 	config *rest.Config
 	mapper meta.RESTMapper
 }
 
-// clusterCache stands for Cluster API's ClusterCache, which makes its own transport out of a kubeconfig and so needs a socket. What it
-// promises to controllers is the same: connections that come and go, a cache of its own for each, and a source that tells.
+// clusterCache stands for Cluster API's ClusterCache, which makes its own transport from a kubeconfig and so needs a socket. It keeps the
+// same promises to controllers: connections that come and go, a cache for each connection, and a source of events.
 type clusterCache struct {
 	mgr     ctrl.Manager
 	reach   map[client.ObjectKey]target
@@ -87,7 +87,7 @@ func (c *clusterCache) keep(ctx context.Context, cluster client.ObjectKey) {
 	}
 }
 
-// connected is one connection, until it breaks.
+// connected holds one connection until it breaks.
 func (c *clusterCache) connected(ctx context.Context, cluster client.ObjectKey) error {
 	ctx, cancel := context.WithCancel(ctx)
 	conn, err := c.connect(ctx, cluster)
@@ -146,7 +146,7 @@ func (c *clusterCache) connect(ctx context.Context, cluster client.ObjectKey) (*
 	return conn, probe(ctx, conn)
 }
 
-// probe asks whether the API server answers.
+// probe returns an error unless the API server is ready.
 func probe(ctx context.Context, conn *connection) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
@@ -260,7 +260,7 @@ func (c *clusterCache) GetHealthCheckingState(_ context.Context, cluster client.
 	return c.states[cluster]
 }
 
-// GetClusterSource implements clustercache.ClusterCache. It tells when a connection is made or lost.
+// GetClusterSource implements clustercache.ClusterCache. The source sends requests when a connection is made or lost.
 func (c *clusterCache) GetClusterSource(
 	_ string, requests func(context.Context, client.Object) []ctrl.Request, _ ...clustercache.GetClusterSourceOption,
 ) source.Source {
@@ -282,7 +282,7 @@ func (c *clusterCache) GetClusterSource(
 	})
 }
 
-// sleep waits, or ends early with ctx.
+// sleep waits for d, or until ctx is done.
 func sleep(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

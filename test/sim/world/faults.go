@@ -19,8 +19,8 @@ import (
 
 var errLost = errors.New("connection reset by peer")
 
-// fault decides what goes wrong with a step of Heirloom and of Cluster API. Operators, the provider and kubelets try until they succeed,
-// so nothing is learnt from their failures.
+// fault decides the fault of a step of Heirloom and of Cluster API. Operators, the provider and kubelets try until they succeed, so their
+// failures would prove nothing.
 func (w *World) fault(server string, step apiserver.Step, dice *rand.Rand) (delay time.Duration, err error) {
 	program := strings.HasPrefix(step.User, heirloomUser) || step.User == clusterAPI
 	if !program {
@@ -41,12 +41,12 @@ func (w *World) fault(server string, step apiserver.Step, dice *rand.Rand) (dela
 	return inStorm(step, dice)
 }
 
-// loses reports whether the answer of a write is lost.
+// loses reports whether the answer to a write is lost.
 func (w *World) loses(r *http.Request, user string) bool {
 	return r.Method != http.MethodGet && w.left(requestsFail) > 0 && w.scheduler.choose("answer "+user+r.Method+r.URL.Path, 100) < 5
 }
 
-// stalled returns how much longer a watch sends nothing.
+// stalled returns the remaining time in which a watch sends nothing.
 func (w *World) stalled(step apiserver.Step) time.Duration {
 	resource := resourceOf(step.Path)
 	pause := w.left(stallOf(step.User, resource))
@@ -56,13 +56,13 @@ func (w *World) stalled(step apiserver.Step) time.Duration {
 	return pause
 }
 
-// resourceOf returns what a watch is about.
+// resourceOf returns the resource of a watch.
 func resourceOf(at string) string {
 	at, _, _ = strings.Cut(at, "?")
 	return path.Base(at)
 }
 
-// inStorm is what becomes of a step while requests fail and are late.
+// inStorm returns the fault of a step while requests fail and are late.
 func inStorm(step apiserver.Step, dice *rand.Rand) (delay time.Duration, err error) {
 	switch chance := dice.IntN(100); {
 	case step.Phase == "event":

@@ -26,32 +26,33 @@ import (
 	"github.com/heirloom-dev/heirloom/test/sim/apiserver"
 )
 
-// history has everything that was written, and what of it must not be.
+// history has all writes, and the violations.
 type history struct {
 	mu     sync.Mutex
 	began  time.Time
 	lines  []string
 	broken []string
 	quiet  bool // whether nothing may be written any more
-	// takes returns how long ago a write that is stored now may have been decided.
+	// takes returns the maximum time since the decision about a write that is stored now.
 	takes func(byCache bool) time.Duration
-	// asked has since when a Machine or MachineDeployment has asked for an Always taint without a break.
+	// asked has the times since which a Machine or MachineDeployment has declared its Always taints without a break.
 	asked map[string]map[string]time.Time
-	// lost has since when a Machine, or a MachineDeployment and its MachineSet, have lost what they once declared.
+	// lost has the moments at which a Machine, or a MachineDeployment and its MachineSet, have lost a declared entry.
 	lost map[string]map[string]moment
-	// version is the last of the management cluster.
+	// version is the last resourceVersion of the management cluster.
 	version uint64
-	// paced has when a replica has last brought a taint that evicts Pods to a Node of a Cluster.
+	// paced has the time at which a replica last brought a taint that evicts Pods to a Node of a Cluster.
 	paced map[string]time.Time
-	// declares has what a MachineDeployment and its MachineSet declare, by the Cluster.
+	// declares has the declarations of a MachineDeployment and of its MachineSet, by the Cluster.
 	declares map[string]map[string]map[string]bool
-	// blinded are Nodes whose kubelets have taken the records of what came from the Machines: they may keep what is dropped meanwhile.
+	// blinded are Nodes whose kubelets have removed the records of the inherited entries: these Nodes may keep entries that are dropped
+	// meanwhile.
 	blinded map[string]bool
-	// taken has the taints of a Node that the foreign writer has brought back after Heirloom removed them: they are its own now.
+	// taken has the taints of a Node that the foreign writer has restored after Heirloom removed them: the foreign writer owns them now.
 	taken map[string]bool
 }
 
-// moment is a time, and a version of the management cluster: many things happen at the same time.
+// moment is a time and a version of the management cluster: many changes happen at the same time.
 type moment struct {
 	at      time.Time
 	version uint64
@@ -64,7 +65,7 @@ func newHistory() *history {
 	}
 }
 
-// must notes an error that only a fault of the simulation can cause.
+// must records an error that only a fault of the simulation itself can cause.
 func (h *history) must(err error) {
 	if err != nil {
 		h.violated("the simulation failed: %v", err)
@@ -77,7 +78,7 @@ func (h *history) violated(format string, args ...any) {
 	h.violate(format, args...)
 }
 
-// violate is violated under the lock.
+// violate is violated for callers that hold the lock.
 func (h *history) violate(format string, args ...any) {
 	h.broken = append(h.broken, fmt.Sprintf("%8s  ", time.Since(h.began).Round(time.Millisecond))+fmt.Sprintf(format, args...))
 }
@@ -89,7 +90,7 @@ func (h *history) note(format string, args ...any) {
 	h.lines = append(h.lines, fmt.Sprintf("%8s  ", time.Since(h.began).Round(time.Millisecond))+fmt.Sprintf(format, args...))
 }
 
-// writes is how many there have been.
+// writes returns the length of the trace, which grows with each write.
 func (h *history) writes() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -100,7 +101,7 @@ func (h *history) refused(node string, err error) {
 	h.violated("Node %s cannot register: %v", node, err)
 }
 
-// stored judges one stored version of an object.
+// stored checks one stored version of an object.
 func (h *history) stored(server string, w apiserver.Write) {
 	if w.GVR.Resource == "leases" || w.GVR.Resource == "events" {
 		return
@@ -145,7 +146,7 @@ func (h *history) stored(server string, w apiserver.Write) {
 	}
 }
 
-// declared remembers what a MachineDeployment or a MachineSet declares from now on.
+// declared records the declarations of a MachineDeployment or a MachineSet.
 func (h *history) declared(w apiserver.Write) {
 	switch w.GVR.Resource {
 	case "machinedeployments":
@@ -157,7 +158,7 @@ func (h *history) declared(w apiserver.Write) {
 	}
 }
 
-// keepsForeign holds everybody but the foreign writer to leave what is its own.
+// keepsForeign checks that only the foreign writer changes its own entries.
 func (h *history) keepsForeign(w apiserver.Write) {
 	if w.User == foreignUser {
 		return
@@ -178,7 +179,7 @@ func foreignOf(object *unstructured.Unstructured) []string {
 	return found
 }
 
-// asks remembers the Always taints that a MachineDeployment or a Machine asks for.
+// asks records the Always taints that a MachineDeployment or a Machine declares.
 func (h *history) asks(name string, annotations map[string]string) {
 	now := map[string]time.Time{}
 	if list, err := taint.ParseList(annotations[taint.AlwaysAnnotation]); err == nil {
@@ -193,7 +194,8 @@ func (h *history) asks(name string, annotations map[string]string) {
 	h.asked[name] = now
 }
 
-// keepsAlways holds each write of a Node that Heirloom has admitted to keep the taints that its Machine and MachineDeployment ask for.
+// keepsAlways checks that a write of a Node that Heirloom has admitted keeps the Always taints that its Machine and MachineDeployment
+// declare.
 func (h *history) keepsAlways(server string, w apiserver.Write) {
 	if w.Admission != "reached" || w.After.GetDeletionTimestamp() != nil {
 		return
@@ -208,8 +210,8 @@ func (h *history) keepsAlways(server string, w apiserver.Write) {
 	}
 }
 
-// answered holds the answer of a webhook about an update to what admission must not bring, whoever writes: what nobody declared any more
-// when the webhook was asked.
+// answered checks the answer of a webhook to an update by any writer: it must not bring an entry that nobody declared any more when the
+// webhook was called.
 func (h *history) answered(server, replica string, asked uint64, body, answer []byte) error {
 	var question, reply admissionv1.AdmissionReview
 	if err := errors.Join(json.Unmarshal(body, &question), json.Unmarshal(answer, &reply)); err != nil {
@@ -243,7 +245,7 @@ func (h *history) answered(server, replica string, asked uint64, body, answer []
 	return nil
 }
 
-// now returns the last version of the management cluster.
+// now returns the last resourceVersion of the management cluster.
 func (h *history) now() uint64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -251,12 +253,12 @@ func (h *history) now() uint64 {
 }
 
 func versionOf(object *unstructured.Unstructured) uint64 {
-	version, _ := strconv.ParseUint(object.GetResourceVersion(), 10, 64) // the API server's own
+	version, _ := strconv.ParseUint(object.GetResourceVersion(), 10, 64) // the API server in memory has only numbers
 	return version
 }
 
-// bringsNothingBack holds each write of a Node or Machine to bring nothing that its owners have lost a while ago or, as long as nothing
-// keeps the writer from asking, before the version that the writer has seen.
+// bringsNothingBack checks that a write of a Node or Machine brings no entry that its owners lost a while ago or, as long as no fault
+// hinders the requests of the writer, before the version that the writer has seen.
 func (h *history) bringsNothingBack(w apiserver.Write, seen uint64, owners ...string) {
 	before, after := inherited(w.Before), inherited(w.After)
 	if w.User == foreignUser {
@@ -279,7 +281,7 @@ func (h *history) bringsNothingBack(w apiserver.Write, seen uint64, owners ...st
 	}
 }
 
-// loses remembers what of that which operators declare an owner has lost, and since when.
+// loses records the declared entries that an owner has lost, and the moment of the loss.
 func (h *history) loses(owner string, before, after map[string]bool) {
 	if h.lost[owner] == nil {
 		h.lost[owner] = map[string]moment{}
@@ -294,9 +296,9 @@ func (h *history) loses(owner string, before, after map[string]bool) {
 	}
 }
 
-// drops remembers what neither a MachineDeployment nor its MachineSet declares any more.
+// drops records the entries that neither a MachineDeployment nor its MachineSet declares any more.
 func (h *history) drops(w apiserver.Write) {
-	if w.After.GetDeletionTimestamp() != nil { // another has its place
+	if w.After.GetDeletionTimestamp() != nil { // another object takes its place
 		return
 	}
 	cluster := w.After.GetLabels()[clusterv1.ClusterNameLabel]
@@ -319,7 +321,8 @@ func (h *history) drops(w apiserver.Write) {
 	h.loses(cluster, before, all())
 }
 
-// paces holds a replica to bring taints that evict Pods to one Node of a Cluster in a minute, or a bit less if the first request was slow. Those that the Node has had are put back at once.
+// paces checks that a replica brings taints that evict Pods to one Node of a Cluster in a minute, or slightly less if the first request was
+// slow. Taints that the Node has had before are restored at once.
 func (h *history) paces(server string, w apiserver.Write) {
 	_, listed := w.Before.GetAnnotations()[clusterv1.TaintsFromMachineAnnotation]
 	if _, recorded := w.Before.GetLabels()[inherit.RecordLabel]; !listed || !recorded || !strings.HasPrefix(w.User, heirloomUser) {
@@ -338,14 +341,14 @@ func (h *history) paces(server string, w apiserver.Write) {
 	}
 }
 
-// begins forgets the pace of a replica, which begins anew.
+// begins forgets the pace of a replica, which starts anew.
 func (h *history) begins(replica string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	maps.DeleteFunc(h.paced, func(of string, _ time.Time) bool { return strings.HasPrefix(of, replica) })
 }
 
-// inherited is what an object has of that which operators declare.
+// inherited returns the entries of an object with the keys that operators declare.
 func inherited(object *unstructured.Unstructured) map[string]bool {
 	found := map[string]bool{}
 	for _, key := range labels {
@@ -358,7 +361,7 @@ func inherited(object *unstructured.Unstructured) map[string]bool {
 			found["annotation "+key+"="+value] = true
 		}
 	}
-	all, _ := taint.ParseList(object.GetAnnotations()[taint.AlwaysAnnotation]) // which operators write well
+	all, _ := taint.ParseList(object.GetAnnotations()[taint.AlwaysAnnotation]) // operators write valid lists
 	all = append(all, taintsOf(object)...)
 	for _, t := range machineTaints(object) {
 		all = append(all, taint.ForNode(t))
@@ -369,7 +372,7 @@ func inherited(object *unstructured.Unstructured) map[string]bool {
 	return found
 }
 
-// decoded returns an object as its type; empty if it cannot be.
+// decoded returns an object as its type, or an empty object if it cannot be decoded.
 func decoded[T any](object *unstructured.Unstructured) *T {
 	typed := new(T)
 	if runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, typed) != nil {
@@ -386,7 +389,7 @@ func taintsOf(object *unstructured.Unstructured) []corev1.Taint {
 	return decoded[corev1.Node](object).Spec.Taints
 }
 
-// differences tells in short what a write has changed of labels, annotations and taints.
+// differences lists the changes of a write to labels, annotations and taints.
 func differences(w apiserver.Write) string {
 	if w.After == nil || w.Before == nil {
 		return ""
@@ -417,7 +420,7 @@ func differences(w apiserver.Write) string {
 	return "  " + strings.Join(parts, " ")
 }
 
-// taintMap has the taints of a Node or a Machine.
+// taintMap returns the taints of a Node or a Machine by key and effect.
 func taintMap(object *unstructured.Unstructured) map[string]string {
 	all := map[string]string{}
 	for _, t := range taintsOf(object) {

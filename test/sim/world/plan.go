@@ -21,9 +21,9 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
-// Action is what somebody does in the world, or what goes wrong there.
+// Action is an action of somebody in the world, or a fault.
 type Action struct {
-	// After is the time since the previous action, and Lasts how long something goes wrong.
+	// After is the time since the previous action, Lasts the duration of a fault.
 	After, Lasts time.Duration
 	Name         string
 	do           func(ctx context.Context, w *World, a Action)
@@ -36,7 +36,7 @@ func (a Action) String() string {
 	return fmt.Sprintf("+%-6s %s for %s", a.After, a.Name, a.Lasts)
 }
 
-// What operators declare, each with its place. Foreign writers use names of their own.
+// The keys and values that operators declare, each in its place. Foreign writers use their own keys.
 var (
 	labels      = []string{"node.cluster.x-k8s.io/tier", "node.cluster.x-k8s.io/rack", "node-role.kubernetes.io/gpu", "example.com/team"}
 	annotations = []string{"node.cluster.x-k8s.io/note", "example.com/contact"}
@@ -46,7 +46,7 @@ var (
 
 const foreignKey = "foreign.example.com/key"
 
-// plan returns the actions of a seed. Most are about the same Cluster, so that what happens there happens together.
+// plan returns the actions of a seed. Most actions concern the same Cluster, so that they happen together there.
 func plan(seed uint64, clusters, replicas int) []Action {
 	dice := rand.New(rand.NewPCG(seed, 2))
 	actions := make([]Action, 0, 32)
@@ -66,7 +66,7 @@ func plan(seed uint64, clusters, replicas int) []Action {
 	return actions
 }
 
-// makesAction makes an action, about a Cluster or a replica.
+// makesAction makes an action for a Cluster or a replica.
 type makesAction func(dice *rand.Rand, cluster, replica int) Action
 
 var kinds = []makesAction{
@@ -116,8 +116,8 @@ func (w *World) declared(cluster int, field string) map[string]string {
 	return nil
 }
 
-// recreate is an operator who deletes a MachineDeployment with all that it owns, as a garbage collector does it, and creates another one of
-// the same name.
+// recreate is an operator who deletes a MachineDeployment with all objects that it owns, as a garbage collector does, and creates another
+// MachineDeployment of the same name.
 func recreate(_ *rand.Rand, cluster, _ int) Action {
 	return Action{Name: fmt.Sprintf("the operator deletes MachineDeployment cluster-%d and what it owns, and creates it anew", cluster), do: func(ctx context.Context, w *World, _ Action) {
 		name := w.clusters[cluster].key.Name
@@ -136,7 +136,7 @@ func recreate(_ *rand.Rand, cluster, _ int) Action {
 	}}
 }
 
-// deploys reports whether there is a MachineDeployment of that name that is not being deleted: another action may have created it.
+// deploys reports whether there is a MachineDeployment of this name that is not being deleted: another action may have created it.
 func (w *World) deploys(name string) bool {
 	return slices.ContainsFunc(w.management.objects("MachineDeployment"), func(md *unstructured.Unstructured) bool {
 		return md.GetName() == name && md.GetDeletionTimestamp() == nil
@@ -171,7 +171,7 @@ func deleteMachine(dice *rand.Rand, cluster, _ int) Action {
 	}}
 }
 
-// foreignNode is a foreign writer that sets keys of its own on the Nodes of a Cluster, and perhaps takes all other taints away.
+// foreignNode is a foreign writer that sets its own keys on the Nodes of a Cluster, and may remove all other taints.
 func foreignNode(dice *rand.Rand, cluster, _ int) Action {
 	value, removes := fmt.Sprint(dice.IntN(100)), dice.IntN(2) == 0
 	name := fmt.Sprintf("a foreign writer sets its label, annotation and taint to %s on the Nodes of cluster-%d", value, cluster)
@@ -188,7 +188,7 @@ func foreignNode(dice *rand.Rand, cluster, _ int) Action {
 	}}
 }
 
-// staleTaints is a foreign writer that writes the whole lists of taints as they were a while ago.
+// staleTaints is a foreign writer that writes back complete lists of taints that it has read a while ago.
 func staleTaints(dice *rand.Rand, cluster, _ int) Action {
 	return Action{
 		Name: fmt.Sprintf("a foreign writer reads the Nodes of cluster-%d, and will write their taints back as they are now", cluster), Lasts: lasting(dice),
@@ -217,7 +217,7 @@ func (w *World) foreign(ctx context.Context, cluster int, change func(*corev1.No
 	})
 }
 
-// kubeletWrites is a kubelet that takes away of its Node what it can: annotations, and labels that are not restricted.
+// kubeletWrites is a kubelet that removes all entries of its Node that it may remove: annotations, and labels that are not restricted.
 func kubeletWrites(dice *rand.Rand, cluster, _ int) Action {
 	n := dice.IntN(10)
 	return Action{Name: fmt.Sprintf("the kubelet of Node %d of cluster-%d takes all labels and annotations away that it may", n, cluster), do: func(ctx context.Context, w *World, _ Action) {
@@ -248,7 +248,7 @@ func deleteNode(dice *rand.Rand, cluster, _ int) Action {
 	}}
 }
 
-// kubelet returns a Node and the client of its kubelet; no Node if there is none.
+// kubelet returns a Node and the client of its kubelet, or nil if there is no Node.
 func (w *World) kubelet(cluster, n int) (*unstructured.Unstructured, client.Client) {
 	of := w.clusters[cluster]
 	nodes := of.objects("Node")
@@ -301,7 +301,7 @@ func (w *World) restart(ctx context.Context, p *process, kill bool, lasts time.D
 	})
 }
 
-// hangs is a time in which a workload cluster takes requests and does not answer.
+// hangs is a time in which a workload cluster accepts requests and does not answer.
 func hangs(dice *rand.Rand, cluster, _ int) Action {
 	return Action{Name: fmt.Sprintf("workload cluster cluster-%d hangs", cluster), Lasts: lasting(dice), do: func(_ context.Context, w *World, a Action) {
 		w.goesWrong(hangsOf(w.clusters[cluster].key.Name), a.Lasts)
@@ -348,14 +348,15 @@ func cutWatches(dice *rand.Rand, n, _ int) Action {
 	}}
 }
 
-// stall is a time in which a replica sees the past of a kind, or of all kinds but Nodes: that watch sends nothing.
+// stall is a time in which a replica sees the past of a kind, or of all kinds except Nodes: the watch sends nothing.
 func stall(dice *rand.Rand, _, replica int) Action {
 	of := []string{"owners", "owners", "machines", "machinesets", "machinedeployments", "nodes", "fakemachines"}
 	what := stallOf(fmt.Sprintf("%s-%d", heirloomUser, replica), of[dice.IntN(len(of))])
 	return Action{Name: what, Lasts: lasting(dice), do: func(_ context.Context, w *World, a Action) { w.goesWrong(what, a.Lasts) }}
 }
 
-// brief is a change that is made twice while Cluster API is away: what was declared then is dropped before Cluster API has seen it.
+// brief is a change that is made twice while Cluster API is away: an entry that the first change declares is dropped before Cluster API has
+// seen it.
 func brief(dice *rand.Rand, cluster, replica int) Action {
 	kill, later := killClusterAPI(dice, cluster, replica), time.Duration(1+dice.IntN(40))*time.Second
 	declares := []makesAction{declareLabel, declareAnnotation, declareTaints}[dice.IntN(3)](dice, cluster, replica)

@@ -46,13 +46,13 @@ import (
 	"github.com/heirloom-dev/heirloom/webhooks"
 )
 
-// restarts is how long a kubelet waits before it starts a program again.
+// restarts is the time after which a kubelet starts a program again.
 const restarts = 10 * time.Second
 
-// errDead is what is left of the requests of a program that was killed.
+// errDead is the error of all requests of a program that was killed.
 var errDead = errors.New("the program was killed")
 
-// process is a program that is started again whenever it ends, until it is to stay away.
+// process is a program that is started again whenever it ends, until it must stay down.
 type process struct {
 	name    string
 	note    func(format string, args ...any)
@@ -63,7 +63,7 @@ type process struct {
 	dead    *atomic.Bool
 	mu      sync.Mutex
 	begun   chan struct{} // is closed once the caches of the present run are filled, or it has ended
-	down    atomic.Bool   // whether an action keeps it away
+	down    atomic.Bool   // whether an action keeps it down
 	serving atomic.Pointer[serving]
 }
 
@@ -86,7 +86,7 @@ func (p *process) start() {
 	}()
 }
 
-// begins notes that the program is about to run, unless it is to end.
+// begins marks the start of a run, unless the program must end.
 func (p *process) begins(ctx context.Context) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -97,7 +97,7 @@ func (p *process) begins(ctx context.Context) bool {
 	return true
 }
 
-// hasBegun notes that the caches of the program are filled, or that it has ended.
+// hasBegun marks that the caches of the program are filled, or that it has ended.
 func (p *process) hasBegun() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -108,7 +108,7 @@ func (p *process) hasBegun() {
 	}
 }
 
-// kill ends the program in the middle of whatever it does: no request of it is answered or sent from now on.
+// kill ends the program in the middle of its work: from now on, its requests are neither sent nor answered.
 func (p *process) kill() {
 	p.end(func() { p.dead.Store(true) })
 }
@@ -152,7 +152,7 @@ func (m mortal) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, errDead
 	}
 	if strings.Contains(r.URL.Path, "/events") && r.Method != http.MethodGet {
-		// client-go's recorders hold a lock while they ask, for which others wait: no turn can be waited for meanwhile.
+		// client-go's recorders hold a lock during the request, and others wait for this lock: the request must not wait for a turn.
 		body := io.NopCloser(strings.NewReader("{}"))
 		return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: body, Request: r}, nil
 	}
@@ -171,7 +171,7 @@ func (m mortal) RoundTrip(r *http.Request) (*http.Response, error) {
 	return nil, err
 }
 
-// client returns a program's way to an API server.
+// client returns the connection of a program to an API server.
 func (w *World) client(p *process, of *cluster, agent string) target {
 	config := of.server.Client(p.name)
 	config.UserAgent = agent
@@ -222,7 +222,7 @@ func (w *World) runHeirloom(ctx context.Context, p *process) error {
 	return h.Manager.Start(ctx)
 }
 
-// simulated are the options of a manager that runs in this process many times.
+// simulated returns the options of a manager that runs many times in this process.
 func simulated(mapper meta.RESTMapper) func(*ctrl.Options) {
 	return func(o *ctrl.Options) {
 		o.MapperProvider = func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return mapper, nil }
@@ -235,8 +235,8 @@ func simulated(mapper meta.RESTMapper) func(*ctrl.Options) {
 // newInformer makes an informer of a cache.
 type newInformer = func(toolscache.ListerWatcher, runtime.Object, time.Duration, toolscache.Indexers) toolscache.SharedIndexInformer
 
-// drained reads on from each watch that is stopped: apimachinery's watch.Filter, which controller-runtime puts around those of metadata,
-// would wait forever for somebody to take its last event.
+// drained reads each stopped watch to its end: apimachinery's watch.Filter, which controller-runtime puts around watches of metadata, would
+// wait forever for a reader of its last event.
 func drained(inner newInformer) newInformer {
 	if inner == nil {
 		inner = toolscache.NewSharedIndexInformer
@@ -267,7 +267,7 @@ func (d drain) Stop() {
 	}()
 }
 
-// configuration is that of Heirloom's flags.
+// configuration returns the configuration from Heirloom's flags.
 func (w *World) configuration() (*config.Config, error) {
 	options, flags := config.NewOptions(), pflag.NewFlagSet("heirloom", pflag.ContinueOnError)
 	options.AddFlags(flags)
@@ -277,8 +277,8 @@ func (w *World) configuration() (*config.Config, error) {
 	return options.Complete()
 }
 
-// outside runs functions outside of every bubble, one at a time, and outcomes has their errors. Cluster API's ssa.NewCache starts a goroutine
-// that never ends, which no bubble may have; a reconciler makes such a cache when it is set up, and nothing that blocks.
+// outside runs functions outside of every bubble, one at a time, and outcomes has their errors. Cluster API's ssa.NewCache starts a
+// goroutine that never ends, which no bubble may have. The set-up of a reconciler makes such a cache, and does nothing that blocks.
 var outside, outcomes = func() (chan<- func() error, <-chan error) {
 	functions, errs := make(chan func() error), make(chan error)
 	go func() {

@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// provide plays an infrastructure provider and the kubelets of its machines: each FakeMachine becomes a Node of the same name. It looks
-// into the stores every second, which is no request, and goes on until ctx is done.
+// provide plays an infrastructure provider and the kubelets of its machines: each FakeMachine becomes a Node of the same name. It reads the
+// stores every second, which is no request, until ctx is done.
 func (w *World) provide(ctx context.Context) error {
 	provider, err := w.management.as(providerUser)
 	if err != nil {
@@ -36,7 +36,7 @@ func (w *World) provide(ctx context.Context) error {
 	return nil
 }
 
-// provision takes the next step of a machine, and reports whether there is none. What fails is tried again in the next second.
+// provision takes the next step of a machine, and reports whether no step is left. A failed step is tried again in the next second.
 func (w *World) provision(ctx context.Context, provider client.Client, infra *unstructured.Unstructured) bool {
 	if infra.GetDeletionTimestamp() != nil || w.booted[infra.GetUID()] {
 		return true
@@ -58,7 +58,7 @@ func (w *World) provision(ctx context.Context, provider client.Client, infra *un
 	return w.booted[infra.GetUID()]
 }
 
-// register is what a kubelet does once: it creates its Node, and then says that it is ready.
+// register plays a kubelet that creates its Node, and then reports that the Node is ready.
 func (w *World) register(ctx context.Context, of *cluster, name string) error {
 	kubelet, err := of.as(kubeletPrefix+name, "system:nodes", "system:authenticated")
 	if err != nil {

@@ -16,27 +16,28 @@ import (
 	"sigs.k8s.io/cluster-api/feature"
 )
 
-// How large a world is, and how long its parts take in virtual time.
+// The size of a world, and the durations of its parts in virtual time.
 const (
 	clusters, machines, replicas = 2, 5, 2
 
-	// syncPeriod is longer than a run, so that no resync hides a change that nobody was told of.
+	// syncPeriod is longer than a run, so that no resync hides a missing event.
 	syncPeriod = 1000 * time.Hour
-	// clusterAPISyncPeriod is shorter than Cluster API's own of ten minutes, which it needs after a workload cluster has come back.
+	// clusterAPISyncPeriod is shorter than Cluster API's default of ten minutes. Cluster API needs a resync after a workload cluster has
+	// come back.
 	clusterAPISyncPeriod = 3 * time.Minute
 	startsFor            = time.Minute
 	settlesFor           = 10 * time.Minute
 	quietFor             = 5 * time.Minute
 )
 
-// Result is what became of a run.
+// Result is the result of a run.
 type Result struct {
-	// Broken says what must not be, and was. Trace has each write.
+	// Broken has the violations, Trace has each write.
 	Broken, Trace []string
 	Steps         int
 }
 
-// Run plays the actions in a world whose order is that of the seed.
+// Run plays the actions in a world whose order the seed decides.
 func Run(t *testing.T, seed uint64, actions []Action) Result {
 	t.Helper()
 	mathrand.Seed(int64(seed)) //nolint:staticcheck // client-go's jitter, which has no other source
@@ -72,7 +73,7 @@ func newWorld(seed uint64) *World {
 		},
 	}
 	if !propagatesTaints(seed) {
-		w.flags = append(w.flags, "--cluster-api-taint-propagation=disabled") // no webhook of Cluster API refuses the dry run that finds it out
+		w.flags = append(w.flags, "--cluster-api-taint-propagation=disabled") // no webhook of Cluster API refuses the dry run that detects it
 	}
 	w.scheduler.fault, w.history.takes = w.fault, w.takes
 	return w
@@ -81,7 +82,7 @@ func newWorld(seed uint64) *World {
 // propagatesTaints reports whether the feature gate of Cluster API is on.
 func propagatesTaints(seed uint64) bool { return seed%3 > 0 }
 
-// play begins, does what is planned, heals everything, and waits until nothing happens any more.
+// play starts the world, plays the actions, waits for the end of all faults, and waits until nothing happens any more.
 func (w *World) play(ctx context.Context, actions []Action) {
 	w.ctx, w.cancel = context.WithCancel(ctx)
 	if err := w.begin(w.ctx); err != nil {
@@ -139,7 +140,7 @@ func (h *history) settle() {
 	h.quiet = true
 }
 
-// table shows the actions as a table.
+// table returns the actions, one in each line.
 func table(actions []Action) string {
 	lines := make([]string, 0, len(actions))
 	for _, action := range actions {

@@ -16,13 +16,12 @@ import (
 	"github.com/heirloom-dev/heirloom/test/sim/apiserver"
 )
 
-// scheduler is the only point of ordering: whoever wants to take a step waits for it, and once everybody waits, the seed chooses
-// whose turn it is. What it decides about a step depends on the step's name and on how often there was one of that name, not on the steps
-// before. So two runs of a seed that differ somewhere, because Cluster API goes through maps in the random order that Go gives them, are
-// alike everywhere else.
+// scheduler is the only point of ordering: every step waits for its turn, and once all programs wait, the seed chooses the next turn. The
+// decisions about a step depend on the step's name and on the number of steps of this name, not on the steps before. So two runs of a seed
+// that differ somewhere, because Cluster API iterates over maps in the random order of Go, are alike everywhere else.
 type scheduler struct {
 	seed uint64
-	// fault decides what goes wrong with a step: nothing, an error, or a delay.
+	// fault decides the fault of a step: none, an error, or a delay.
 	fault func(server string, step apiserver.Step, dice *rand.Rand) (delay time.Duration, err error)
 
 	mu      sync.Mutex
@@ -41,7 +40,7 @@ type turn struct {
 	ctx    context.Context
 	from   time.Time
 	dice   *rand.Rand // nil until the seed has decided
-	lot    uint64     // the lowest has the next turn
+	lot    uint64     // the lowest lot has the next turn
 	may    chan error
 }
 
@@ -88,7 +87,7 @@ func (s *scheduler) run(ctx context.Context) {
 	}
 }
 
-// end refuses all that wait, and all that come: programs that have ended may still tell of what they did.
+// end refuses all waiting steps, and all later steps: programs that have ended may still report their last actions.
 func (s *scheduler) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -99,7 +98,7 @@ func (s *scheduler) end() {
 	s.waiting = nil
 }
 
-// rest waits until somebody wants a turn, or until a delay is over.
+// rest waits until a step wants a turn, or until a delay is over.
 func (s *scheduler) rest(ctx context.Context, pause time.Duration) {
 	var over <-chan time.Time
 	if pause > 0 {
@@ -114,7 +113,7 @@ func (s *scheduler) rest(ctx context.Context, pause time.Duration) {
 	}
 }
 
-// next takes the turn that the seed chooses, or returns how long all have to wait.
+// next takes the turn that the seed chooses, or returns how long all steps have to wait.
 func (s *scheduler) next(now time.Time) (next *turn, pause time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -151,7 +150,7 @@ func (s *scheduler) next(now time.Time) (next *turn, pause time.Duration) {
 	return next, 0
 }
 
-// throw returns the dice for the next step of that name. Called under the lock.
+// throw returns the dice for the next step of this name. Called under the lock.
 func (s *scheduler) throw(name string) *rand.Rand {
 	s.counts[name]++
 	sum := fnv.New64a()
@@ -159,14 +158,14 @@ func (s *scheduler) throw(name string) *rand.Rand {
 	return rand.New(rand.NewPCG(s.seed, sum.Sum64()))
 }
 
-// choose returns a number below n for the next question of that name.
+// choose returns a number below n for the next question of this name.
 func (s *scheduler) choose(name string, n int) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.throw(name).IntN(n)
 }
 
-// compare orders turns by all that is known of them.
+// compare orders turns by all properties of their steps.
 func compare(a, b *turn) int {
 	return cmp.Or(
 		cmp.Compare(a.server, b.server), cmp.Compare(a.step.Phase, b.step.Phase), cmp.Compare(a.step.User, b.step.User),

@@ -30,7 +30,7 @@ const (
 	system = "heirloom-system"
 )
 
-// resources are those of the kinds that the world reads.
+// resources has the resources of the kinds that the world reads.
 var resources = map[string]schema.GroupVersionResource{
 	"Cluster":             clusterv1.GroupVersion.WithResource("clusters"),
 	"MachineDeployment":   clusterv1.GroupVersion.WithResource("machinedeployments"),
@@ -41,7 +41,7 @@ var resources = map[string]schema.GroupVersionResource{
 	"Node":                corev1.SchemeGroupVersion.WithResource("nodes"),
 }
 
-// managementCRDs are those of Cluster API and of a provider that does not exist. They are read once.
+// managementCRDs returns the CRDs of Cluster API and of a provider that does not exist. They are read once.
 var managementCRDs = sync.OnceValues(func() ([]*apiextensionsv1.CustomResourceDefinition, error) {
 	paths, err := controlplane.CAPICRDPaths()
 	if err != nil {
@@ -96,14 +96,14 @@ func readCRDs(path string) ([]*apiextensionsv1.CustomResourceDefinition, error) 
 			if err != nil {
 				return nil, fmt.Errorf("reading %s: %w", file, err)
 			}
-			crd.Spec.Conversion = nil // nothing converts here, and the stored version is asked for
+			crd.Spec.Conversion = nil // there is no conversion webhook, and clients use the stored version
 			crds = append(crds, crd)
 		}
 	}
 	return crds, nil
 }
 
-// configurations are the chart's webhook configurations. They are rendered once.
+// configurations returns the chart's webhook configurations. They are rendered once.
 var configurations = sync.OnceValues(func() ([]unstructured.Unstructured, error) {
 	root, err := controlplane.RepositoryRoot(context.Background())
 	if err != nil {
@@ -122,7 +122,7 @@ var configurations = sync.OnceValues(func() ([]unstructured.Unstructured, error)
 	return found, nil
 })
 
-// build makes API servers and what is there before Heirloom is installed: a fleet of Clusters, each with a MachineDeployment.
+// build makes the API servers and the objects that exist before Heirloom is installed: a fleet of Clusters, each with a MachineDeployment.
 func (w *World) build(ctx context.Context, clusters, machines int) error {
 	crds, err := managementCRDs()
 	if err != nil {
@@ -150,7 +150,7 @@ func (w *World) build(ctx context.Context, clusters, machines int) error {
 	return nil
 }
 
-// authority is the CA that Heirloom's certificates' controller would publish in the configuration. Nobody speaks TLS here.
+// authority returns the CA that Heirloom would publish in the webhook configurations. There is no TLS here.
 var authority = sync.OnceValues(func() ([]byte, error) {
 	certificate, _, err := certutil.GenerateSelfSignedCertKey("heirloom", nil, nil)
 	return certificate, err
@@ -213,7 +213,7 @@ func (w *World) declare(ctx context.Context, name string, machines int) error {
 	return nil
 }
 
-// deployment is what Cluster API's defaulting webhook would leave of a short MachineDeployment.
+// deployment returns a short MachineDeployment with the defaults of Cluster API's webhook.
 func deployment(cluster string, machines int) *clusterv1.MachineDeployment {
 	selector := map[string]string{clusterv1.ClusterNameLabel: cluster, clusterv1.MachineDeploymentNameLabel: cluster}
 	md := &clusterv1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: fleet, Name: cluster, Labels: map[string]string{clusterv1.ClusterNameLabel: cluster}}}

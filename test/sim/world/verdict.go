@@ -15,8 +15,8 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
-// judge holds the final state to what is declared: each key reaches what the table of rules says, and none is left that is no longer
-// declared. It knows the few rules that it needs by itself, so that a fault of the rules is seen as well.
+// judge compares the final state with the declarations: each key must reach the places in the table of rules, and no key may be left that
+// is no longer declared. It has its own version of the few rules that it needs, so that it also finds faults of the rules.
 func (w *World) judge() {
 	sets := map[string]int{}
 	for _, set := range w.management.objects("MachineSet") {
@@ -41,8 +41,8 @@ func (w *World) judge() {
 	}
 }
 
-// stays reports whether an object is not being deleted and has an owner: no garbage collector plays here, and Cluster API may create the
-// FakeMachine of a MachineSet that is just gone.
+// stays reports whether an object is not being deleted and has an owner: there is no garbage collector here, and Cluster API may create the
+// FakeMachine of a MachineSet that was just deleted.
 func (w *World) stays(object *unstructured.Unstructured) bool {
 	owned := slices.ContainsFunc(object.GetOwnerReferences(), func(ref metav1.OwnerReference) bool {
 		return slices.ContainsFunc(w.management.objects(ref.Kind), func(owner *unstructured.Unstructured) bool { return owner.GetUID() == ref.UID })
@@ -50,9 +50,10 @@ func (w *World) stays(object *unstructured.Unstructured) bool {
 	return owned && object.GetDeletionTimestamp() == nil
 }
 
-// judgeNodes holds the Nodes of a Cluster to what its Machines have.
+// judgeNodes compares the Nodes of a Cluster with the declarations for them.
 func (w *World) judgeNodes(cluster string, want content) {
-	// Not the Machines: after a lost answer, Cluster API deletes the FakeMachine of a Machine that it has created all the same.
+	// FakeMachines count, and not Machines: after a lost answer, Cluster API deletes the FakeMachine of a Machine that it has created
+	// nevertheless.
 	machines := map[string]bool{}
 	for _, m := range w.management.objects("FakeMachine") {
 		machines[m.GetName()] = m.GetLabels()[clusterv1.ClusterNameLabel] == cluster && w.stays(m)
@@ -80,7 +81,7 @@ func (w *World) judgeNodes(cluster string, want content) {
 	}
 }
 
-// content is what an object should have of what operators declare.
+// content has the declared entries that an object should have.
 type content struct {
 	labels, annotations map[string]string
 	taints              []string
@@ -118,7 +119,7 @@ func (w *World) equal(kind string, object *unstructured.Unstructured, want conte
 	for _, t := range taintsOf(object) {
 		text := taint.Format(t)
 		taken := (w.history.taken[object.GetName()+" "+text] || w.history.blinded[object.GetName()]) && !slices.Contains(want.taints, text)
-		if t.Key != foreignKey && t.Key != corev1.TaintNodeNotReady && !taken { // which the API server adds to each new Node
+		if t.Key != foreignKey && t.Key != corev1.TaintNodeNotReady && !taken { // the API server adds the taint not-ready to each new Node
 			has = append(has, text)
 		}
 	}

@@ -26,14 +26,14 @@ import (
 )
 
 const (
-	// Users of API servers. A replica's has its number, a kubelet's the name of its Node.
+	// The users of API servers. The name of a replica ends with its number, the name of a kubelet with the name of its Node.
 	heirloomUser  = "heirloom"
 	clusterAPI    = "cluster-api"
 	operatorUser  = "operator"
 	foreignUser   = "foreign"
 	providerUser  = "provider"
 	kubeletPrefix = "system:node:"
-	// workloadURL is where workload clusters find the webhooks.
+	// workloadURL is the URL under which workload clusters reach the webhooks.
 	workloadURL = "https://heirloom.example.com"
 )
 
@@ -47,7 +47,7 @@ type cluster struct {
 	admin  client.Client
 }
 
-// World is a management cluster, workload clusters, and all that runs there.
+// World is a management cluster, workload clusters, and all programs that run there.
 type World struct {
 	ctx       context.Context
 	cancel    context.CancelFunc
@@ -58,25 +58,25 @@ type World struct {
 	clusters   []*cluster
 	replicas   []*process
 	capi       *process
-	actions    sync.WaitGroup // that go on
+	actions    sync.WaitGroup // unfinished actions
 	provider   sync.WaitGroup
 
 	history *history
-	// booted are the machines whose kubelets have registered, by the UID of the FakeMachine.
+	// booted has the machines whose kubelets have registered, by the UID of the FakeMachine.
 	booted map[types.UID]bool
 
 	mu sync.Mutex
-	// wrong is until when something is wrong, and late how late webhooks are reached then; guarded by mu.
+	// wrong has the end of each fault, by its name, and late the delay of the webhooks while they are late; guarded by mu.
 	wrong map[string]time.Time
 	late  time.Duration
 }
 
-// What can be wrong, beside an API server that is away and a watch that is stalled, which have names.
+// The names of the faults, except API servers that are away or hang, and watches that are stalled: their names have functions.
 const (
 	webhooksAreAway = "webhooks are away"
 	webhooksAreLate = "webhooks are late"
 	requestsFail    = "requests fail"
-	isStalled       = " is stalled" // is how the name of a watch ends that sends nothing
+	isStalled       = " is stalled" // ends the name of the fault of a watch that sends nothing
 )
 
 func awayOf(server string) string  { return server + " is away" }
@@ -109,7 +109,7 @@ func (c *cluster) as(user string, groups ...string) (client.Client, error) {
 	return client.New(c.server.Client(user, groups...), client.Options{Scheme: clusterAPIScheme, Mapper: c.mapper})
 }
 
-// goesWrong lets something be wrong for a while.
+// goesWrong starts a fault that lasts for a while.
 func (w *World) goesWrong(what string, lasts time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -118,14 +118,14 @@ func (w *World) goesWrong(what string, lasts time.Duration) {
 	}
 }
 
-// left returns how much longer something is wrong; less than zero since it no longer is.
+// left returns the remaining time of a fault; negative after its end.
 func (w *World) left(what string) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return time.Until(w.wrong[what])
 }
 
-// heals waits until nothing is wrong any more.
+// heals waits until all faults have ended.
 func (w *World) heals(ctx context.Context) {
 	w.actions.Wait()
 	w.mu.Lock()
@@ -139,16 +139,16 @@ func (w *World) heals(ctx context.Context) {
 	sleep(ctx, time.Until(until))
 }
 
-// How long a request may take.
+// The maximum duration of a request: without faults, and with faults.
 const calm, slow = time.Second, 10 * time.Second
 
-// takes returns how long ago a write that is stored now may have been decided, about as long as a request takes. What a webhook leaves as it
-// is, it decides by its cache alone.
+// takes returns how long ago a write that is stored now may have been decided: about as long as a request takes. byCache says that the
+// cache alone decided, as for an object that a webhook leaves unchanged.
 func (w *World) takes(byCache bool) time.Duration {
 	inTime := max(w.left(requestsFail), w.left(webhooksAreLate)) < -slow
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for what, until := range w.wrong { // an owner that cannot be read live counts as the cache has it, which may be old
+	for what, until := range w.wrong { // without a live read, the owner in the cache counts, which may be old
 		if (byCache || !inTime) && strings.HasSuffix(what, isStalled) && time.Until(until) > -slow {
 			return syncPeriod
 		}
@@ -165,7 +165,7 @@ func (w *World) lateness() time.Duration {
 	return w.late
 }
 
-// callWebhook asks a replica. Which replica is the seed's choice.
+// callWebhook calls a replica, which the seed chooses.
 func (w *World) callWebhook(ctx context.Context, server string, hook admissionregistrationv1.MutatingWebhook, body []byte) ([]byte, error) {
 	if w.left(webhooksAreLate) > 0 {
 		sleep(ctx, w.lateness())

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command cert-manager runs cert-manager's own controllers, as far as Heirloom's chart and Cluster API's providers need them: those of Certificates,
-// those of Issuers that are self-signed or have a CA, and the injector of CA certificates.
-// cert-manager's commands are modules of their own that are not published; their packages are.
+// Command cert-manager runs the parts of cert-manager's own controllers that Heirloom's chart and Cluster API's providers need: the
+// controllers of Certificates, the controllers of Issuers that are self-signed or have a CA, and the injector of CA certificates.
+// cert-manager's commands are separate modules that are not published; their packages are published.
 package main
 
 import (
@@ -45,7 +45,7 @@ import (
 const workers = 2
 
 func main() {
-	// controller-runtime, too, has a flag of this name.
+	// controller-runtime has already added a flag of this name.
 	kubeconfig := flag.CommandLine.Lookup("kubeconfig")
 	gates := flag.String("feature-gates", "", "Feature gates, as <name>=<true|false>, separated by commas.")
 	flag.Parse()
@@ -116,7 +116,7 @@ func startInjector(ctx context.Context, group *errgroup.Group, kubeconfig string
 	}
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme: scheme, Metrics: server.Options{BindAddress: "0"},
-		// Up to controller-runtime v0.24 the other queue can lock up when it is shut down (its issue 3538).
+		// Up to controller-runtime v0.24, the priority queue can lock up when it is shut down (its issue 3538).
 		Controller: ctrlconfig.Controller{UsePriorityQueue: ptr.To(false)},
 	})
 	if err != nil {

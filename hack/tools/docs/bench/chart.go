@@ -19,29 +19,29 @@ import (
 )
 
 const (
-	// width is that of a small phone in CSS pixels, so that letters stay legible there.
+	// width is the width of a small phone in CSS pixels, so that letters stay legible there.
 	width = 360 * vg.Length(1)
 	// rowHeight has room for a name and a bar below it.
 	rowHeight = 36 * vg.Length(1)
 	barHeight = 9 * vg.Length(1)
 	letters   = 11 * vg.Length(1)
 	margin    = 8 * vg.Length(1)
-	// room is what a name may take.
+	// room is the maximum width of a name.
 	room = width - 3*margin
-	// footer has room for what the axis shows.
+	// footer has room for the labels of the axis.
 	footer = 18 * vg.Length(1)
-	// wide is how far the smallest and the largest value may be apart before the axis becomes logarithmic.
+	// wide is the ratio of the largest to the smallest value above which the axis is logarithmic.
 	wide = 20
 )
 
-// These have enough contrast on white and on black.
+// These colours have enough contrast on white and on black.
 func grey() color.Color     { return color.RGBA{R: 0x7d, G: 0x82, B: 0x8a, A: 0xff} }
 func blue() color.Color     { return color.RGBA{R: 0x3b, G: 0x82, B: 0xf6, A: 0xff} }
 func paleBlue() color.Color { return color.NRGBA{R: 0x3b, G: 0x82, B: 0xf6, A: 0x60} }
 func orange() color.Color   { return color.RGBA{R: 0xd9, G: 0x77, B: 0x06, A: 0xff} }
 
-// chart returns an SVG: for each row its name, and below it a bar from quartile to quartile, with whiskers to the least and the
-// most. The thick line in a bar is the median, an orange one the target, the dashed one a ratio of 1.
+// chart returns an SVG: for each row its name, and below it a bar from quartile to quartile, with whiskers to the minimum and the maximum.
+// The thick line in a bar is the median, an orange line the target, a dashed line a ratio of 1.
 func chart(s *section, rows []*row, c *contents) ([]byte, error) {
 	if len(rows) == 0 {
 		return nil, fmt.Errorf("no results of %s", strings.Join(s.Chart, ", "))
@@ -57,7 +57,7 @@ func chart(s *section, rows []*row, c *contents) ([]byte, error) {
 			return nil, err
 		}
 	}
-	scale(p, rows, c) // to add something changes it
+	scale(p, rows, c) // p.Add changes the scale
 	canvas := vgsvg.NewWith(vgsvg.UseWH(width, vg.Length(len(rows))*rowHeight+footer+20))
 	whole := draw.Crop(draw.New(canvas), margin, -margin, 0, 0)
 	whole.FillText(style(), vg.Point{X: whole.Min.X, Y: 5}, s.Axis) // gonum's own label would shorten a logarithmic axis
@@ -66,7 +66,7 @@ func chart(s *section, rows []*row, c *contents) ([]byte, error) {
 	if _, err := canvas.WriteTo(&svg); err != nil {
 		return nil, err
 	}
-	// The font that widths are reckoned with is not everywhere.
+	// The font with which widths are computed is not available everywhere.
 	return bytes.ReplaceAll(svg.Bytes(), []byte("font-family:Liberation Sans;"),
 		[]byte("font-family:Liberation Sans,Arial,Helvetica,sans-serif;")), nil
 }
@@ -75,7 +75,7 @@ func isRatio(rows []*row) bool {
 	return !slices.ContainsFunc(rows, func(r *row) bool { return !strings.Contains(r.metric, "×") })
 }
 
-// scale begins at zero, or is logarithmic where that would leave most bars too small to see.
+// scale makes the axis begin at zero, or makes it logarithmic if most bars would be too small to see.
 func scale(p *plot.Plot, rows []*row, c *contents) {
 	least, most := rows[0].quantile(0), rows[0].quantile(1)
 	for _, r := range rows {
@@ -145,10 +145,10 @@ func addRow(p *plot.Plot, s *section, r *row, y float64, c *contents) error {
 	return nil
 }
 
-// beyond is a plotter that the axis leaves no room for.
+// beyond is a plotter for which the axis leaves no room.
 type beyond struct{ plot.Plotter }
 
-// name is what stands above a bar.
+// name returns the text above a bar.
 func name(s *section, r *row) string {
 	of := strings.TrimPrefix(strings.TrimPrefix(r.benchmark, s.prefix(r)), "/")
 	if of == "" || len(s.Benchmarks) > 1 {
@@ -160,7 +160,7 @@ func name(s *section, r *row) string {
 	return of
 }
 
-// vertical is a line across the bar at y.
+// vertical returns a line across the bar at y.
 func vertical(x, y float64, stroke color.Color, dashes []vg.Length) *plotter.Line {
 	return &plotter.Line{
 		XYs:       plotter.XYs{{X: x, Y: y - 0.21}, {X: x, Y: y + 0.21}},

@@ -14,7 +14,7 @@ import (
 //go:embed contents.yaml
 var contentsYAML []byte
 
-// contents says what the page shows of the results, and what they have to reach.
+// contents has the sections of the page, and the targets of the results.
 type contents struct {
 	Sections []section `json:"sections"`
 	Targets  []target  `json:"targets"`
@@ -25,18 +25,18 @@ type section struct {
 	Name string `json:"name"`
 	// Alt is read out in place of the chart.
 	Alt string `json:"alt"`
-	// Axis is what the chart's numbers are.
+	// Axis is the text below the axis.
 	Axis string `json:"axis"`
-	// Benchmarks are functions, without "Benchmark", or parts of one: "Function/part".
+	// Benchmarks are functions, without "Benchmark", or parts of a function: "Function/part".
 	Benchmarks []string `json:"benchmarks"`
-	// Chart are the metrics that the chart shows. Table are those that stand in the table only.
+	// Chart has the metrics in the chart, Table the metrics that are only in the table.
 	Chart []string `json:"chart"`
 	Table []string `json:"table"`
-	// Variables are those of make bench, beside COUNT, that this depends on.
+	// Variables are the variables of make bench, in addition to COUNT, on which the section depends.
 	Variables []string `json:"variables"`
 }
 
-// target is the most that a metric's median may be.
+// target is the maximum of a metric's median.
 type target struct {
 	Benchmark string  `json:"benchmark"`
 	Metric    string  `json:"metric"`
@@ -53,7 +53,7 @@ func parseContents(text []byte) (*contents, error) {
 	return parsed, nil
 }
 
-// target returns what a row has to reach.
+// target returns the target of a row.
 func (c *contents) target(r *row) (target, bool) {
 	for _, t := range c.Targets {
 		if t.Benchmark == r.benchmark && t.Metric == r.metric {
@@ -63,7 +63,7 @@ func (c *contents) target(r *row) (target, bool) {
 	return target{}, false
 }
 
-// rows returns those of a section with one of these metrics.
+// rows returns the rows of a section with one of these metrics.
 func (s *section) rows(all []*row, metrics []string) (of []*row) {
 	for _, r := range all {
 		if s.prefix(r) != "" && slices.Contains(metrics, r.metric) {
@@ -73,7 +73,7 @@ func (s *section) rows(all []*row, metrics []string) (of []*row) {
 	return of
 }
 
-// prefix returns which of a section's benchmarks a row is of, or nothing.
+// prefix returns the benchmark of a section to which a row belongs, or "".
 func (s *section) prefix(r *row) string {
 	for _, benchmark := range s.Benchmarks {
 		if strings.HasPrefix(r.benchmark+"/", benchmark+"/") {

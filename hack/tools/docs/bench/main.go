@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command bench makes of the output of `go test -bench` one table, and the charts and tables of a Markdown page.
+// Command bench turns the output of `go test -bench` into a table, and into the charts and tables of a Markdown page.
 package main
 
 import (

@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// updatePage writes the sections that there are results of, each with the facts of this run. The others stay as they are, so
-// a run of some benchmarks renews what it has measured.
+// updatePage writes the sections that have results, each with the facts of this run. Other sections stay as they are, so a run of some
+// benchmarks updates only their sections.
 func updatePage(name string, found *results, c *contents, atLeast int, out io.Writer) error {
 	text, err := os.ReadFile(name)
 	if err != nil {
@@ -51,12 +51,12 @@ func fewest(rows []*row) int {
 	return slices.MinFunc(rows, func(a, b *row) int { return a.n() - b.n() }).n()
 }
 
-// block is what stands between a section's markers.
+// block returns the text between a section's markers.
 func block(s *section, shown []*row, facts map[string]string, c *contents) string {
 	return fmt.Sprintf("![%s](%s.svg)\n\n%s\n%s\n", s.Alt, s.Name, markdown(shown, c), origin(s, facts))
 }
 
-// origin says how to measure it again, and where this was measured.
+// origin returns the command that repeats the measurements, and the facts of this run.
 func origin(s *section, facts map[string]string) string {
 	command := "make bench RUN='" + strings.Join(s.Benchmarks, "|") + "'"
 	for _, variable := range append([]string{"COUNT"}, s.Variables...) {
@@ -76,7 +76,7 @@ func origin(s *section, facts map[string]string) string {
 	return fmt.Sprintf("`%s`: %s.", command, strings.Join(where, ", "))
 }
 
-// replace puts text between the markers of that name.
+// replace puts text between the markers of a section.
 func replace(page, name, text string) (string, error) {
 	begin, end := "<!-- bench:"+name+" -->\n", "<!-- /bench:"+name+" -->\n"
 	before, rest, has := strings.Cut(page, begin)

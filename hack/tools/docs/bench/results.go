@@ -13,11 +13,11 @@ import (
 	"golang.org/x/perf/benchfmt"
 )
 
-// results is what a run has printed.
+// results has the output of a run.
 type results struct {
-	// facts are the lines "key: value" before the first benchmark, such as those about the machine.
+	// facts are the lines "key: value" before the first benchmark, such as the lines about the machine.
 	facts map[string]string
-	// rows are in the order in which they were measured first.
+	// rows are in the order of their first measurements.
 	rows []*row
 }
 
@@ -72,7 +72,7 @@ func (r *results) add(known map[[3]string]*row, result *benchfmt.Result) {
 	benchmark := displayed(result.Name)
 	for _, value := range result.Values {
 		metric, measured := value.Unit, value.Value
-		if value.OrigUnit != "" { // as it was printed: of "ns/op", the library makes "sec/op"
+		if value.OrigUnit != "" { // as it was printed: the library turns "ns/op" into "sec/op"
 			metric, measured = value.OrigUnit, value.OrigValue
 		}
 		key := [3]string{result.GetConfig("pkg"), benchmark, metric}

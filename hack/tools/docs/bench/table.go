@@ -10,7 +10,7 @@ import (
 	"text/tabwriter"
 )
 
-// heading names what cells returns.
+// heading returns the names of the columns of cells.
 func heading() []string {
 	return []string{"Benchmark", "Metric", "Median", "Quartiles", "Target"}
 }
@@ -30,7 +30,7 @@ func cells(r *row, c *contents) []string {
 	return []string{r.benchmark, r.metric, number(r.quantile(0.5)), quartiles, goal}
 }
 
-// number rounds to three digits, which is more than any of this repeats to.
+// number rounds to three digits, more than two runs have in common.
 func number(value float64) string {
 	rounded, err := strconv.ParseFloat(strconv.FormatFloat(value, 'g', 3, 64), 64)
 	if err != nil {
@@ -51,7 +51,7 @@ func number(value float64) string {
 func printTable(out io.Writer, rows []*row, c *contents) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	line := func(cells []string) {
-		fmt.Fprintln(table, strings.TrimRight(strings.Join(cells, "\t"), "\t")) // Flush has the error, if there is one
+		fmt.Fprintln(table, strings.TrimRight(strings.Join(cells, "\t"), "\t")) // Flush returns the error
 	}
 	line(heading())
 	for _, r := range rows {
@@ -63,7 +63,7 @@ func printTable(out io.Writer, rows []*row, c *contents) error {
 	return nil
 }
 
-// markdown is a table of these rows, without the columns that no row fills. A benchmark has its name in its first row.
+// markdown returns a table of these rows, without empty columns. Only the first row of a benchmark has its name.
 func markdown(rows []*row, c *contents) string {
 	table := [][]string{heading(), {"---", "---", "--:", "--:", "---"}}
 	filled := make([]bool, len(heading()))

@@ -17,7 +17,7 @@ import (
 
 const (
 	module  = "github.com/heirloom-dev/heirloom"
-	nonRoot = "65532:65532" // as the chart has it
+	nonRoot = "65532:65532" // as in the chart
 )
 
 func platforms() []v1.Platform {
@@ -41,7 +41,7 @@ func (r *release) build(ctx context.Context, sboms string) (v1.ImageIndex, error
 		}),
 		build.WithPlatforms(names...),
 		build.WithTrimpath(true),
-		// What Go says of the checkout differs between a clone, a work tree and a source archive of the same commit.
+		// Go's information about the checkout differs between a clone, a work tree and a source archive of the same commit.
 		build.WithDefaultFlags([]string{"-buildvcs=false"}),
 		build.WithLdflags([]string{"-s -w -X " + module + "/pkg/version.version=" + r.version}),
 		build.WithCreationTime(v1.Time{Time: r.created}),
@@ -51,7 +51,7 @@ func (r *release) build(ctx context.Context, sboms string) (v1.ImageIndex, error
 		build.WithSBOMDir(sboms),
 	}
 	for key, value := range r.metadata() {
-		// Labels are what is seen of a loaded image, annotations what a registry shows.
+		// Container runtimes show labels, registries show annotations.
 		options = append(options, build.WithLabel(key, value), build.WithAnnotation(key, value))
 	}
 	builder, err := build.NewGo(ctx, r.source, options...)
@@ -93,8 +93,8 @@ func koVersion() string {
 	return ""
 }
 
-// emptyBase is an image without content for each platform: the program is static, and needs no CA certificates, because
-// every kubeconfig that it uses brings the API server's own.
+// emptyBase returns an image without content for each platform: the program is static, and needs no CA certificates, because every
+// kubeconfig that it uses brings the CA certificate of the API server.
 func emptyBase() (v1.ImageIndex, error) {
 	base := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	for _, platform := range platforms() {

@@ -16,13 +16,13 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 )
 
-// writeLayout writes an OCI layout by way of a directory, and packs it.
+// writeLayout writes an OCI layout into a directory, and packs the directory.
 func (r *release) writeLayout(dir string, index v1.ImageIndex, tag name.Tag) error {
 	path, err := layout.Write(dir, empty.Index)
 	if err != nil {
 		return err
 	}
-	// The first is containerd's name for an image, the second everybody else's.
+	// containerd reads the first name of an image, all other programs read the second.
 	annotations := map[string]string{
 		"io.containerd.image.name":          tag.String(),
 		"org.opencontainers.image.ref.name": tag.TagStr(),
@@ -37,7 +37,7 @@ func (r *release) writeLayout(dir string, index v1.ImageIndex, tag name.Tag) err
 	return errors.Join(r.pack(archive, dir), archive.Close())
 }
 
-// pack writes a directory as a tar that tells nothing of the machine that it was made on.
+// pack writes a directory as a tar that shows nothing of the machine that made it.
 func (r *release) pack(archive io.Writer, dir string) error {
 	w := tar.NewWriter(archive)
 	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {

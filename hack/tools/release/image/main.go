@@ -18,7 +18,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
-// release is what one run builds.
+// release has the settings of a run.
 type release struct {
 	source     string // directory of Heirloom's module
 	out        string
@@ -110,7 +110,7 @@ func (r *release) writePlatform(work string, index v1.ImageIndex, platform v1.De
 	return copyFile(filepath.Join(work, "heirloom-"+arch+".spdx.json"), r.path(arch+".spdx.json"))
 }
 
-// path returns where a file of this release is written.
+// path returns the path of a file of this release.
 func (r *release) path(suffix string) string {
 	return filepath.Join(r.out, "heirloom-"+r.version+"-"+suffix)
 }
