@@ -17,6 +17,7 @@ import (
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -50,6 +51,9 @@ type history struct {
 	blinded map[string]bool
 	// taken has the taints of a Node that the foreign writer has restored after Heirloom removed them: the foreign writer owns them now.
 	taken map[string]bool
+	// disowned has the labels and annotations of an external object that no field manager owns since a write of Cluster API. Between the creation
+	// of the object and Cluster API's first apply of its metadata, all of them are; an entry that its owner drops in between stays for good.
+	disowned map[string]bool
 }
 
 // moment is a time and a version of the management cluster: many changes happen at the same time.
@@ -60,7 +64,7 @@ type moment struct {
 
 func newHistory() *history {
 	return &history{
-		began: time.Now(), asked: map[string]map[string]time.Time{}, lost: map[string]map[string]moment{}, taken: map[string]bool{}, blinded: map[string]bool{},
+		began: time.Now(), asked: map[string]map[string]time.Time{}, lost: map[string]map[string]moment{}, taken: map[string]bool{}, disowned: map[string]bool{}, blinded: map[string]bool{},
 		paced: map[string]time.Time{}, declares: map[string]map[string]map[string]bool{},
 	}
 }
@@ -127,6 +131,8 @@ func (h *history) stored(server string, w apiserver.Write) {
 	}
 	h.keepsForeign(w)
 	switch w.GVR.Resource {
+	case "fakemachines":
+		h.disowns(w)
 	case "machines":
 		h.asks(w.After.GetName(), w.After.GetAnnotations())
 		if w.After.GetDeletionTimestamp() != nil {
@@ -156,6 +162,26 @@ func (h *history) declared(w apiserver.Write) {
 	case "machinesets":
 		h.drops(w)
 	}
+}
+
+// disowns notes the entries of an external object that a write of Cluster API leaves without a field manager.
+func (h *history) disowns(w apiserver.Write) {
+	for _, key := range slices.Concat(labels, annotations) {
+		name := w.After.GetName() + " " + key
+		switch {
+		case owns(w.After, key):
+			delete(h.disowned, name)
+		case w.User == clusterAPI && owns(w.Before, key):
+			h.disowned[name] = true
+		}
+	}
+}
+
+// owns reports whether any field manager owns the label or annotation.
+func owns(object *unstructured.Unstructured, key string) bool {
+	return slices.ContainsFunc(object.GetManagedFields(), func(of metav1.ManagedFieldsEntry) bool {
+		return strings.Contains(string(of.FieldsV1.Raw), `"f:`+key+`"`)
+	})
 }
 
 // keepsForeign checks that only the foreign writer changes its own entries.

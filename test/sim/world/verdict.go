@@ -102,7 +102,7 @@ func (w *World) equal(kind string, object *unstructured.Unstructured, want conte
 		for _, key := range keys {
 			value, ok := has[key]
 			wanted, wants := want[key]
-			if kind == "Node" && !wants && w.history.blinded[object.GetName()] {
+			if !wants && (kind == "Node" && w.history.blinded[object.GetName()] || w.history.disowned[object.GetName()+" "+key]) {
 				continue
 			}
 			if ok != wants || value != wanted {
