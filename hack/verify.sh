@@ -107,7 +107,8 @@ language() {
 	vale=$($tools/build.sh language)/vale
 	diff <(grep -n '^\* ' hack/vale/wrong.md | cut -d: -f1) <("$vale" --output=line hack/vale/wrong.md | cut -d: -f2 | sort -nu) ||
 		{ echo "hack/vale no longer finds mistakes in these lines of wrong.md"; return 1; }
-	files ':(glob)*.md' '.github/*.md' 'docs/*.md' 'deploy/*.md' deploy/chart/heirloom/values.yaml | xargs "$vale" --output=line
+	files ':(glob)*.md' '.github/*.md' 'docs/*.md' 'deploy/*.md' deploy/chart/heirloom/values.yaml \
+		'cmd/*.go' 'pkg/*.go' 'webhooks/*.go' 'certs/*.go' ':!*_test.go' | xargs "$vale" --output=line
 }
 
 workflows() {

@@ -68,7 +68,7 @@ func decidersOf(dependencies Dependencies) map[string]decider {
 	return all
 }
 
-// answer is what a handler decided. The zero value allows the request untouched.
+// answer is the decision of a handler. The zero value allows the request untouched.
 type answer struct {
 	outcome  metrics.Outcome
 	patch    []jsonpatch.Operation

@@ -170,7 +170,7 @@ type strictReader struct {
 func (s *strictReader) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
 	err := s.Reader.Get(ctx, key, into, options...)
 	s.failed = errors.Join(s.failed, client.IgnoreNotFound(err))
-	return err //nolint:wrapcheck // the caller knows what it asked for
+	return err //nolint:wrapcheck // the caller knows the object
 }
 
 // tellTurn reports on the Machine or MachinePool that its Node has had its turn, and that the Node has its taints.

@@ -179,7 +179,7 @@ func (d *Dependencies) admittedByPolicy() handler.EventHandler {
 func KubeconfigRefused(reader client.Reader, recorder events.EventRecorder) func(context.Context, types.NamespacedName, error) {
 	return func(ctx context.Context, key types.NamespacedName, err error) {
 		cluster := &clusterv1.Cluster{}
-		if reader.Get(ctx, key, cluster) == nil { // otherwise there is no object for the Event; the log has it, too
+		if reader.Get(ctx, key, cluster) == nil { // otherwise there is no object for the Event; the log also has it
 			recorder.Eventf(cluster, nil, corev1.EventTypeWarning, reasonKubeconfigRefused, "Connect",
 				"The kubeconfig in the Secret %s-kubeconfig is refused, so Nodes of the workload cluster inherit nothing: %v", key.Name, err)
 		}

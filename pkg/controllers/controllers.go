@@ -43,7 +43,7 @@ const (
 	// graceTime is the time for which the loop leaves writes to Cluster API's controllers, which apply 20 objects a second.
 	graceTime = 30 * time.Second
 	// parametersEvery is the time between a change of a Machine and the write of the parameters of a MutatingAdmissionPolicy, which then
-	// contains the changes of other Machines, too. It is short, because the parameters must contain a new Machine before its Node registers.
+	// contains the changes of other Machines as well. It is short, because the parameters must contain a new Machine before its Node registers.
 	parametersEvery = time.Second
 )
 

@@ -31,7 +31,7 @@ const (
 	reasonProviderKindUnavailable   = "ProviderKindUnavailable"
 )
 
-// noteLimit is the maximum size of an Event's note, in bytes. API servers reject longer notes (NoteLengthLimit in Kubernetes'
+// noteLimit is the maximum size of an Event's note, in bytes. API servers reject longer notes (NoteLengthLimit in the Kubernetes
 // pkg/apis/core/validation), and client-go's recorders do not truncate them.
 const noteLimit = 1024
 

@@ -16,7 +16,7 @@ import (
 // registration is the time for which a Node counts as new. Pods on a new Node have only just started.
 const registration = 10 * time.Minute
 
-// InitializationLabel is on a Node in use that waits for its Initialize taints, because a taint among them evicts its Pods. Until its turn,
+// InitializationLabel is on a Node in use that waits for its OnInitialization taints, because a taint among them evicts its Pods. Until its turn,
 // the Node counts as never initialized. A kubelet can neither set nor remove the label, as with RecordLabel.
 const InitializationLabel = "heirloom.node-restriction.kubernetes.io/initialization"
 
@@ -58,7 +58,7 @@ func same(all map[taint.ID]corev1.Taint, t corev1.Taint) bool {
 	return ok && found.Value == t.Value
 }
 
-// NodeHolding is Node while the held taints wait: as if they were not declared yet (Holding). A Node whose Initialize taints wait gets
+// NodeHolding is Node while the held taints wait: as if they were not declared yet (Holding). A Node whose OnInitialization taints wait gets
 // InitializationLabel, and a Node that has had its turn keeps SoftenedLabel.
 func (p Policy) NodeHolding(from NodeSource, held []taint.ID, current NodeState, writer Writer) (NodeState, Drops) {
 	result, dropped := p.Node(from.Holding(held, current), current, writer)
@@ -72,7 +72,7 @@ func (p Policy) NodeHolding(from NodeSource, held []taint.ID, current NodeState,
 }
 
 // Holding returns the source for a Node while the held taints wait: without these taints, or with the value that the Node has from an
-// earlier declaration, and softened if the Node has had its turn. If an Initialize taint is held, all Initialize taints wait: a Node gets
+// earlier declaration, and softened if the Node has had its turn. If an OnInitialization taint is held, all OnInitialization taints wait: a Node gets
 // them once and together.
 func (s NodeSource) Holding(held []taint.ID, current NodeState) NodeSource {
 	if len(held) == 0 {
@@ -108,12 +108,12 @@ func (s NodeSource) Holding(held []taint.ID, current NodeState) NodeSource {
 	return s
 }
 
-// holdsInitialization reports whether the held taints contain an Initialize taint of a Node that has not been initialized.
+// holdsInitialization reports whether the held taints contain an OnInitialization taint of a Node that has not been initialized.
 func (s NodeSource) holdsInitialization(held []taint.ID, current NodeState) bool {
 	return len(held) > 0 && !current.initialized() && slices.ContainsFunc(s.initializing(), sets.New(held...).Has)
 }
 
-// initializing returns the declared Initialize taints.
+// initializing returns the declared OnInitialization taints.
 func (s NodeSource) initializing() []taint.ID {
 	var ids []taint.ID
 	for _, t := range s.taints() {

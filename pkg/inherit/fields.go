@@ -30,7 +30,7 @@ const (
 // fieldTable has a row for each field. All code for fields loops over the rows.
 var fieldTable = [fields]struct { //nolint:gochecknoglobals // a table that nothing changes
 	path      string // below a Machine's spec
-	duration  string // the field's name in a control plane of the v1beta1 contract: a duration such as "1m30s" beside the metadata
+	duration  string // the field's name in a control plane of the v1beta1 contract: a duration such as "1m30s", next to the metadata
 	key       string // identifies the items of a list
 	ofWorkers bool   // Machines of control planes do not inherit the field
 }{

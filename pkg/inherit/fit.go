@@ -63,7 +63,7 @@ type claimant struct {
 	size int
 }
 
-// crowd returns the names of wanted entries that have no room beside the entries of before that stay, and adds them to the drops. The first
+// crowd returns the names of wanted entries that have no room with the entries of before that stay, and adds them to the drops. The first
 // entries of wanted have the first claim.
 func (p place) crowd(what string, most int, limit string, wanted, before []claimant, stays func(Entry) bool) sets.Set[string] {
 	there, taken, left := map[string]int{}, 0, sets.New[string]()
@@ -91,7 +91,7 @@ func (p place) crowd(what string, most int, limit string, wanted, before []claim
 	return left
 }
 
-// fit leaves out desired entries that have no room beside the entries of before that stay.
+// fit leaves out desired entries that have no room with the entries of before that stay.
 func (p place) fit(desired, before Content, stays func(Entry) bool) Content {
 	if p.at.Metadata != nil {
 		left := p.crowd(labelKey, mostBytes, "objects inherit no more than 256 KiB of labels", bytesOf(desired.Labels), nil, stays)

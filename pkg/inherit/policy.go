@@ -19,7 +19,7 @@ type Policy struct {
 	AdditionalLabels, AdditionalAnnotations []*regexp.Regexp
 
 	WatchFilter      string           // the value of the label cluster.x-k8s.io/watch-filter that objects must carry; empty means all
-	SkipNothing      bool             // evaluate skipped objects too, for kubectl heirloom explain
+	SkipNothing      bool             // also evaluate skipped objects, for kubectl heirloom explain
 	PaceEviction     bool             // the loop limits the rate at which existing Nodes get taints that evict Pods
 	ClusterAPITaints TaintPropagation // whether Cluster API propagates taints itself
 	Mode             Mode             // of Clusters without ModeLabel; empty means Enforce

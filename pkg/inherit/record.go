@@ -75,9 +75,9 @@ func digest(text string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// initialized reports whether the Node has had its Initialize taints: Cluster API's annotation exists, even if it is empty. The kubelet of
+// initialized reports whether the Node has had its OnInitialization taints: Cluster API's annotation exists, even if it is empty. The kubelet of
 // a new Node may have written the annotation, so on a new Node it counts only together with RecordLabel (docs/design.md §3). While the
-// Initialize taints wait, it does not count.
+// OnInitialization taints wait, it does not count.
 func (s NodeState) initialized() bool {
 	return has(s.Annotations, clusterv1.TaintsFromMachineAnnotation) && (has(s.Labels, RecordLabel) || !s.New) &&
 		!has(s.Labels, InitializationLabel)

@@ -211,7 +211,7 @@ func appendNames(path fieldpath.Path, names []string) fieldpath.Path {
 
 func (p place) isMap() bool { return p.holds == labels || p.holds == annotations }
 
-// value returns the JSON value of the place, with the items that of returns for the entries, or nil if there are no items.
+// value returns the JSON value of the place, with one item for each entry, from of, or nil if there are no items.
 func (p place) value(of func(entry) item) any {
 	m, list := map[string]any{}, []any{}
 	for _, e := range p.entries {

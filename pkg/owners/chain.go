@@ -169,7 +169,7 @@ func found(uid types.UID, object client.Object, err error) (bool, error) {
 	if apierrors.IsNotFound(err) || err == nil && uid != "" && object.GetUID() != uid {
 		return false, nil
 	}
-	return err == nil, err //nolint:wrapcheck // the caller knows what it asked for
+	return err == nil, err //nolint:wrapcheck // the caller knows the object
 }
 
 func (c *Chain) count(where metrics.LookupResult, found bool, err error) {

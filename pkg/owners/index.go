@@ -120,7 +120,7 @@ func in(cluster string, values []string) (all []string) {
 // list lists objects from the cache without copying them, so they must not be changed. With copies, all Machines would be in memory
 // several times when the loop starts.
 func (c *Chain) list(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
-	return c.Cache.List(ctx, list, append(options, client.UnsafeDisableDeepCopy)...) //nolint:wrapcheck // the caller knows what it asked for
+	return c.Cache.List(ctx, list, append(options, client.UnsafeDisableDeepCopy)...) //nolint:wrapcheck // the caller knows the object
 }
 
 // Keys returns the names of the objects that match the options. list determines their kind; its items must not be changed.

@@ -74,7 +74,7 @@ func (l *Live) read(takes time.Duration, key client.ObjectKey, into client.Objec
 			err = fmt.Errorf("reading %T %s: panic: %v", into, key, r)
 		}
 	}()
-	return l.Reader.Get(ctx, key, into) //nolint:wrapcheck // the caller knows what it asked for
+	return l.Reader.Get(ctx, key, into) //nolint:wrapcheck // the caller knows the object
 }
 
 // Kinds is the RESTMapper of a chain. controller-runtime's mapper notices a new version of an API group only if a caller asks for this

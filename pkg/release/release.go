@@ -36,12 +36,12 @@ import (
 const (
 	// stopTimeout limits the time that the leader may take to stop. By default, Helm gives a hook five minutes.
 	stopTimeout = 2 * time.Minute
-	// idleSeconds is the time, in seconds, without a leader before the loop counts as stopped: another replica that is stopping, too, may
+	// idleSeconds is the time, in seconds, without a leader before the loop counts as stopped: another replica that is also stopping may
 	// lead for a moment.
 	idleSeconds = 5
 )
 
-// Options say what is released, and how.
+// Options select the objects of a release and its mode.
 type Options struct {
 	// Stop stops Heirloom first: it deletes the webhook configurations and scales the Deployment of the same name to zero. Without it,
 	// nothing is done while Heirloom runs.

@@ -138,7 +138,7 @@ func (s *session) remove(ctx context.Context, identity webhook.Identity) (cluste
 }
 
 // left reports that objects may be left in a workload cluster, and how to delete them. The log of a successful hook may be gone soon, so
-// left records an Event on the Cluster, too.
+// left also records an Event on the Cluster.
 func (s *session) left(ctx context.Context, c webhook.Identity, cause error) {
 	say := func(why error) string {
 		return short(fmt.Sprintf(

@@ -91,7 +91,7 @@ func ForNode(t clusterv1.MachineTaint) corev1.Taint {
 // Sync returns a Node's taints after inheritance (rule 13, docs/design.md §1 and §3):
 //
 //   - Always taints are there, with their value.
-//   - Initialize taints are added if the Node has not been initialized yet; later they are neither added nor removed.
+//   - OnInitialization taints are added if the Node has not been initialized yet; later they are neither added nor removed.
 //   - A taint that is recorded as ours and no longer declared is removed, unless its value has changed since.
 //   - Every other taint stays as it is.
 //
@@ -197,7 +197,7 @@ func Join(entries []string) string {
 }
 
 // FromAnnotations returns the taints that an object's annotations declare. If Always and Initialize name the same key and effect, Always
-// wins. Start-up gates are Initialize taints. Invalid entries are left out; unreadable has an error for each annotation with invalid
+// wins. Start-up gates are OnInitialization taints. Invalid entries are left out; unreadable has an error for each annotation with invalid
 // entries.
 func FromAnnotations(annotations map[string]string) (taints []clusterv1.MachineTaint, unreadable map[string]error) {
 	unreadable = map[string]error{}

@@ -87,7 +87,7 @@ func (c *Checker) registered(context.Context) answer {
 		for should, wrong := range map[string]bool{
 			"failurePolicy should be Ignore":        mutating && ptr.Deref(h.FailurePolicy, "") != admissionv1.Ignore, // a chart value for the others
 			"reinvocationPolicy should be IfNeeded": mutating && ptr.Deref(h.ReinvocationPolicy, "") != admissionv1.IfNeededReinvocationPolicy,
-			"timeoutSeconds should be 2":            seconds > 10 || seconds > 2 && h.Name == "nodes.heirloom.dev", // more is a chart value, too
+			"timeoutSeconds should be 2":            seconds > 10 || seconds > 2 && h.Name == "nodes.heirloom.dev", // longer timeouts are a chart value
 			"matchConditions should include changed": !slices.ContainsFunc(h.MatchConditions, func(c admissionv1.MatchCondition) bool {
 				return c.Name == "changed"
 			}),

@@ -94,7 +94,7 @@ func (takes Takes) object(kind, arg string) (Argument, error) {
 }
 
 // isKey reports whether an argument is a key rather than an object. machine.cluster.x-k8s.io/exclude-node-draining is a key, unless the
-// first object is written with its API group, too.
+// first object also has its API group.
 func isKey(arg, first string) bool {
 	kind, _, slash := strings.Cut(arg, "/")
 	of, _, _ := strings.Cut(first, "/")

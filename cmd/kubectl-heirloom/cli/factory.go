@@ -131,7 +131,7 @@ func (f *Factory) ReadSettings(ctx context.Context, m *Management) (settings.Set
 // workloadTimeout is how long a workload cluster may take for an answer, unless --request-timeout is set.
 const workloadTimeout = 10 * time.Second
 
-// Workload returns a client for a Cluster's workload cluster, which knows Kubernetes' own kinds. For the management cluster itself, it
+// Workload returns a client for a Cluster's workload cluster, which knows the kinds of Kubernetes. For the management cluster itself, it
 // returns the client of the management cluster. Call ReadSettings first.
 func (f *Factory) Workload(ctx context.Context, m *Management, cluster types.NamespacedName) (client.Client, error) {
 	if cluster == m.Cluster {
@@ -175,7 +175,7 @@ func ParseCluster(flag, s string) (types.NamespacedName, error) {
 	return types.NamespacedName{Namespace: namespace, Name: name}, nil
 }
 
-// quiet is how long a step may take before the command says what it is doing.
+// quiet is how long a step may take before the command reports the step.
 const quiet = time.Second
 
 // Progress says on standard error what a command is doing, if it takes longer than quiet. Call the result at the end.
@@ -184,7 +184,7 @@ func (f *Factory) Progress(format string, args ...any) (done func()) {
 	return func() { timer.Stop() }
 }
 
-// SilenceLogs keeps the logs of Kubernetes' libraries off standard error: an error that stops a command is printed once.
+// SilenceLogs keeps logs of the Kubernetes libraries off standard error: an error that stops a command is printed once.
 func SilenceLogs() {
 	klog.SetLogger(logr.Discard())
 	ctrl.SetLogger(klog.Background())

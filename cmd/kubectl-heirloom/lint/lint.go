@@ -222,7 +222,7 @@ func (l *linter) itself(s *subject) {
 	}
 }
 
-// misplaced reports entries for Nodes in the object's own metadata. Entries that the template has, too, are correct: a topology, or the
+// misplaced reports entries for Nodes in the object's own metadata. Entries that the template also has are correct: a topology, or the
 // author of the object, put them in both places.
 func (l *linter) misplaced(s *subject, template inherit.Content, where string) {
 	for _, e := range keys(inherit.Content{Labels: s.GetLabels(), Annotations: s.GetAnnotations()}) {

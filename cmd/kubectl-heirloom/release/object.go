@@ -47,7 +47,7 @@ func did(kind schema.GroupKind, key types.NamespacedName, verb string) string {
 	return strings.ToLower(kind.String()) + "/" + key.Name + verb + " in namespace " + key.Namespace
 }
 
-// Describe says what is about to happen.
+// Describe announces the release.
 func (o *Object) Describe() string {
 	what := map[string]string{"Cluster": "in all objects of the Cluster and on its Nodes", "Machine": "there and on its Node"}[o.Kind]
 	if what == "" {

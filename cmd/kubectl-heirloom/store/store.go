@@ -163,7 +163,7 @@ func (s *Store) List(ctx context.Context, list client.ObjectList, options ...cli
 			found = append(found, object)
 		}
 	}
-	return meta.SetList(list, found) //nolint:wrapcheck // the caller knows what it asked for
+	return meta.SetList(list, found) //nolint:wrapcheck // the caller knows the object
 }
 
 // itemOf returns the type of a list's items.

@@ -166,11 +166,11 @@ func (f *Forest) Table(wide bool) *metav1.Table {
 	return table
 }
 
-// add adds a line with its children. before and twig precede its title, and beside precedes its details and its children.
-func (v view) add(l *line, before, beside, twig string) {
-	stem := beside + "    "
+// add adds a line with its children. before and twig precede its title, and aside precedes its details and its children.
+func (v view) add(l *line, before, aside, twig string) {
+	stem := aside + "    "
 	if len(l.children) > 0 {
-		stem = beside + "│   "
+		stem = aside + "│   "
 	}
 	v.row(before+twig, stem, l.title())
 	for _, detail := range l.details {
@@ -178,9 +178,9 @@ func (v view) add(l *line, before, beside, twig string) {
 	}
 	for i, child := range l.children {
 		if i == len(l.children)-1 {
-			v.add(child, beside, beside+"  ", "└─")
+			v.add(child, aside, aside+"  ", "└─")
 		} else {
-			v.add(child, beside, beside+"│ ", "├─")
+			v.add(child, aside, aside+"│ ", "├─")
 		}
 	}
 }

@@ -172,7 +172,7 @@ type Declared struct {
 type heirs map[[3]string][]string
 
 // add adds the entries that an object of a branch and the objects below it inherit. It leaves out the annotations for cluster-autoscaler,
-// because they consist of entries that Nodes inherit, too. A MachinePool inherits the taints of a topology as annotations, so their keys do
+// because they consist of entries that Nodes also inherit. A MachinePool inherits the taints of a topology as annotations, so their keys do
 // not count.
 func (h heirs) add(o *compare.Object, branch string) {
 	for _, e := range o.Entries {
