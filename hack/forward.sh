@@ -43,14 +43,14 @@ while read -r module version; do
 	fi
 done < <(required go.mod)
 if ((${#newer[@]} == 0)); then
-	echo "There is nothing newer than what go.mod requires: ${wanted[*]}"
+	echo "No newer version than in go.mod: ${wanted[*]}"
 	exit 0
 fi
 
-echo "newer than what go.mod requires:"
+echo "Newer than in go.mod:"
 printf '  %s\n' "${newer[@]}"
 go get -modfile="$copy/go.mod" "${wanted[@]}"
-echo "taken:"
+echo "Selected:"
 required "$copy/go.mod" | sed 's/^/  /'
 failed=()
 # try NAME COMMAND...: runs the command, also after another command has failed.
@@ -60,11 +60,11 @@ try() {
 	echo "== $what"
 	"$@" || failed+=("$what")
 }
-try "the programs build" go build -modfile="$copy/go.mod" ./cmd/...
-try "everything compiles, tests as well" go vet -modfile="$copy/go.mod" ./...
-try "tests that need nothing but Go pass" go test -modfile="$copy/go.mod" ./pkg/... ./cmd/... ./webhooks/... ./certs/... ./test/rules/... ./test/lockup/...
+try "build the programs" go build -modfile="$copy/go.mod" ./cmd/...
+try "compile everything, with tests" go vet -modfile="$copy/go.mod" ./...
+try "tests that need only Go" go test -modfile="$copy/go.mod" ./pkg/... ./cmd/... ./webhooks/... ./certs/... ./test/rules/... ./test/lockup/...
 if ((${#failed[@]} > 0)); then
-	printf 'with these versions, this does not hold: %s\n' "${failed[@]}" >&2
+	printf 'Failed with these versions: %s\n' "${failed[@]}" >&2
 	exit 1
 fi
-echo "with these versions, all of that holds"
+echo "Passed with these versions"

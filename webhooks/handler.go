@@ -179,7 +179,7 @@ func (a *answer) warn(leftOut error) {
 	}
 }
 
-// mostWarnings is the number of kept entries that a response reports in detail. API servers pass on 4 KiB of warnings, and drop the rest
+// mostWarnings is the number of entries that a response reports in detail. API servers pass on 4 KiB of warnings, and drop the rest
 // silently.
 const mostWarnings = 10
 
@@ -188,7 +188,7 @@ func warnings[T any](kept []T, text func(T) string) []string {
 	var all []string
 	for i, one := range kept {
 		if i == mostWarnings {
-			return append(all, fmt.Sprintf("heirloom: %d more entries were kept", len(kept)-i))
+			return append(all, fmt.Sprintf("heirloom: the same applies to %d more entries", len(kept)-i))
 		}
 		all = append(all, text(one))
 	}

@@ -174,7 +174,7 @@ func TestOtherNamespacesAreUnmatched(t *testing.T) {
 
 // API servers drop what is too much, without a word.
 func TestManyWarningsAreSummedUp(t *testing.T) {
-	for count, want := range map[int]string{0: "", 1: "1", 10: "1 2 3 4 5 6 7 8 9 10", 12: "1 2 3 4 5 6 7 8 9 10 heirloom: 2 more entries were kept"} {
+	for count, want := range map[int]string{0: "", 1: "1", 10: "1 2 3 4 5 6 7 8 9 10", 12: "1 2 3 4 5 6 7 8 9 10 heirloom: the same applies to 2 more entries"} {
 		kept := make([]int, count)
 		for i := range kept {
 			kept[i] = i + 1

@@ -12,7 +12,7 @@ import (
 
 func main() {
 	input := flag.String("input", "", "output of go test -bench, with lines such as \"cores: 2\" at the top")
-	page := flag.String("page", "", "Markdown page whose parts between markers are written anew; charts lie beside it")
+	page := flag.String("page", "", "Markdown page in which the parts between markers are replaced; charts are written to its directory")
 	atLeast := flag.Int("at-least", 3, "how many results of each benchmark the page needs: of fewer, quartiles say nothing")
 	flag.Parse()
 	if err := run(*input, *page, *atLeast, os.Stdout); err != nil {
