@@ -176,8 +176,8 @@ func TestAStaleCacheEvictsNobody(t *testing.T) {
 		}},
 		"the Node is gone":        {change: func(l *loop, n *corev1.Node) { l.lag(n); l.delete(n) }},
 		"nobody knows":            {change: func(l *loop, _ *corev1.Node) { l.refuseLive = errors.New("silence") }, fails: "silence"},
-		"the Pods cannot be read": {change: func(l *loop, _ *corev1.Node) { l.broken.set("live PodList", errors.New("no Pods")) }, fails: "no Pods"},
-		"the Node cannot be read": {change: func(l *loop, _ *corev1.Node) { l.broken.set("live NodeList", errors.New("no Node")) }, fails: "no Node"},
+		"the Pods cannot be read": {change: func(l *loop, _ *corev1.Node) { l.broken["live PodList"] = errors.New("no Pods") }, fails: "no Pods"},
+		"the Node cannot be read": {change: func(l *loop, _ *corev1.Node) { l.broken["live NodeList"] = errors.New("no Node") }, fails: "no Node"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := withinBudgets(t, 1, pod("web"))

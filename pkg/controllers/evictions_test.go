@@ -226,9 +226,9 @@ func TestWhoDoesNotWait(t *testing.T) {
 func TestAGroupThatCannotBeReadIsTriedAgain(t *testing.T) {
 	l := evictions(t, "MachineSet/ms", 1, machineDeployment(), machineSet())
 	for _, kind := range []string{"MachineSet", "MachineDeployment"} {
-		l.broken.set(kind, errors.New("no cache"))
-		l.Expect(l.seeNode("n0")).To(MatchError(l.broken.of(kind)))
-		l.broken.clear(kind)
+		l.broken[kind] = errors.New("no cache")
+		l.Expect(l.seeNode("n0")).To(MatchError(l.broken[kind]))
+		delete(l.broken, kind)
 	}
 	l.wrote()
 }

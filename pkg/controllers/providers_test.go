@@ -23,13 +23,17 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
-// upgraded is a mapper of an API server in which a provider serves another version in place of the first.
+// upgraded is a mapper of an API server in which a provider serves another version in place of the first, or whose kinds cannot be discovered.
 type upgraded struct {
 	meta.RESTMapper
-	to atomic.Value
+	to  atomic.Value
+	err error
 }
 
 func (u *upgraded) RESTMapping(kind schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
+	if u.err != nil {
+		return nil, u.err
+	}
 	mapping, err := u.RESTMapper.RESTMapping(kind, versions...)
 	if version, ok := u.to.Load().(string); ok && err == nil {
 		newer := *mapping
@@ -75,7 +79,7 @@ func TestAProviderIsWatchedInEachVersionThatItServes(t *testing.T) {
 // serve makes the API server serve a kind that must not be read.
 func (l *loop) serve(group, kind string) {
 	l.mapper.Add(schema.GroupVersionKind{Group: group, Version: "v1beta2", Kind: kind}, meta.RESTScopeNamespace)
-	l.broken.set(kind, errors.New("it was read"))
+	l.broken[kind] = errors.New("it was read")
 }
 
 func TestAControlPlaneThatNoTopologyManagesIsNotRead(t *testing.T) {
@@ -121,16 +125,6 @@ func TestAControlPlaneInheritsWhatItHasRoomFor(t *testing.T) {
 	}
 }
 
-// undiscovered is a mapper that cannot ask the API server which kinds it serves.
-type undiscovered struct {
-	meta.RESTMapper
-	err error
-}
-
-func (u undiscovered) RESTMapping(schema.GroupKind, ...string) (*meta.RESTMapping, error) {
-	return nil, u.err
-}
-
 // A kind of which nobody knows whether it is served is looked at again; so is the Machine or Cluster that names it.
 func TestAKindThatCannotBeLookedUpIsTriedAgain(t *testing.T) {
 	each(t, func(l *loop, s *scene) {
@@ -138,7 +132,7 @@ func TestAKindThatCannotBeLookedUpIsTriedAgain(t *testing.T) {
 			return // it names no kind of a provider
 		}
 		unanswered := errors.New("discovery failed")
-		l.Chain.Mapper = undiscovered{l.mapper, unanswered}
+		l.Chain.Mapper = &upgraded{err: unanswered}
 		l.Expect(l.see(s.about)).To(MatchError(unanswered))
 		l.wrote()
 	})
@@ -213,7 +207,7 @@ func TestAKindThatIsNotListedCostsOnlyItsOwn(t *testing.T) {
 		l.Expect(err).NotTo(HaveOccurred())
 		l.Expect(again).To(BeNumerically("~", 5*time.Second, 100*time.Millisecond))
 		<-time.After(again)
-		l.broken.clear("FakeMachine")
+		delete(l.broken, "FakeMachine")
 		l.Expect(l.see(m)).To(Succeed())
 		l.wrote(writesInfra)
 		l.told()
@@ -222,7 +216,7 @@ func TestAKindThatIsNotListedCostsOnlyItsOwn(t *testing.T) {
 
 // waits makes reads of a kind wait until their time is over, as those of an informer that is not filled.
 func (l *loop) waits(kind string) {
-	l.broken.set(kind, waiting{apierrors.NewTimeoutError("failed waiting for the informer to sync", 0)})
+	l.broken[kind] = waiting{apierrors.NewTimeoutError("failed waiting for the informer to sync", 0)}
 }
 
 // waiting is an error that comes when the read's time is over.
