@@ -225,8 +225,7 @@ func TestPodsThatStayKeepNoOthers(t *testing.T) {
 		for i := 10; i < 25; i++ {
 			l.delete(pods[i])
 		}
-		_, err := l.lookAt("c", "n0")
-		l.Expect(err).To(MatchError(And(ContainSubstring("Pod web/p00 to leave: "), ContainSubstring("more than one budget"), Not(ContainSubstring("p01")), Not(ContainSubstring("p02")))))
+		l.Expect(l.lookAt("c", "n0")).Error().To(MatchError(And(ContainSubstring("Pod web/p00 to leave: "), ContainSubstring("more than one budget"), Not(ContainSubstring("p01")), Not(ContainSubstring("p02")))))
 		l.Expect(l.evicted()).To(HaveLen(10))
 	})
 }
@@ -280,8 +279,7 @@ func TestNoExecuteWithinBudgetsOfAWorkloadCluster(t *testing.T) {
 	l.NoExecuteRate = 0
 	l.connect("c", node("n0"), pod("web"))
 	for _, want := range []string{softened, softened, all} {
-		_, err := l.lookAt("c", "n0")
-		l.Expect(err).NotTo(HaveOccurred())
+		l.Expect(l.lookAt("c", "n0")).Error().NotTo(HaveOccurred())
 		n := node("n0")
 		l.Expect(l.workloads.servers[key("c")].Get(t.Context(), client.ObjectKeyFromObject(n), n)).To(Succeed())
 		var taints []string

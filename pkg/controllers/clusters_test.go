@@ -176,8 +176,7 @@ func TestNodesThatWentWithoutAWordAreForgotten(t *testing.T) {
 		server := l.connect("c", node("n0"), node("n1"))
 		l.NoExecuteRate = 1
 		for _, name := range []string{"n0", "n1"} {
-			_, err := l.lookAt("c", name)
-			l.Expect(err).NotTo(HaveOccurred())
+			l.Expect(l.lookAt("c", name)).Error().NotTo(HaveOccurred())
 		}
 		l.counted("no_execute_waiting_nodes 1")
 		if gone == "the Cluster" {

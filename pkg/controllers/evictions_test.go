@@ -158,36 +158,16 @@ func TestASetGivesATenthOfItsNodesAMinute(t *testing.T) {
 	})
 }
 
-// The Nodes of a set share a pace; operators read of it on the object that declares the taint.
+// The Nodes of a set share a pace, also without Machines; operators read of it on the object that declares the taint.
 func TestWhoSharesAPace(t *testing.T) {
-	standing := machineSet()
-	standing.OwnerReferences = nil
-	for name, tc := range map[string]struct {
-		owner, heldBy string
-		object        client.Object
-	}{
-		"a MachineSet that stands alone": {"MachineSet/ms", "MachineSet ns/ms", standing},
-		"a control plane":                {"FakeControlPlane/cp", "FakeControlPlane ns/cp", controlPlane()},
-		"a MachinePool with Machines":    {"MachinePool/mp", "MachinePool ns/mp", machinePool()},
-	} {
-		t.Run(name, func(t *testing.T) {
-			l := evictions(t, tc.owner, 2, tc.object)
-			l.NoExecuteRate = 60
-			l.Expect(l.drained("n0", "n1")).To(Equal(1))
-			l.Expect(l.events.take()).To(ConsistOf(And(
-				HavePrefix("Normal NoExecuteTaintsRollingOut Machine/n1: "), HaveSuffix("limit reached in "+tc.heldBy))))
-		})
-	}
-	t.Run("a MachinePool without Machines", func(t *testing.T) {
-		mp := machinePool()
-		mp.Spec.ProviderIDList = []string{"id-a", "id-b"}
-		mp.Spec.Template.Annotations = map[string]string{taint.AlwaysAnnotation: "drain:NoExecute"}
-		l := newLoop(t, theCluster(), mp, node("a"), node("b"))
-		l.NoExecuteRate = 60
-		l.Expect(l.drained("a", "b")).To(Equal(1))
-		l.Expect(l.events.take()).To(ConsistOf(And(
-			HavePrefix("Normal NoExecuteTaintsRollingOut MachinePool/mp: "), HaveSuffix("limit reached in MachinePool ns/mp"))))
-	})
+	mp := machinePool()
+	mp.Spec.ProviderIDList = []string{"id-a", "id-b"}
+	mp.Spec.Template.Annotations = map[string]string{taint.AlwaysAnnotation: "drain:NoExecute"}
+	l := newLoop(t, theCluster(), mp, node("a"), node("b"))
+	l.NoExecuteRate = 60
+	l.Expect(l.drained("a", "b")).To(Equal(1))
+	l.Expect(l.events.take()).To(ConsistOf(And(
+		HavePrefix("Normal NoExecuteTaintsRollingOut MachinePool/mp: "), HaveSuffix("limit reached in MachinePool ns/mp"))))
 }
 
 // An instance with --namespace may not record Events about a ClusterClass of another namespace.

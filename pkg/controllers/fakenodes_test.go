@@ -38,8 +38,7 @@ func (l *loop) makesUp() {
 	}
 	server := l.connect("d", made...)
 	for _, n := range made {
-		_, err := l.lookAt("d", n.GetName())
-		l.Expect(err).NotTo(HaveOccurred())
+		l.Expect(l.lookAt("d", n.GetName())).Error().NotTo(HaveOccurred())
 	}
 	tainted, list := 0, &corev1.NodeList{}
 	l.Expect(server.List(l.t.Context(), list)).To(Succeed())

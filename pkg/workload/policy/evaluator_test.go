@@ -98,9 +98,7 @@ func (e *evaluator) register(node *corev1.Node, parameters *corev1.ConfigMap) *c
 	e.t.Helper()
 	kubelet := &user.DefaultInfo{Name: "system:node:" + node.Name, Groups: []string{user.NodesGroup, user.AllAuthenticated}}
 	Expect := NewWithT(e.t).Expect
-	matches, err := e.matches(node, parameters, kubelet)
-	Expect(err).NotTo(HaveOccurred())
-	Expect(matches).To(BeTrue())
+	Expect(e.matches(node, parameters, kubelet)).To(BeTrue())
 	registered, err := e.patch(node, parameters, celconfig.RuntimeCELCostBudget)
 	Expect(err).NotTo(HaveOccurred(), "Node %+v", node)
 	return registered

@@ -172,10 +172,9 @@ func (unknowing) RESTMapping(schema.GroupKind, ...string) (*meta.RESTMapping, er
 func TestNobodyKnowsWhetherPoliciesAreServed(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	server := fake.NewClientBuilder().WithRESTMapper(unknowing{}).Build()
-	_, err := policy.Ensure(t.Context(), server, fleet, nil, inherit.Policy{})
-	Expect(err).To(MatchError("looking for MutatingAdmissionPolicies in the workload cluster: no answer"))
-	_, err = policy.Remove(t.Context(), server)
-	Expect(err).To(MatchError(ContainSubstring("no answer")))
+	Expect(policy.Ensure(t.Context(), server, fleet, nil, inherit.Policy{})).Error().
+		To(MatchError("looking for MutatingAdmissionPolicies in the workload cluster: no answer"))
+	Expect(policy.Remove(t.Context(), server)).Error().To(MatchError(ContainSubstring("no answer")))
 }
 
 // What is Heirloom's is put back as it was; what others add beside it may stay.
@@ -240,8 +239,7 @@ func TestWithoutRoom(t *testing.T) {
 	w.Expect(registered).To(BeTrue())
 	w.Expect(w.writes).To(Equal(everything))
 	w.fail["apply ConfigMap"] = errors.New("away")
-	_, err = w.ensure(instances(1500)...)
-	w.Expect(err).To(MatchError("applying ConfigMap nodes.heirloom.dev: away"))
+	w.Expect(w.ensure(instances(1500)...)).Error().To(MatchError("applying ConfigMap nodes.heirloom.dev: away"))
 }
 
 // What refers to something goes before it, also where the removal is interrupted.
