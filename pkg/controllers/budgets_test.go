@@ -5,7 +5,6 @@ package controllers_test
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -21,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
 const softened = "drain:NoSchedule,gpu:NoSchedule"
@@ -282,12 +282,7 @@ func TestNoExecuteWithinBudgetsOfAWorkloadCluster(t *testing.T) {
 		l.Expect(l.lookAt("c", "n0")).Error().NotTo(HaveOccurred())
 		n := node("n0")
 		l.Expect(l.workloads.servers[key("c")].Get(t.Context(), client.ObjectKeyFromObject(n), n)).To(Succeed())
-		var taints []string
-		for _, t := range n.Spec.Taints {
-			taints = append(taints, t.Key+":"+string(t.Effect))
-		}
-		slices.Sort(taints)
-		l.Expect(strings.Join(taints, ",")).To(Equal(want))
+		l.Expect(taint.FormatList(n.Spec.Taints)).To(Equal(want))
 	}
 	l.Expect(l.evicted()).To(Equal([]string{"web"}))
 }

@@ -255,11 +255,6 @@ func (w warning) Get(ctx context.Context, key client.ObjectKey, object client.Ob
 	return w.Client.Get(ctx, key, object, options...)
 }
 
-func (w warning) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
-	ctrl.LoggerFrom(ctx).Info("beware")
-	return w.Client.List(ctx, list, options...)
-}
-
 // Warnings of a workload cluster are not logged: they may be anything.
 func TestWarningsOfAWorkloadClusterAreNotLogged(t *testing.T) {
 	Expect := NewWithT(t).Expect

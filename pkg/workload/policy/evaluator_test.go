@@ -144,7 +144,6 @@ func TestThePolicyIsForKubeletsAndTheirOwnNodes(t *testing.T) {
 	}{
 		{name: "a kubelet creates its Node", parameters: parameters, user: user.DefaultInfo{Name: "system:node:a", Groups: []string{"system:authenticated", "system:nodes"}}, want: true},
 		{name: "a kubelet creates another's Node", parameters: parameters, user: user.DefaultInfo{Name: "system:node:b", Groups: []string{"system:nodes"}}},
-		{name: "an administrator creates a Node", parameters: parameters, user: user.DefaultInfo{Name: "kubernetes-admin", Groups: []string{"system:authenticated", "system:masters"}}},
 		{name: "somebody else is in the group of kubelets", parameters: parameters, user: user.DefaultInfo{Name: "a", Groups: []string{"system:nodes"}}},
 		{name: "somebody has a kubelet's name only", parameters: parameters, user: user.DefaultInfo{Name: "system:node:a", Groups: []string{"system:masters"}}},
 		{name: "somebody is in no group at all", parameters: parameters, user: user.DefaultInfo{Name: "system:node:a"}},
