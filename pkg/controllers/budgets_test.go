@@ -41,7 +41,7 @@ func tolerates(t corev1.Toleration) func(*corev1.Pod) {
 // withinBudgets are evictions in which Pods leave first.
 func withinBudgets(t *testing.T, nodes int, pods ...client.Object) *loop {
 	t.Helper()
-	l := evictions(t, "MachineSet/ms", nodes, append(pods, machineDeployment(), machineSet())...)
+	l := evictions(t, nodes, append(pods, machineDeployment(), machineSet())...)
 	l.NoExecuteBudgets = true
 	l.staying = map[string]error{}
 	return l
@@ -225,7 +225,8 @@ func TestPodsThatStayKeepNoOthers(t *testing.T) {
 		for i := 10; i < 25; i++ {
 			l.delete(pods[i])
 		}
-		l.Expect(l.lookAt("c", "n0")).Error().To(MatchError(And(ContainSubstring("Pod web/p00 to leave: "), ContainSubstring("more than one budget"), Not(ContainSubstring("p01")), Not(ContainSubstring("p02")))))
+		l.Expect(l.lookAt("c", "n0")).Error().To(MatchError(And(
+			ContainSubstring("Pod web/p00 to leave: "), ContainSubstring("more than one budget"), Not(ContainSubstring("p01")), Not(ContainSubstring("p02")))))
 		l.Expect(l.evicted()).To(HaveLen(10))
 	})
 }

@@ -51,7 +51,7 @@ func (l *loop) makesUp() {
 // However many Nodes of a Cluster wait for a taint that evicts Pods, those of another Cluster wait for none of them.
 func TestFakeNodesTakeNobodysTurn(t *testing.T) {
 	inUse(t, func(t *testing.T) {
-		l := evictions(t, "MachineSet/ms", 2, append(fakePool("drain:NoExecute"), machineDeployment(), machineSet())...)
+		l := evictions(t, 2, append(fakePool("drain:NoExecute"), machineDeployment(), machineSet())...)
 		l.makesUp()
 		l.counted(fmt.Sprint("no_execute_waiting_nodes ", fakes-1))
 		taints, again := l.after("n0")

@@ -76,7 +76,8 @@ type loop struct {
 func newLoop(t *testing.T, objects ...client.Object) *loop {
 	t.Helper()
 	l := &loop{
-		t: t, WithT: NewWithT(t), registry: prometheus.NewRegistry(), changed: &broadcast.Broadcaster{}, stale: map[string]client.Object{}, broken: map[string]error{},
+		t: t, WithT: NewWithT(t), registry: prometheus.NewRegistry(), changed: &broadcast.Broadcaster{},
+		stale: map[string]client.Object{}, broken: map[string]error{},
 		writes: &journal{}, live: &journal{}, logged: &journal{}, asked: &journal{}, mapper: newMapper(), workloads: newWorkloads(),
 		schemas: &schemas{}, admissions: make(chan event.GenericEvent),
 	}

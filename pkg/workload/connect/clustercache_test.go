@@ -94,7 +94,8 @@ func (s *apiServers) answer(w http.ResponseWriter, r *http.Request) {
 
 // answers are what there is, by its path.
 func (s *apiServers) answers() map[string]string {
-	const group, version, verbs = "/apis/cluster.x-k8s.io/v1beta2", `{"groupVersion": "cluster.x-k8s.io/v1beta2", "version": "v1beta2"}`, `["get", "list", "watch"]`
+	const group, verbs = "/apis/cluster.x-k8s.io/v1beta2", `["get", "list", "watch"]`
+	const version = `{"groupVersion": "cluster.x-k8s.io/v1beta2", "version": "v1beta2"}`
 	const mine = `"labels": {"cluster.x-k8s.io/watch-filter": "mine"}`
 	kubeconfig := func(text string) string {
 		raw, _ := json.Marshal(secret(text))
@@ -109,7 +110,8 @@ func (s *apiServers) answers() map[string]string {
 			{"name": "cluster.x-k8s.io", "versions": [%[1]s], "preferredVersion": %[1]s}]}`, version),
 		group: fmt.Sprintf(`{"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": "cluster.x-k8s.io/v1beta2", "resources": [
 			{"name": "clusters", "kind": "Cluster", "namespaced": true, "verbs": %s}]}`, verbs),
-		group + "/namespaces/ns/clusters": fmt.Sprintf(`{"kind": "ClusterList", "apiVersion": "cluster.x-k8s.io/v1beta2", "metadata": {"resourceVersion": "1"}, "items": [
+		group + "/namespaces/ns/clusters": fmt.Sprintf(`{"kind": "ClusterList", "apiVersion": "cluster.x-k8s.io/v1beta2",
+			"metadata": {"resourceVersion": "1"}, "items": [
 			{"metadata": {"namespace": "ns", "name": "red", %[1]s}, "status": %[2]s},
 			{"metadata": {"namespace": "ns", "name": "thief", %[1]s}, "status": %[2]s},
 			{"metadata": {"namespace": "ns", "name": "to-come", %[1]s}, "status": {}},

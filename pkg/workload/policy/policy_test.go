@@ -111,6 +111,11 @@ func stored[T any, P interface {
 	return object
 }
 
+type (
+	policyObject  = admissionregistrationv1.MutatingAdmissionPolicy
+	bindingObject = admissionregistrationv1.MutatingAdmissionPolicyBinding
+)
+
 var (
 	everything = []string{"apply MutatingAdmissionPolicy", "apply MutatingAdmissionPolicyBinding", "apply ConfigMap"}
 	nothing    = []string{"delete MutatingAdmissionPolicyBinding", "delete MutatingAdmissionPolicy", "delete ConfigMap"}
@@ -181,10 +186,10 @@ func TestNobodyKnowsWhetherPoliciesAreServed(t *testing.T) {
 func TestWhatSomebodyChangesIsPutBack(t *testing.T) {
 	w := newWorkload(t)
 	w.Expect(w.ensure(instance(1))).To(BeTrue())
-	all := func() (*admissionregistrationv1.MutatingAdmissionPolicy, *admissionregistrationv1.MutatingAdmissionPolicyBinding, *corev1.ConfigMap) {
-		return stored[admissionregistrationv1.MutatingAdmissionPolicy](w), stored[admissionregistrationv1.MutatingAdmissionPolicyBinding](w), stored[corev1.ConfigMap](w)
+	read := func() (*policyObject, *bindingObject, *corev1.ConfigMap) {
+		return stored[policyObject](w), stored[bindingObject](w), stored[corev1.ConfigMap](w)
 	}
-	p, b, c := all()
+	p, b, c := read()
 	want := []any{*p.Spec.DeepCopy(), b.Spec.ParamRef.Name, c.DeepCopy().Data, c.DeepCopy().Labels}
 
 	*p.Spec.FailurePolicy = admissionregistrationv1.Fail
@@ -198,7 +203,7 @@ func TestWhatSomebodyChangesIsPutBack(t *testing.T) {
 		w.Expect(w.Update(t.Context(), object)).To(Succeed())
 	}
 	w.Expect(w.ensure(instance(1))).To(BeFalse())
-	p, b, c = all()
+	p, b, c = read()
 	w.Expect([]any{p.Spec, b.Spec.ParamRef.Name, c.Data, c.Labels}).To(Equal(want))
 }
 

@@ -192,11 +192,12 @@ func TestNoRegistrationIsMadeFromHalfOfWhatItNeeds(t *testing.T) {
 		{name: "without a key", change: func(r *Registrar, _, _ *apiServer) { r.Key = always(nil) }, problem: "the key for the webhook's path does not exist yet"},
 		{name: "without the installed configuration", change: func(r *Registrar, _, _ *apiServer) { r.Installed = "gone" }, problem: installed},
 		{name: "without CA certificates", change: func(r *Registrar, _, _ *apiServer) { r.Management = newAPIServer(installedWith(t, nil)) }, problem: "no caBundle (yet)"},
-		{name: "while the management cluster does not answer", change: func(_ *Registrar, m, _ *apiServer) { m.fail["get"] = forbidden }, problem: installed, keeps: true},
-		{name: "while the workload cluster does not answer", change: func(_ *Registrar, _, w *apiServer) { w.fail["get"] = forbidden }, problem: written, keeps: true},
-		{name: "while the workload cluster takes no writes", change: func(_ *Registrar, _, w *apiServer) {
-			w.fail["create"], w.fail["update"] = forbidden, forbidden
-		}, problem: written, keeps: true},
+		{name: "while the management cluster does not answer", problem: installed, keeps: true,
+			change: func(_ *Registrar, m, _ *apiServer) { m.fail["get"] = forbidden }},
+		{name: "while the workload cluster does not answer", problem: written, keeps: true,
+			change: func(_ *Registrar, _, w *apiServer) { w.fail["get"] = forbidden }},
+		{name: "while the workload cluster takes no writes", problem: written, keeps: true,
+			change: func(_ *Registrar, _, w *apiServer) { w.fail["create"], w.fail["update"] = forbidden, forbidden }},
 	} {
 		for _, registered := range []bool{false, true} {
 			t.Run(fmt.Sprint(tc.name, "/registered before: ", registered), func(t *testing.T) {
