@@ -93,9 +93,10 @@ func TestAChildThatWasCopiedIsAdopted(t *testing.T) {
 // Who is left alone, and why, is proven where that is decided.
 func TestAChildThatIsLeftAloneIsNotWritten(t *testing.T) {
 	each(t, func(l *loop, s *scene) {
-		l.stored(s.child)
-		s.child.SetAnnotations(pairs(clusterv1.PausedAnnotation))
-		l.Expect(l.server.Update(l.t.Context(), s.child)).To(Succeed())
+		l.Expect(l.see(s.about)).To(Succeed())
+		l.writes.take()
+		l.change(s.child, func() { s.child.SetAnnotations(with(s.child.GetAnnotations(), clusterv1.PausedAnnotation, "")) })
+		l.change(s.owner, func() { declare(s.owner) })
 		l.Expect(l.see(s.about)).To(Succeed())
 		l.wrote()
 	})
