@@ -5,7 +5,6 @@ package controllers_test
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -21,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
 const softened = "drain:NoSchedule,gpu:NoSchedule"
@@ -41,7 +41,7 @@ func tolerates(t corev1.Toleration) func(*corev1.Pod) {
 // withinBudgets are evictions in which Pods leave first.
 func withinBudgets(t *testing.T, nodes int, pods ...client.Object) *loop {
 	t.Helper()
-	l := evictions(t, "MachineSet/ms", nodes, append(pods, machineDeployment(), machineSet())...)
+	l := evictions(t, nodes, append(pods, machineDeployment(), machineSet())...)
 	l.NoExecuteBudgets = true
 	l.staying = map[string]error{}
 	return l
@@ -176,8 +176,8 @@ func TestAStaleCacheEvictsNobody(t *testing.T) {
 		}},
 		"the Node is gone":        {change: func(l *loop, n *corev1.Node) { l.lag(n); l.delete(n) }},
 		"nobody knows":            {change: func(l *loop, _ *corev1.Node) { l.refuseLive = errors.New("silence") }, fails: "silence"},
-		"the Pods cannot be read": {change: func(l *loop, _ *corev1.Node) { l.broken.set("live PodList", errors.New("no Pods")) }, fails: "no Pods"},
-		"the Node cannot be read": {change: func(l *loop, _ *corev1.Node) { l.broken.set("live NodeList", errors.New("no Node")) }, fails: "no Node"},
+		"the Pods cannot be read": {change: func(l *loop, _ *corev1.Node) { l.broken["live PodList"] = errors.New("no Pods") }, fails: "no Pods"},
+		"the Node cannot be read": {change: func(l *loop, _ *corev1.Node) { l.broken["live NodeList"] = errors.New("no Node") }, fails: "no Node"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := withinBudgets(t, 1, pod("web"))
@@ -225,8 +225,8 @@ func TestPodsThatStayKeepNoOthers(t *testing.T) {
 		for i := 10; i < 25; i++ {
 			l.delete(pods[i])
 		}
-		_, err := l.lookAt("c", "n0")
-		l.Expect(err).To(MatchError(And(ContainSubstring("Pod web/p00 to leave: "), ContainSubstring("more than one budget"), Not(ContainSubstring("p01")), Not(ContainSubstring("p02")))))
+		l.Expect(l.lookAt("c", "n0")).Error().To(MatchError(And(
+			ContainSubstring("Pod web/p00 to leave: "), ContainSubstring("more than one budget"), Not(ContainSubstring("p01")), Not(ContainSubstring("p02")))))
 		l.Expect(l.evicted()).To(HaveLen(10))
 	})
 }
@@ -280,16 +280,10 @@ func TestNoExecuteWithinBudgetsOfAWorkloadCluster(t *testing.T) {
 	l.NoExecuteRate = 0
 	l.connect("c", node("n0"), pod("web"))
 	for _, want := range []string{softened, softened, all} {
-		_, err := l.lookAt("c", "n0")
-		l.Expect(err).NotTo(HaveOccurred())
+		l.Expect(l.lookAt("c", "n0")).Error().NotTo(HaveOccurred())
 		n := node("n0")
 		l.Expect(l.workloads.servers[key("c")].Get(t.Context(), client.ObjectKeyFromObject(n), n)).To(Succeed())
-		var taints []string
-		for _, t := range n.Spec.Taints {
-			taints = append(taints, t.Key+":"+string(t.Effect))
-		}
-		slices.Sort(taints)
-		l.Expect(strings.Join(taints, ",")).To(Equal(want))
+		l.Expect(taint.FormatList(n.Spec.Taints)).To(Equal(want))
 	}
 	l.Expect(l.evicted()).To(Equal([]string{"web"}))
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -19,9 +20,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/controllers"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/workload"
-	"github.com/heirloom-dev/heirloom/pkg/workload/policy"
 	"github.com/heirloom-dev/heirloom/pkg/workload/webhook"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
 // way is a way to admit Nodes that notes what it is asked for.
@@ -57,24 +56,36 @@ func (l *loop) admitted() (webhook, policy *way) {
 	return webhook, policy
 }
 
-// One way is set up, and the others are taken away.
+// One way is set up, and the others are taken away. Operators are told what becomes of that.
 func TestOneWayToAdmitNodesIsSetUp(t *testing.T) {
-	webhook := []string{"ensure webhook in ns/c", "remove policy from ns/c"}
-	policy := []string{"ensure policy in ns/c", "remove webhook from ns/c"}
+	byWebhook := []string{"ensure webhook in ns/c", "remove policy from ns/c"}
+	byPolicy := []string{"ensure policy in ns/c", "remove webhook from ns/c"}
 	none := []string{"remove webhook from ns/c", "remove policy from ns/c"}
-	label := func(value string) func(*loop, *clusterv1.Cluster) {
-		return func(_ *loop, c *clusterv1.Cluster) { c.Labels = pairs(workload.AdmissionLabel + "=" + value) }
+	broken := apierrors.NewBadRequest("no answer")
+	label := func(key, value string) func(*loop, *clusterv1.Cluster) {
+		return func(_ *loop, c *clusterv1.Cluster) { c.Labels = map[string]string{key: value} }
 	}
 	for name, tc := range map[string]struct {
-		setUp       func(*loop, *clusterv1.Cluster)
-		asked, told []string
+		setUp           func(*loop, *clusterv1.Cluster)
+		webhook, policy way
+		asked, told     []string
+		fails           error
 	}{
-		"the default":                   {setUp: func(*loop, *clusterv1.Cluster) {}, asked: webhook},
-		"what the Cluster's label says": {setUp: label("policy"), asked: policy},
-		"none where the label says so":  {setUp: label("none"), asked: none},
-		"none where the label says what there is not": {setUp: label("magic"), asked: none,
+		"the default": {asked: byWebhook},
+		"the default, newly": {webhook: way{changed: true}, asked: byWebhook[:1],
+			told: []string{"Normal WorkloadAdmissionRegistered Cluster/c: The workload cluster's API server now admits Nodes by webhook"}},
+		"the default, in place of another": {policy: way{changed: true}, asked: byWebhook,
+			told: []string{"Normal WorkloadAdmissionRemoved Cluster/c: The workload cluster's API server no longer admits Nodes by policy"}},
+		"the default, with an error": {webhook: way{err: broken}, asked: byWebhook[:1], fails: broken,
+			told: []string{"Warning WorkloadAdmissionFailed Cluster/c: "}},
+		"the default, and another Heirloom's is left": {policy: way{err: webhook.ErrForeign}, asked: byWebhook},
+		"what the Cluster's label says":               {setUp: label(workload.AdmissionLabel, "policy"), asked: byPolicy},
+		"none where the label says so":                {setUp: label(workload.AdmissionLabel, "none"), asked: none},
+		"none where the label says what there is not": {setUp: label(workload.AdmissionLabel, "magic"), asked: none,
 			told: []string{`Warning UnknownWorkloadAdmission Cluster/c: Label heirloom.dev/workload-admission: admission by "magic" is not available`}},
-		"none for a Cluster that is opted out":                     {setUp: func(_ *loop, c *clusterv1.Cluster) { c.Labels = pairs(inherit.IgnoreLabel) }, asked: none},
+		"none for a Cluster that is opted out":                     {setUp: label(inherit.IgnoreLabel, ""), asked: none},
+		"none for a Cluster that is only observed":                 {setUp: label(inherit.ModeLabel, string(inherit.Observe)), asked: none},
+		"none for a Cluster that is not enrolled":                  {setUp: func(l *loop, _ *clusterv1.Cluster) { l.policy.OnlyLabelled = true }, asked: none},
 		"none for a Cluster that is being deleted":                 {setUp: func(_ *loop, c *clusterv1.Cluster) { c.Finalizers = []string{"cluster.cluster.x-k8s.io"} }, asked: none},
 		"none for the management cluster":                          {setUp: func(l *loop, _ *clusterv1.Cluster) { l.ManagementCluster = key("c") }, asked: none},
 		"a Cluster of another instance keeps what that has set up": {setUp: func(l *loop, _ *clusterv1.Cluster) { l.policy.WatchFilter = "another" }},
@@ -85,46 +96,25 @@ func TestOneWayToAdmitNodesIsSetUp(t *testing.T) {
 			cluster := theCluster()
 			l := newLoop(t, cluster)
 			l.connect("c")
-			l.admitted()
-			l.change(cluster, func() { tc.setUp(l, cluster) })
+			webhook, policy := l.admitted()
+			webhook.changed, webhook.err, policy.changed, policy.err = tc.webhook.changed, tc.webhook.err, tc.policy.changed, tc.policy.err
+			if tc.setUp != nil {
+				l.change(cluster, func() { tc.setUp(l, cluster) })
+			}
 			if len(cluster.Finalizers) > 0 {
 				l.delete(cluster)
 			}
-			l.Expect(l.seeWorkload(key("c"))).To(Succeed())
+			if err := l.seeWorkload(key("c")); tc.fails == nil {
+				l.Expect(err).NotTo(HaveOccurred())
+			} else {
+				l.Expect(err).To(MatchError(tc.fails))
+			}
 			l.Expect(l.asked.take()).To(Equal(tc.asked))
 			l.told(tc.told...)
 			if l.ManagementCluster == (client.ObjectKey{}) {
 				l.Expect(l.workloads.watched.take()).To(Equal([]string{"c: heirloom-nodes"}), "its Nodes are watched all the same")
 			}
 			l.counted(`workload_clusters{state="connected"} 1`)
-		})
-	}
-}
-
-// Operators are told what becomes of admission in a workload cluster.
-func TestWhatBecomesOfAdmissionIsTold(t *testing.T) {
-	broken := apierrors.NewBadRequest("no answer")
-	for told, tc := range map[string]struct {
-		webhook, policy way
-		fails           error
-	}{
-		"Normal WorkloadAdmissionRegistered Cluster/c: The workload cluster's API server now admits Nodes by webhook":   {webhook: way{changed: true}},
-		"Normal WorkloadAdmissionRemoved Cluster/c: The workload cluster's API server no longer admits Nodes by policy": {policy: way{changed: true}},
-		"Warning WorkloadAdmissionFailed Cluster/c: ":                                                                   {webhook: way{err: broken}, fails: broken},
-		"Warning AdmissionPolicyFull Cluster/c: ":                                                                       {webhook: way{err: &policy.NoRoomError{Machines: 3}}},
-		"": {policy: way{err: webhook.ErrForeign}},
-	} {
-		t.Run(told, func(t *testing.T) {
-			l := newLoop(t, theCluster())
-			l.connect("c")
-			webhook, policy := l.admitted()
-			webhook.changed, webhook.err, policy.changed, policy.err = tc.webhook.changed, tc.webhook.err, tc.policy.changed, tc.policy.err
-			if err := l.seeWorkload(key("c")); tc.fails == nil {
-				l.Expect(err).NotTo(HaveOccurred())
-			} else {
-				l.Expect(err).To(MatchError(ContainSubstring(tc.fails.Error())))
-			}
-			l.Expect(strings.Join(l.events.take(), "")).To(HavePrefix(told))
 		})
 	}
 }
@@ -151,8 +141,8 @@ func TestClustersAreCounted(t *testing.T) {
 	l.Expect(l.seeWorkload(key("c"))).To(MatchError("reaching the workload cluster: no client"))
 	l.workloads.brokenUncached = clustercache.ErrClusterNotConnected
 	l.Expect(l.seeWorkload(key("c"))).To(Succeed(), "the connection will wake it")
-	l.broken.set("Cluster", errors.New("no cache"))
-	l.Expect(l.seeWorkload(key("c"))).To(MatchError(l.broken.of("Cluster")))
+	l.broken["Cluster"] = errors.New("no cache")
+	l.Expect(l.seeWorkload(key("c"))).To(MatchError(l.broken["Cluster"]))
 	l.Expect(l.asked.take()).To(BeEmpty())
 	l.told()
 }
@@ -187,8 +177,7 @@ func TestNodesThatWentWithoutAWordAreForgotten(t *testing.T) {
 		server := l.connect("c", node("n0"), node("n1"))
 		l.NoExecuteRate = 1
 		for _, name := range []string{"n0", "n1"} {
-			_, err := l.lookAt("c", name)
-			l.Expect(err).NotTo(HaveOccurred())
+			l.Expect(l.lookAt("c", name)).Error().NotTo(HaveOccurred())
 		}
 		l.counted("no_execute_waiting_nodes 1")
 		if gone == "the Cluster" {

@@ -30,12 +30,12 @@ func evicting(name, owner string) *clusterv1.Machine {
 	return m
 }
 
-// evictions are a loop that taints one Node of a Cluster a minute, and so many Nodes named n0, n1 and so on, with their Machines.
-func evictions(t *testing.T, owner string, nodes int, objects ...client.Object) *loop {
+// evictions are a loop that taints one Node of a Cluster a minute, and so many Nodes named n0, n1 and so on, with their Machines of MachineSet ms.
+func evictions(t *testing.T, nodes int, objects ...client.Object) *loop {
 	t.Helper()
 	for i := range nodes {
 		name := fmt.Sprint("n", i)
-		objects = append(objects, evicting(name, owner), node(name))
+		objects = append(objects, evicting(name, "MachineSet/ms"), node(name))
 	}
 	l := newLoop(t, append(objects, theCluster())...)
 	l.NoExecuteRate = 1
@@ -67,7 +67,7 @@ func TestTaintsThatEvictReachNodesOneAfterTheOther(t *testing.T) {
 	inUse(t, func(t *testing.T) {
 		md := machineDeployment()
 		md.Spec.Template.Spec.Taints = evicting("", "MachineSet/ms").Spec.Taints
-		l := evictions(t, "MachineSet/ms", 3, md, machineSet())
+		l := evictions(t, 3, md, machineSet())
 		taints, again := l.after("n0")
 		l.Expect([]any{taints, again}).To(Equal([]any{all, time.Duration(0)}))
 		l.told()
@@ -94,7 +94,7 @@ func TestTaintsThatEvictReachNodesOneAfterTheOther(t *testing.T) {
 
 // A Node that waits no more is out of the count: its owner has changed its mind, or it is gone. That is no roll-out.
 func TestNodesThatWaitNoMore(t *testing.T) {
-	l := evictions(t, "MachineSet/ms", 3, machineDeployment(), machineSet())
+	l := evictions(t, 3, machineDeployment(), machineSet())
 	l.drained("n0", "n1", "n2")
 	l.counted("no_execute_waiting_nodes 2")
 	l.events.take()
@@ -111,7 +111,7 @@ func TestNodesThatWaitNoMore(t *testing.T) {
 // A write that the API server has refused costs no turn: the Node, or another one, has its turn at once.
 func TestARefusedWriteCostsNoTurn(t *testing.T) {
 	for _, refusal := range []error{apierrors.NewForbidden(schema.GroupResource{}, "n0", errors.New("no rights")), apierrors.NewConflict(schema.GroupResource{}, "n0", errors.New("changed"))} {
-		l := evictions(t, "MachineSet/ms", 1, machineDeployment(), machineSet())
+		l := evictions(t, 1, machineDeployment(), machineSet())
 		l.refuse = refusal
 		l.refusedNode("n0", refusal)
 		l.refuse = nil
@@ -124,7 +124,7 @@ func TestARefusedWriteCostsNoTurn(t *testing.T) {
 func TestAnUnansweredWriteCostsATurn(t *testing.T) {
 	for _, lost := range []error{apierrors.NewTimeoutError("no answer", 0), syscall.ECONNRESET, apierrors.NewInternalError(errors.New("etcd: request timed out"))} {
 		inUse(t, func(t *testing.T) {
-			l := evictions(t, "MachineSet/ms", 1, machineDeployment(), machineSet())
+			l := evictions(t, 1, machineDeployment(), machineSet())
 			l.refuse = lost
 			l.Expect(l.seeNode("n0")).NotTo(Succeed())
 			l.refuse = nil
@@ -139,7 +139,7 @@ func TestAnUnansweredWriteCostsATurn(t *testing.T) {
 func TestASetGivesATenthOfItsNodesAMinute(t *testing.T) {
 	inUse(t, func(t *testing.T) {
 		const nodes = 11
-		l := evictions(t, "MachineSet/ms", nodes, machineDeployment(), machineSet(), evicting("other", "MachineSet/alone"), node("other"),
+		l := evictions(t, nodes, machineDeployment(), machineSet(), evicting("other", "MachineSet/alone"), node("other"),
 			&clusterv1.MachineSet{ObjectMeta: named("alone"), Spec: clusterv1.MachineSetSpec{ClusterName: "c"}})
 		l.NoExecuteRate = 6000
 		var names []string
@@ -158,36 +158,16 @@ func TestASetGivesATenthOfItsNodesAMinute(t *testing.T) {
 	})
 }
 
-// The Nodes of a set share a pace; operators read of it on the object that declares the taint.
+// The Nodes of a set share a pace, also without Machines; operators read of it on the object that declares the taint.
 func TestWhoSharesAPace(t *testing.T) {
-	standing := machineSet()
-	standing.OwnerReferences = nil
-	for name, tc := range map[string]struct {
-		owner, heldBy string
-		object        client.Object
-	}{
-		"a MachineSet that stands alone": {"MachineSet/ms", "MachineSet ns/ms", standing},
-		"a control plane":                {"FakeControlPlane/cp", "FakeControlPlane ns/cp", controlPlane()},
-		"a MachinePool with Machines":    {"MachinePool/mp", "MachinePool ns/mp", machinePool()},
-	} {
-		t.Run(name, func(t *testing.T) {
-			l := evictions(t, tc.owner, 2, tc.object)
-			l.NoExecuteRate = 60
-			l.Expect(l.drained("n0", "n1")).To(Equal(1))
-			l.Expect(l.events.take()).To(ConsistOf(And(
-				HavePrefix("Normal NoExecuteTaintsRollingOut Machine/n1: "), HaveSuffix("limit reached in "+tc.heldBy))))
-		})
-	}
-	t.Run("a MachinePool without Machines", func(t *testing.T) {
-		mp := machinePool()
-		mp.Spec.ProviderIDList = []string{"id-a", "id-b"}
-		mp.Spec.Template.Annotations = map[string]string{taint.AlwaysAnnotation: "drain:NoExecute"}
-		l := newLoop(t, theCluster(), mp, node("a"), node("b"))
-		l.NoExecuteRate = 60
-		l.Expect(l.drained("a", "b")).To(Equal(1))
-		l.Expect(l.events.take()).To(ConsistOf(And(
-			HavePrefix("Normal NoExecuteTaintsRollingOut MachinePool/mp: "), HaveSuffix("limit reached in MachinePool ns/mp"))))
-	})
+	mp := machinePool()
+	mp.Spec.ProviderIDList = []string{"id-a", "id-b"}
+	mp.Spec.Template.Annotations = map[string]string{taint.AlwaysAnnotation: "drain:NoExecute"}
+	l := newLoop(t, theCluster(), mp, node("a"), node("b"))
+	l.NoExecuteRate = 60
+	l.Expect(l.drained("a", "b")).To(Equal(1))
+	l.Expect(l.events.take()).To(ConsistOf(And(
+		HavePrefix("Normal NoExecuteTaintsRollingOut MachinePool/mp: "), HaveSuffix("limit reached in MachinePool ns/mp"))))
 }
 
 // An instance with --namespace may not record Events about a ClusterClass of another namespace.
@@ -213,7 +193,7 @@ func TestWhoDoesNotWait(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := evictions(t, "MachineSet/ms", 1, machineDeployment(), machineSet(), evicting("late", "MachineSet/ms"))
+			l := evictions(t, 1, machineDeployment(), machineSet(), evicting("late", "MachineSet/ms"))
 			n := node("late")
 			change(l, n)
 			l.Expect(l.server.Create(t.Context(), n)).To(Succeed())
@@ -224,11 +204,11 @@ func TestWhoDoesNotWait(t *testing.T) {
 }
 
 func TestAGroupThatCannotBeReadIsTriedAgain(t *testing.T) {
-	l := evictions(t, "MachineSet/ms", 1, machineDeployment(), machineSet())
+	l := evictions(t, 1, machineDeployment(), machineSet())
 	for _, kind := range []string{"MachineSet", "MachineDeployment"} {
-		l.broken.set(kind, errors.New("no cache"))
-		l.Expect(l.seeNode("n0")).To(MatchError(l.broken.of(kind)))
-		l.broken.clear(kind)
+		l.broken[kind] = errors.New("no cache")
+		l.Expect(l.seeNode("n0")).To(MatchError(l.broken[kind]))
+		delete(l.broken, kind)
 	}
 	l.wrote()
 }

@@ -38,8 +38,7 @@ func (l *loop) makesUp() {
 	}
 	server := l.connect("d", made...)
 	for _, n := range made {
-		_, err := l.lookAt("d", n.GetName())
-		l.Expect(err).NotTo(HaveOccurred())
+		l.Expect(l.lookAt("d", n.GetName())).Error().NotTo(HaveOccurred())
 	}
 	tainted, list := 0, &corev1.NodeList{}
 	l.Expect(server.List(l.t.Context(), list)).To(Succeed())
@@ -52,7 +51,7 @@ func (l *loop) makesUp() {
 // However many Nodes of a Cluster wait for a taint that evicts Pods, those of another Cluster wait for none of them.
 func TestFakeNodesTakeNobodysTurn(t *testing.T) {
 	inUse(t, func(t *testing.T) {
-		l := evictions(t, "MachineSet/ms", 2, append(fakePool("drain:NoExecute"), machineDeployment(), machineSet())...)
+		l := evictions(t, 2, append(fakePool("drain:NoExecute"), machineDeployment(), machineSet())...)
 		l.makesUp()
 		l.counted(fmt.Sprint("no_execute_waiting_nodes ", fakes-1))
 		taints, again := l.after("n0")

@@ -196,18 +196,6 @@ func (w *workloads) GetClusterSource(
 	return source.Channel(w.connected, handler.EnqueueRequestsFromMapFunc(wake))
 }
 
-// faults are errors by the kind that cannot be read.
-type faults struct{ byKind sync.Map }
-
-func (f *faults) set(kind string, err error) { f.byKind.Store(kind, err) }
-func (f *faults) clear(kind string)          { f.byKind.Delete(kind) }
-
-func (f *faults) of(kind string) error {
-	value, _ := f.byKind.Load(kind)
-	err, _ := value.(error)
-	return err
-}
-
 // schemas are those of a provider.
 type schemas struct {
 	broadcast.Broadcaster

@@ -63,8 +63,8 @@ type loop struct {
 	asked      *journal
 	// stale are objects that the cache has in another version than the API server, by kind and name.
 	stale map[string]client.Object
-	// broken are the kinds that the cache cannot read, and latest is the latest version of an object.
-	broken faults
+	// broken is why the cache cannot read a kind, and latest is the latest version of an object.
+	broken map[string]error
 	latest atomic.Int64
 	// refuse and refuseLive are what the API server answers to writes, and to reads that no cache answers.
 	refuse, refuseLive error
@@ -76,7 +76,8 @@ type loop struct {
 func newLoop(t *testing.T, objects ...client.Object) *loop {
 	t.Helper()
 	l := &loop{
-		t: t, WithT: NewWithT(t), registry: prometheus.NewRegistry(), changed: &broadcast.Broadcaster{}, stale: map[string]client.Object{},
+		t: t, WithT: NewWithT(t), registry: prometheus.NewRegistry(), changed: &broadcast.Broadcaster{},
+		stale: map[string]client.Object{}, broken: map[string]error{},
 		writes: &journal{}, live: &journal{}, logged: &journal{}, asked: &journal{}, mapper: newMapper(), workloads: newWorkloads(),
 		schemas: &schemas{}, admissions: make(chan event.GenericEvent),
 	}

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -39,10 +40,8 @@ func ownedBy(name, owner string) metav1.ObjectMeta {
 	m := named(name)
 	kind, ownerName, _ := strings.Cut(owner, "/")
 	apiVersion := clusterv1.GroupVersion.String()
-	for _, provider := range providerKinds() {
-		if provider.Kind == kind {
-			apiVersion = provider.GroupVersion().String()
-		}
+	if provider := providerKind(kind); !provider.Empty() {
+		apiVersion = provider.GroupVersion().String()
 	}
 	m.OwnerReferences = []metav1.OwnerReference{
 		{APIVersion: apiVersion, Kind: kind, Name: ownerName, UID: types.UID(ownerName), Controller: ptr.To(true)},
@@ -96,19 +95,12 @@ func node(name string) *corev1.Node {
 
 // provider is a control plane, InfraMachine or BootstrapConfig with that metadata.
 func provider(kind string, metadata metav1.ObjectMeta) *unstructured.Unstructured {
-	object := &unstructured.Unstructured{}
-	for _, gvk := range providerKinds() {
-		if gvk.Kind == kind {
-			object.SetGroupVersionKind(gvk)
-		}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&metadata)
+	if err != nil {
+		panic(err)
 	}
-	object.SetNamespace(metadata.Namespace)
-	object.SetName(metadata.Name)
-	object.SetUID(metadata.UID)
-	object.SetCreationTimestamp(metadata.CreationTimestamp)
-	object.SetLabels(metadata.Labels)
-	object.SetOwnerReferences(metadata.OwnerReferences)
-	object.SetManagedFields(metadata.ManagedFields)
+	object := &unstructured.Unstructured{Object: map[string]any{"metadata": content}}
+	object.SetGroupVersionKind(providerKind(kind))
 	return object
 }
 

@@ -109,6 +109,15 @@ func providerKinds() []schema.GroupVersionKind {
 	}
 }
 
+func providerKind(kind string) (found schema.GroupVersionKind) {
+	for _, gvk := range providerKinds() {
+		if gvk.Kind == kind {
+			found = gvk
+		}
+	}
+	return found
+}
+
 func newMapper() *meta.DefaultRESTMapper {
 	kinds, versions := append(providerKinds(), clusterv1.GroupVersion.WithKind("Machine")), []schema.GroupVersion{}
 	for _, kind := range kinds {
@@ -130,7 +139,7 @@ func (l *loop) getLive(ctx context.Context, c client.WithWatch, key client.Objec
 }
 
 func (l *loop) listLive(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
-	if err := l.broken.of("live " + l.kindOf(list).Kind); err != nil {
+	if err := l.broken["live "+l.kindOf(list).Kind]; err != nil {
 		return err
 	}
 	return c.List(ctx, list, options...)
@@ -139,28 +148,24 @@ func (l *loop) listLive(ctx context.Context, c client.WithWatch, list client.Obj
 // getCached reads what the cache has. It says its kind, as in an informer cache.
 func (l *loop) getCached(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
 	gvk := l.kindOf(into)
-	if err := l.broken.of(gvk.Kind); err != nil {
+	if err := l.broken[gvk.Kind]; err != nil {
 		if waits, ok := err.(waiting); ok { //nolint:errorlint // it is as it was set
 			<-ctx.Done()
 			return waits.StatusError
 		}
 		return err
 	}
-	kept, stale := l.stale[gvk.Kind+"/"+key.Name]
-	switch {
-	case !stale:
-		if err := c.Get(ctx, key, into); err != nil {
-			return err
-		}
-	default:
+	if kept := l.stale[gvk.Kind+"/"+key.Name]; kept != nil {
 		transfer(l.t, kept, into)
+	} else if err := c.Get(ctx, key, into); err != nil {
+		return err
 	}
 	into.GetObjectKind().SetGroupVersionKind(gvk)
 	return nil
 }
 
 func (l *loop) listCached(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
-	if err := l.broken.of(strings.TrimSuffix(l.kindOf(list).Kind, "List")); err != nil {
+	if err := l.broken[strings.TrimSuffix(l.kindOf(list).Kind, "List")]; err != nil {
 		return err
 	}
 	if err := c.List(ctx, list, options...); err != nil {
@@ -213,40 +218,22 @@ const fieldSchema = `
 types:
 - name: object
   map:
-    fields:
-    - {name: metadata, type: {namedType: metadata}}
-    - {name: spec, type: {namedType: spec}}
+    fields: [{name: metadata, type: {namedType: metadata}}, {name: spec, type: {namedType: spec}}]
     elementType: {namedType: __untyped_deduced_}
 - name: metadata
   map:
-    fields:
-    - {name: labels, type: {map: {elementType: {scalar: string}}}}
-    - {name: annotations, type: {map: {elementType: {scalar: string}}}}
+    fields: [{name: labels, type: {map: {elementType: {scalar: string}}}}, {name: annotations, type: {map: {elementType: {scalar: string}}}}]
     elementType: {namedType: __untyped_deduced_}
 - name: spec
   map:
     fields:
-    - {name: taints, type: {namedType: taints}}
+    - {name: taints, type: {list: {elementType: {namedType: __untyped_deduced_}, elementRelationship: associative, keys: [effect, key]}}}
     - {name: template, type: {namedType: object}}
     - {name: machineTemplate, type: {namedType: object}}
     elementType: {namedType: __untyped_deduced_}
-- name: taints
-  list: {elementType: {namedType: taint}, elementRelationship: associative, keys: [effect, key]}
-- name: taint
-  map:
-    fields:
-    - {name: key, type: {scalar: string}}
-    - {name: value, type: {scalar: string}}
-    - {name: effect, type: {scalar: string}}
-    - {name: propagation, type: {scalar: string}}
-    elementType: {namedType: __untyped_deduced_}
-- name: __untyped_atomic_
-  scalar: untyped
-  list: {elementType: {namedType: __untyped_atomic_}, elementRelationship: atomic}
-  map: {elementType: {namedType: __untyped_atomic_}, elementRelationship: atomic}
 - name: __untyped_deduced_
   scalar: untyped
-  list: {elementType: {namedType: __untyped_atomic_}, elementRelationship: atomic}
+  list: {elementType: {namedType: __untyped_deduced_}, elementRelationship: atomic}
   map: {elementType: {namedType: __untyped_deduced_}, elementRelationship: separable}
 `
 
@@ -266,19 +253,7 @@ func (c converter) ObjectToTyped(object runtime.Object, options ...typed.Validat
 	if err != nil {
 		return nil, err
 	}
-	prune(content)
 	return c.object.FromUnstructured(content, options...)
-}
-
-// prune drops empty maps, at any depth. Go types have them where nothing was said.
-func prune(content map[string]any) {
-	for key, value := range content {
-		if inner, ok := value.(map[string]any); ok {
-			if prune(inner); len(inner) == 0 {
-				delete(content, key)
-			}
-		}
-	}
 }
 
 // TypedToObject implements managedfields.TypeConverter.

@@ -98,9 +98,6 @@ func holds(kinds map[string][]string, objects ...client.Object) *apiServer {
 		Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
 			return s.request(ctx, "create", object, func() error { return c.Create(ctx, object, options...) })
 		},
-		Update: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.UpdateOption) error {
-			return s.request(ctx, "update", object, func() error { return c.Update(ctx, object, options...) })
-		},
 		SubResourceUpdate: func(ctx context.Context, c client.Client, name string, object client.Object, options ...client.SubResourceUpdateOption) error {
 			return s.request(ctx, name, object, func() error { return c.SubResource(name).Update(ctx, object, options...) })
 		},

@@ -190,40 +190,24 @@ func TestALoopThatCannotBeStopped(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		objects []client.Object
-		prepare func(t *testing.T, management *apiServer)
+		fails   string
 		takes   time.Duration
 		problem string
 	}{
 		{name: "something scales it up again", objects: []client.Object{deployment()}, takes: 2 * time.Minute,
 			problem: "pod still leads Heirloom after 2m0s: check whether a controller scales Deployment heirloom-system/heirloom up again, or Heirloom also runs elsewhere"},
 		{name: "it has no Deployment", takes: 2 * time.Minute, problem: "pod still leads Heirloom after 2m0s: "},
-		{name: "the Deployment may not be scaled", objects: []client.Object{deployment()},
-			prepare: func(_ *testing.T, m *apiServer) { m.fail["scale Deployment"] = forbidden }, problem: "scaling Deployment heirloom-system/heirloom to 0: "},
-		{name: "the Lease may not be read", objects: []client.Object{deployment()},
-			prepare: func(_ *testing.T, m *apiServer) { m.fail["get Lease"] = forbidden }, problem: "reading the Lease "},
+		{name: "the Deployment may not be scaled", objects: []client.Object{deployment()}, fails: "scale Deployment",
+			problem: "scaling Deployment heirloom-system/heirloom to 0: "},
+		{name: "the Lease may not be read", objects: []client.Object{deployment()}, fails: "get Lease", problem: "reading the Lease "},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				Expect := NewWithT(t).Expect
-				management := holds(served, append(tc.objects, heldBy("pod", 0), teamed(t, core, "Machine", "m"))...)
-				if tc.prepare != nil {
-					tc.prepare(t, management)
-				}
+				management := holds(served, append(tc.objects, heldBy("pod", -time.Hour) /* for an hour to come */, teamed(t, core, "Machine", "m"))...)
+				management.fail[tc.fails] = forbidden
 				begun := time.Now()
-				renewals := time.NewTicker(2 * time.Second)
-				ended := make(chan struct{})
-				go func() {
-					for {
-						select {
-						case <-renewals.C:
-							management.leads(t, "pod", 0)
-						case <-ended:
-							return
-						}
-					}
-				}()
 				err := releasing(management, Options{Stop: true}).Run(t.Context())
-				close(ended)
 				Expect(err).To(MatchError(ContainSubstring(tc.problem)))
 				Expect(time.Since(begun)).To(Equal(tc.takes))
 				Expect(management.written()).NotTo(ContainElement("patch Machine m"))

@@ -181,65 +181,22 @@ func TestAnotherHeirloomsConfiguration(t *testing.T) {
 	Expect(r.progress.String()).To(ContainSubstring("workload cluster ns/red: MutatingWebhookConfiguration management.heirloom.dev stays: it points to another Heirloom"))
 }
 
-func TestWhatAWorkloadClusterRefuses(t *testing.T) {
-	for _, tc := range []struct {
-		name, request string
-		with          error
-		problem       string
-	}{
-		{"an account that may not look for a configuration has made none", "get MutatingWebhookConfiguration", forbidden, ""},
-		{"nor a policy", "get MutatingAdmissionPolicyBinding", forbidden, ""},
-		{"the configuration cannot be read", "get MutatingWebhookConfiguration", errors.New("no route"), "getting the webhook configuration of the workload cluster: no route"},
-		{"the policy cannot be read", "get MutatingAdmissionPolicy", errors.New("no route"), "deleting MutatingAdmissionPolicy nodes.heirloom.dev: no route"},
-		{"Nodes may not be listed", "list Node", forbidden, `listing Node: any "it" is forbidden`},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			Expect := NewWithT(t).Expect
-			red := holds(served, ofBoth())
-			red.fail[tc.request] = tc.with
-			f := fleet{holds(served, provisionedCluster(t, "red"), keys(key)), map[string]*apiServer{"red": red}}
-			err := f.run(Options{}).Run(t.Context())
-			if tc.problem == "" {
-				Expect(err).NotTo(HaveOccurred())
-				Expect(red.written()).To(Equal([]string{"patch Node n", "patch Node n"}))
-				return
-			}
-			Expect(err).To(MatchError(ContainSubstring(tc.problem)))
-		})
-	}
+// An account that may not look for what admits Nodes has made none.
+func TestAWorkloadClusterThatMayNotBeLookedAt(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	red := holds(served, ofBoth())
+	red.fail["get MutatingWebhookConfiguration"], red.fail["get MutatingAdmissionPolicyBinding"] = forbidden, forbidden
+	f := fleet{holds(served, provisionedCluster(t, "red"), keys(key)), map[string]*apiServer{"red": red}}
+	Expect(f.run(Options{}).Run(t.Context())).To(Succeed())
+	Expect(red.written()).To(Equal([]string{"patch Node n", "patch Node n"}))
 }
 
-func TestTheKey(t *testing.T) {
-	const problem = "deleting the Secret of the key of workload clusters' webhooks: "
-	for _, tc := range []struct {
-		name    string
-		secret  *corev1.Secret
-		request string
-		problem string
-		writes  []string
-	}{
-		{name: "goes", secret: keys(key), writes: []string{"delete Secret keys"}},
-		{name: "goes also where it is of no use", secret: keys([]byte("short")), writes: []string{"delete Secret keys"}},
-		{name: "may have gone before"},
-		{name: "must be readable", secret: keys(key), request: "get Secret", problem: problem},
-		{name: "must be deletable", secret: keys(key), request: "delete Secret", problem: problem},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			Expect := NewWithT(t).Expect
-			management := holds(served)
-			if tc.secret != nil {
-				management = holds(served, tc.secret)
-			}
-			management.fail[tc.request] = forbidden
-			r := fleet{management: management}.run(Options{})
-			err := r.Run(t.Context())
-			if tc.problem == "" {
-				Expect(err).NotTo(HaveOccurred())
-			} else {
-				Expect(err).To(MatchError(ContainSubstring(tc.problem)))
-			}
-			Expect(management.written()).To(Equal(tc.writes))
-		})
+func TestAKeyThatCannotBeDeleted(t *testing.T) {
+	for _, request := range []string{"get Secret", "delete Secret"} {
+		management := holds(served, keys(key))
+		management.fail[request] = forbidden
+		err := fleet{management: management}.run(Options{}).Run(t.Context())
+		NewWithT(t).Expect(err).To(MatchError(ContainSubstring("deleting the Secret of the key of workload clusters' webhooks: ")), request)
 	}
 }
 
@@ -290,31 +247,12 @@ func TestOnlyWorkloadClusters(t *testing.T) {
 	})
 }
 
-// What a workload cluster's server says is for whoever runs the command. The Event on the Cluster says that it is no API server.
-func TestWhatAWorkloadClusterSaysIsInNoEvent(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		Expect := NewWithT(t).Expect
-		red := holds(served)
-		red.fail["get MutatingWebhookConfiguration"] = errors.New("Object 'Kind' is missing in 'secret'")
-		f := fleet{holds(served, provisionedCluster(t, "red"), keys(key), deployment()), map[string]*apiServer{"red": red}}
-		r := f.run(withdrawing)
-		Expect(r.Run(t.Context())).To(Succeed())
-		Expect(r.progress.String()).To(ContainSubstring("secret"))
-		Expect(f.management.events(t)).To(ConsistOf(And(ContainSubstring("it does not answer like an API server"), Not(ContainSubstring("secret")))))
-	})
-}
-
 // warning is a client of an API server that warns of whatever is asked.
 type warning struct{ client.Client }
 
 func (w warning) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
 	ctrl.LoggerFrom(ctx).Info("beware")
 	return w.Client.Get(ctx, key, object, options...)
-}
-
-func (w warning) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
-	ctrl.LoggerFrom(ctx).Info("beware")
-	return w.Client.List(ctx, list, options...)
 }
 
 // Warnings of a workload cluster are not logged: they may be anything.
@@ -331,18 +269,20 @@ func TestWarningsOfAWorkloadClusterAreNotLogged(t *testing.T) {
 	Expect(logged).To(BeEmpty())
 }
 
-// One that does not answer is named, with what to do, and holds up neither the others nor the uninstall.
+// One that does not answer is named, with what to do, and holds up neither the others nor the uninstall. What a workload cluster's server
+// says is for whoever runs the command. The Event on the Cluster says that it is no API server.
 func TestAWorkloadClusterThatDoesNotAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		Expect := NewWithT(t).Expect
-		blue, green := holds(served), holds(served)
+		blue, green, grey := holds(served), holds(served), holds(served)
 		for _, there := range []*apiServer{blue, green} {
 			Expect(policy.Ensure(t.Context(), there.others, types.NamespacedName{}, nil, inherit.Policy{})).Error().To(Succeed())
 		}
 		green.fail["delete MutatingAdmissionPolicy"] = apierrors.NewBadRequest("no way " + strings.Repeat("é", 1000))
-		f := fleet{
-			holds(served, provisionedCluster(t, "red"), provisionedCluster(t, "blue"), provisionedCluster(t, "green"), keys(key)),
-			map[string]*apiServer{"blue": blue, "green": green},
+		grey.fail["get MutatingWebhookConfiguration"] = errors.New("Object 'Kind' is missing in 'secret'")
+		f := fleet{holds(served, keys(key)), map[string]*apiServer{"blue": blue, "green": green, "grey": grey}}
+		for _, name := range []string{"red", "blue", "green", "grey"} {
+			Expect(f.management.others.Create(t.Context(), provisionedCluster(t, name))).To(Succeed())
 		}
 		run := func(options Options) (*run, time.Duration, error) {
 			r, begun := f.run(options), time.Now()
@@ -365,46 +305,27 @@ func TestAWorkloadClusterThatDoesNotAnswer(t *testing.T) {
 			"kubectl delete --ignore-not-found mutatingwebhookconfiguration/management.heirloom.dev configmap/nodes.heirloom.dev --namespace kube-system; " +
 			"kubectl delete --ignore-not-found mutatingadmissionpolicybinding/nodes.heirloom.dev mutatingadmissionpolicy/nodes.heirloom.dev. The reason: "
 		Expect(r.progress.String()).To(And(
-			ContainSubstring("workload cluster ns/red: "+left+"context deadline exceeded\n"), ContainSubstring("workload cluster ns/green: "+left+"deleting MutatingAdmissionPolicy nodes.heirloom.dev: no way")))
+			ContainSubstring("workload cluster ns/red: "+left+"context deadline exceeded\n"), ContainSubstring("workload cluster ns/green: "+left+"deleting MutatingAdmissionPolicy nodes.heirloom.dev: no way"),
+			ContainSubstring("is missing in 'secret'")))
 		Expect(f.management.events(t)).To(ConsistOf(
-			"WorkloadAdmissionLeft red: "+left+"context deadline exceeded",
+			"WorkloadAdmissionLeft red: "+left+"context deadline exceeded", "WorkloadAdmissionLeft grey: "+left+"it does not answer like an API server",
 			And(HavePrefix("WorkloadAdmissionLeft green: "+left), HaveSuffix("éé …"), WithTransform(func(s string) int { return len(s) }, BeNumerically("<", 1060)))))
 	})
 }
 
-// A hundred are asked at a time: also a fleet that does not answer leaves Helm's hook within its five minutes.
+// A hundred are asked at a time: also a fleet that does not answer, not even for discovery, which ends with no context, leaves Helm's hook
+// within its five minutes. Workload clusters that answer do not wait for those that do not.
 func TestManyWorkloadClustersThatDoNotAnswer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		Expect := NewWithT(t).Expect
-		management := holds(served, keys(key))
-		const many = 250
-		for i := range many {
-			Expect(management.others.Create(t.Context(), provisionedCluster(t, fmt.Sprint("c", i)))).To(Succeed())
-		}
-		management.fail["create Event"] = forbidden
-		r := fleet{management: management}.run(withdrawing)
-		r.Workload = func(ctx context.Context, _ types.NamespacedName) (client.Client, error) {
-			<-ctx.Done()
-			return nil, ctx.Err()
-		}
-		begun := time.Now()
-		Expect(r.Run(t.Context())).To(Succeed())
-		Expect(time.Since(begun)).To(Equal(35 * time.Second))
-		Expect(strings.Count(r.progress.String(), "could not be deleted")).To(Equal(many))
-		Expect(r.progress.String()).To(ContainSubstring("workload cluster ns/c7: no Event was written: "))
-	})
-}
-
-// Workload clusters that answer do not wait for those that do not, not even for discovery, which ends with no context.
-func TestWorkloadClustersThatAnswerComeFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		Expect, over := NewWithT(t).Expect, make(chan struct{})
 		defer close(over)
-		management, honest := holds(served, provisionedCluster(t, "honest")), holds(served)
+		management, honest := holds(served, provisionedCluster(t, "honest"), keys(key)), holds(served)
 		Expect(policy.Ensure(t.Context(), honest.others, types.NamespacedName{}, nil, inherit.Policy{})).Error().To(Succeed())
-		for i := range 250 {
+		const many = 250
+		for i := range many {
 			Expect(management.others.Create(t.Context(), provisionedCluster(t, fmt.Sprint("a-tarpit-", i)))).To(Succeed())
 		}
+		management.fail["create Event"] = forbidden
 		r := fleet{management: management}.run(withdrawing)
 		r.Workload = func(_ context.Context, cluster types.NamespacedName) (client.Client, error) {
 			if cluster.Name == "honest" {
@@ -417,9 +338,10 @@ func TestWorkloadClustersThatAnswerComeFirst(t *testing.T) {
 		var withdrawn time.Duration
 		honest.before["delete ConfigMap"] = func() { withdrawn = time.Since(begun) }
 		Expect(r.Run(t.Context())).To(Succeed())
-		took := time.Since(begun)
-		Expect(withdrawn).To(And(BeNumerically(">", 5*time.Second), BeNumerically("<=", 11*time.Second)), "five for the loop to stop")
-		Expect(took).To(Equal(35*time.Second), "ten for each hundred")
+		Expect(time.Since(begun)).To(Equal(35*time.Second), "five for the loop to stop, and ten for each hundred")
+		Expect(withdrawn).To(And(BeNumerically(">", 5*time.Second), BeNumerically("<=", 11*time.Second)))
+		Expect(strings.Count(r.progress.String(), "could not be deleted")).To(Equal(many))
+		Expect(r.progress.String()).To(ContainSubstring("workload cluster ns/a-tarpit-7: no Event was written: "))
 	})
 }
 

@@ -77,10 +77,8 @@ func TestEnsureTellsWhatItDid(t *testing.T) {
 		told            []string
 		fails           error
 	}{
-		{name: "nothing, where all is there already", way: "policy"},
 		{name: "one is set up", way: "policy", policy: answer{changed: true}, told: []string{registered + "policy"}},
 		{name: "the other is taken away", way: "policy", webhook: answer{changed: true}, told: []string{removed + "webhook"}},
-		{name: "all are taken away", way: "none", policy: answer{changed: true}, webhook: answer{changed: true}, told: []string{removed + "webhook", removed + "policy"}},
 		{name: "all are taken away, the first with an error", way: "none", policy: answer{changed: true}, webhook: answer{err: broken}, told: []string{failed + "webhook; the loop still adds inherited entries: broken", removed + "policy"}, fails: broken},
 		{name: "it does not belong to this Heirloom", way: "policy", webhook: answer{err: webhook.ErrForeign}, told: []string{" " + webhook.ErrForeign.Error()}},
 		{name: "a user without the right to look has not set it up", way: "policy", webhook: answer{err: forbidden}},
@@ -93,10 +91,8 @@ func TestEnsureTellsWhatItDid(t *testing.T) {
 		{name: "there is no room for all Machines", way: "policy", policy: answer{changed: true, err: &policy.NoRoomError{Machines: 3}}, told: []string{
 			"AdmissionPolicyFull The parameters of the admission policy have no room for 3 Machines: only the loop adds inherited entries to their Nodes", registered + "policy",
 		}},
-		{name: "it fails", way: "policy", policy: answer{err: broken}, told: []string{failed + "policy; the loop still adds inherited entries: broken"}, fails: broken},
-		{name: "it is refused", way: "policy", policy: answer{err: forbidden}, told: []string{failed + `policy; the loop still adds inherited entries: things "x" is forbidden: no rights`}, fails: forbidden},
-		{name: "one fails, and the other stays", way: "webhook", webhook: answer{err: broken}, policy: answer{changed: true}, told: []string{failed + "webhook; the loop still adds inherited entries: broken"}, fails: broken},
-		{name: "one is refused, and the other stays", way: "policy", policy: answer{err: forbidden}, webhook: answer{changed: true}, told: []string{failed + `policy; the loop still adds inherited entries: things "x" is forbidden: no rights`}, fails: forbidden},
+		{name: "it fails, and the other stays", way: "policy", policy: answer{err: broken}, webhook: answer{changed: true}, told: []string{failed + "policy; the loop still adds inherited entries: broken"}, fails: broken},
+		{name: "it is refused, and the other stays", way: "policy", policy: answer{err: forbidden}, webhook: answer{changed: true}, told: []string{failed + `policy; the loop still adds inherited entries: things "x" is forbidden: no rights`}, fails: forbidden},
 		{name: "one fails after it was set up, and the other stays", way: "policy", policy: answer{changed: true, err: broken}, webhook: answer{changed: true}, told: []string{failed + "policy; the loop still adds inherited entries: broken"}, fails: broken},
 		{name: "the connection is lost", way: "policy", policy: answer{err: clustercache.ErrClusterNotConnected}, fails: clustercache.ErrClusterNotConnected},
 		{name: "the best way is taken", way: "auto", policy: answer{changed: true}, told: []string{registered + "policy"}},
@@ -124,30 +120,6 @@ func TestEnsureTellsWhatItDid(t *testing.T) {
 			}
 		})
 	}
-}
-
-// The way before stays until API servers have heard of the new one, however often it is looked at.
-func TestTheHandoverTakesItsTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		Expect := NewWithT(t).Expect
-		policies, webhooks := &answer{changed: true}, &answer{changed: true}
-		a := &workload.Admission{Ways: map[string]workload.Way{"policy": policies, "webhook": webhooks}}
-		told, again, err := ensure(t, a, "policy")
-		Expect(err).NotTo(HaveOccurred())
-		Expect(told).To(Equal([]string{registered + "policy"}))
-		Expect(again).To(Equal(10 * time.Second))
-		policies.changed = false
-		<-time.After(9 * time.Second)
-		told, again, err = ensure(t, a, "policy")
-		Expect(err).NotTo(HaveOccurred())
-		Expect(told).To(BeEmpty())
-		Expect(again).To(Equal(time.Second))
-		<-time.After(again)
-		told, again, err = ensure(t, a, "policy")
-		Expect(err).NotTo(HaveOccurred())
-		Expect(told).To(Equal([]string{removed + "webhook"}))
-		Expect(again).To(BeZero())
-	})
 }
 
 // An upgrade of the workload cluster makes a better way possible, and so does a URL. The one before goes when API servers have

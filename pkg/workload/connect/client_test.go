@@ -4,8 +4,6 @@ package connect
 
 import (
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"runtime"
 	"strings"
 	"testing"
@@ -15,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 )
 
@@ -143,29 +140,4 @@ func TestWhatIsToldOfAKubeconfigIsShort(t *testing.T) {
 func TestAClusterWithoutAKubeconfig(t *testing.T) {
 	_, err := RESTConfig(t.Context(), fake.NewFakeClient(), red)
 	NewWithT(t).Expect(err).To(MatchError(ContainSubstring(`reading the kubeconfig in the Secret ns/red-kubeconfig: secrets "red-kubeconfig" not found`)))
-}
-
-func TestAKubeconfigLeadsToItsAPIServer(t *testing.T) {
-	Expect := NewWithT(t).Expect
-	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("Authorization") != "Bearer secret" {
-			w.WriteHeader(http.StatusUnauthorized)
-			return
-		}
-		_, _ = fmt.Fprint(w, `{"gitVersion": "v1.36.0"}`) // the client reports what is missing
-	}))
-	defer server.Close()
-	for _, token := range []string{"secret", "other"} {
-		config, err := RESTConfig(t.Context(), fake.NewFakeClient(secret(leadsTo(server.URL, "{token: "+token+"}"))), red)
-		Expect(err).NotTo(HaveOccurred())
-		d, err := discovery.NewDiscoveryClientForConfig(config)
-		Expect(err).NotTo(HaveOccurred())
-		version, err := d.ServerVersion()
-		if token == "other" {
-			Expect(err).To(HaveOccurred())
-			continue
-		}
-		Expect(err).NotTo(HaveOccurred())
-		Expect(version.GitVersion).To(Equal("v1.36.0"))
-	}
 }

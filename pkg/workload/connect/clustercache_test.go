@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -20,7 +21,6 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -72,7 +72,7 @@ func (s *apiServers) answer(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	if r.URL.Query().Has("sendInitialEvents") { // the client then lists
 		w.WriteHeader(http.StatusUnprocessableEntity)
-		s.json(w, apierrors.NewInvalid(schema.GroupKind{}, "", nil).Status())
+		_ = json.NewEncoder(w).Encode(apierrors.NewInvalid(schema.GroupKind{}, "", nil).Status())
 		return
 	}
 	if r.URL.Query().Get("watch") != "" {
@@ -84,52 +84,43 @@ func (s *apiServers) answer(w http.ResponseWriter, r *http.Request) {
 		}
 		return
 	}
-	group := "/apis/" + clusterv1.GroupVersion.String()
-	switch path := strings.TrimPrefix(r.URL.Path, "/red"); path {
-	case "/api":
-		s.json(w, metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions"}, Versions: []string{"v1"}})
-	case "/apis":
-		version := metav1.GroupVersionForDiscovery{GroupVersion: clusterv1.GroupVersion.String(), Version: clusterv1.GroupVersion.Version}
-		s.json(w, metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}, Groups: []metav1.APIGroup{{
-			Name: clusterv1.GroupVersion.Group, Versions: []metav1.GroupVersionForDiscovery{version}, PreferredVersion: version,
-		}}})
-	case group:
-		s.json(w, resources(clusterv1.GroupVersion.String(), metav1.APIResource{Name: "clusters", Kind: "Cluster", Namespaced: true}))
-	case "/api/v1":
-		s.json(w, resources("v1", metav1.APIResource{Name: "nodes", Kind: "Node"}, metav1.APIResource{Name: "secrets", Kind: "Secret", Namespaced: true}))
-	case group + "/namespaces/ns/clusters":
-		_, _ = fmt.Fprintf(w, `{"kind": "ClusterList", "apiVersion": %q, "metadata": {"resourceVersion": "1"}, "items": [
-			{"metadata": {"namespace": "ns", "name": "red", %[2]s}, "status": %[3]s},
-			{"metadata": {"namespace": "ns", "name": "thief", %[2]s}, "status": %[3]s},
-			{"metadata": {"namespace": "ns", "name": "to-come", %[2]s}, "status": {}},
-			%[4]s
-			{"metadata": {"namespace": "ns", "name": "theirs"}, "status": %[3]s}]}`,
-			clusterv1.GroupVersion.String(), `"labels": {"cluster.x-k8s.io/watch-filter": "mine"}`, hasAPIServer, s.clusters(hasAPIServer))
-	case "/api/v1/namespaces/ns/secrets/red-kubeconfig":
-		s.json(w, secret(leadsTo(s.URL+"/red", `{token: "t"}`)))
-	case "/api/v1/namespaces/ns/secrets/thief-kubeconfig":
-		s.json(w, secret(leadsTo(s.URL+"/thief", `{tokenFile: /proc/self/environ}`)))
-	case "/api/v1/nodes":
-		s.json(w, corev1.NodeList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}, Items: []corev1.Node{
-			{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"a": "1"}}, Spec: corev1.NodeSpec{PodCIDR: "10.0.0.0/24"}},
-		}})
-	case "/":
-		_, _ = fmt.Fprint(w, `{"paths": []}`)
-	default:
+	answer, ok := s.answers()[strings.TrimPrefix(r.URL.Path, "/red")]
+	if !ok {
 		w.WriteHeader(http.StatusNotFound)
+		return
 	}
+	_, _ = io.WriteString(w, answer)
 }
 
-func resources(groupVersion string, all ...metav1.APIResource) metav1.APIResourceList {
-	for i := range all {
-		all[i].Verbs = metav1.Verbs{"get", "list", "watch"}
+// answers are what there is, by its path.
+func (s *apiServers) answers() map[string]string {
+	const group, verbs = "/apis/cluster.x-k8s.io/v1beta2", `["get", "list", "watch"]`
+	const version = `{"groupVersion": "cluster.x-k8s.io/v1beta2", "version": "v1beta2"}`
+	const mine = `"labels": {"cluster.x-k8s.io/watch-filter": "mine"}`
+	kubeconfig := func(text string) string {
+		raw, _ := json.Marshal(secret(text))
+		return string(raw)
 	}
-	return metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: groupVersion, APIResources: all}
-}
-
-func (*apiServers) json(w http.ResponseWriter, what any) {
-	if err := json.NewEncoder(w).Encode(what); err != nil {
-		w.WriteHeader(http.StatusInternalServerError)
+	return map[string]string{
+		"/":    `{"paths": []}`,
+		"/api": `{"kind": "APIVersions", "versions": ["v1"]}`,
+		"/api/v1": fmt.Sprintf(`{"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": "v1", "resources": [
+			{"name": "nodes", "kind": "Node", "verbs": %[1]s}, {"name": "secrets", "kind": "Secret", "namespaced": true, "verbs": %[1]s}]}`, verbs),
+		"/apis": fmt.Sprintf(`{"kind": "APIGroupList", "apiVersion": "v1", "groups": [
+			{"name": "cluster.x-k8s.io", "versions": [%[1]s], "preferredVersion": %[1]s}]}`, version),
+		group: fmt.Sprintf(`{"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": "cluster.x-k8s.io/v1beta2", "resources": [
+			{"name": "clusters", "kind": "Cluster", "namespaced": true, "verbs": %s}]}`, verbs),
+		group + "/namespaces/ns/clusters": fmt.Sprintf(`{"kind": "ClusterList", "apiVersion": "cluster.x-k8s.io/v1beta2",
+			"metadata": {"resourceVersion": "1"}, "items": [
+			{"metadata": {"namespace": "ns", "name": "red", %[1]s}, "status": %[2]s},
+			{"metadata": {"namespace": "ns", "name": "thief", %[1]s}, "status": %[2]s},
+			{"metadata": {"namespace": "ns", "name": "to-come", %[1]s}, "status": {}},
+			%[3]s
+			{"metadata": {"namespace": "ns", "name": "theirs"}, "status": %[2]s}]}`, mine, hasAPIServer, s.clusters(hasAPIServer)),
+		"/api/v1/namespaces/ns/secrets/red-kubeconfig":   kubeconfig(leadsTo(s.URL+"/red", `{token: "t"}`)),
+		"/api/v1/namespaces/ns/secrets/thief-kubeconfig": kubeconfig(leadsTo(s.URL+"/thief", `{tokenFile: /proc/self/environ}`)),
+		"/api/v1/nodes": `{"kind": "NodeList", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": [
+			{"metadata": {"name": "n", "labels": {"a": "1"}}, "spec": {"podCIDR": "10.0.0.0/24"}}]}`,
 	}
 }
 

@@ -3,6 +3,7 @@
 package webhook
 
 import (
+	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -13,15 +14,26 @@ import (
 // accepted for whatever can be the name of a Cluster, and for nothing else.
 func FuzzVerify(f *testing.F) {
 	genuine := Path(key(1), prod)
+	mac := genuine[len(directory(prod.NamespacedName)):]
+	replaced := func(old, now string) string { return strings.Replace(genuine, old, now, 1) }
 	for _, path := range []string{
-		genuine, Path(key(2), prod), genuine + "/", genuine[:len(genuine)-1], "/workload/fleet//" + genuine,
-		"/workload/fleet%2Fprod/00", "/workload/../" + genuine, Path(nil, prod), "",
+		genuine, "",
+		// another key's HMAC, a missing key's, and those of another name and namespace
+		Path(key(2), prod), Path(nil, prod), replaced("prod.eu-1", "test"), replaced("fleet", "other"),
+		// an HMAC that is missing, short, long, in capitals or no hex
+		replaced(mac, ""), replaced("/"+mac, ""), genuine[:len(genuine)-2], genuine[:len(genuine)-1], genuine + "00",
+		replaced(mac, strings.ToUpper(mac)), replaced(mac, strings.Replace(mac, "f", "F", 1)), replaced(mac, strings.Repeat("z", len(mac))),
+		// other segments than those three, also empty, dotted and escaped ones
+		genuine + "/", genuine + "/nodes", replaced("fleet/", "fleet/x/"), replaced("fleet/", "fleet//"), replaced("fleet/", "fleet/./"),
+		replaced("fleet/", "fleet%2F"), replaced("fleet", "fl%65et"), "/workload/fleet//" + genuine, "/workload/../" + genuine,
+		// another prefix, none, and a query
+		replaced(Prefix, "/mutate/"), replaced(Prefix, ""), replaced("/", ""), "/x" + genuine, genuine + "?timeout=2s",
 	} {
 		f.Add(path, "fleet", "prod")
 	}
-	f.Add(genuine, "a", "b.c")
-	f.Add(genuine, "a/b", "c")
-	f.Add(genuine, "", "..")
+	for _, name := range [][2]string{{"a", "b.c"}, {"a/b", "c"}, {"a.b", "c"}, {"a", "b/c"}, {"a", ".."}, {"", ".."}, {"", ""}, {"a", strings.Repeat("b", 254)}} {
+		f.Add(genuine, name[0], name[1])
+	}
 
 	f.Fuzz(func(t *testing.T, path, namespace, name string) {
 		if cluster, ok := Verify(key(1), path, is(prod)); ok && path != Path(key(1), named(cluster.Namespace, cluster.Name)) {

@@ -4,7 +4,6 @@ package webhook
 
 import (
 	"bytes"
-	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -36,53 +35,6 @@ func key(b byte) []byte { return bytes.Repeat([]byte{b}, KeySize) }
 // A change of how a path is made locks out every workload cluster until it is told its new path.
 func TestAPathStaysTheSame(t *testing.T) {
 	NewWithT(t).Expect(Path(key(1), prod)).To(Equal("/workload/fleet/prod.eu-1/9ba3bde23600db8f00f240431c3d910e66889930ff1a83c26a7dc5e01412f0b2"))
-}
-
-func TestAGenuinePathNamesItsCluster(t *testing.T) {
-	cluster, ok := Verify(key(1), Path(key(1), prod), is(prod))
-	NewWithT(t).Expect(ok).To(BeTrue())
-	NewWithT(t).Expect(cluster).To(Equal(prod.NamespacedName))
-}
-
-func TestWhatIsNotGenuineIsRefused(t *testing.T) {
-	genuine := Path(key(1), prod)
-	mac := genuine[len(directory(prod.NamespacedName)):]
-	for _, tc := range []struct{ name, path string }{
-		{name: "another key's", path: Path(key(2), prod)},
-		{name: "the HMAC of another name", path: directory(types.NamespacedName{Namespace: "fleet", Name: "test"}) + mac},
-		{name: "the HMAC of another namespace", path: directory(types.NamespacedName{Namespace: "other", Name: "prod.eu-1"}) + mac},
-		{name: "no HMAC", path: directory(prod.NamespacedName)},
-		{name: "no HMAC and no slash", path: strings.TrimSuffix(directory(prod.NamespacedName), "/")},
-		{name: "an HMAC cut short by a byte", path: genuine[:len(genuine)-2]},
-		{name: "an HMAC cut short by half a byte", path: genuine[:len(genuine)-1]},
-		{name: "an HMAC with a byte too many", path: genuine + "00"},
-		{name: "an HMAC in capitals", path: directory(prod.NamespacedName) + strings.ToUpper(mac)},
-		{name: "an HMAC with one capital", path: directory(prod.NamespacedName) + strings.Replace(mac, "f", "F", 1)},
-		{name: "an HMAC that is no hex", path: directory(prod.NamespacedName) + strings.Repeat("z", len(mac))},
-		{name: "a slash at the end", path: genuine + "/"},
-		{name: "a segment more", path: genuine + "/nodes"},
-		{name: "a segment between", path: strings.Replace(genuine, "fleet/", "fleet/x/", 1)},
-		{name: "an empty segment", path: strings.Replace(genuine, "fleet/", "fleet//", 1)},
-		{name: "a dot segment", path: strings.Replace(genuine, "fleet/", "fleet/./", 1)},
-		{name: "an escaped slash", path: strings.Replace(genuine, "fleet/", "fleet%2F", 1)},
-		{name: "an escaped letter", path: strings.Replace(genuine, "fleet", "fl%65et", 1)},
-		{name: "another prefix", path: strings.Replace(genuine, Prefix, "/mutate/", 1)},
-		{name: "no prefix", path: strings.TrimPrefix(genuine, "/")},
-		{name: "something before the prefix", path: "/x" + genuine},
-		{name: "a query", path: genuine + "?timeout=2s"},
-		{name: "a namespace that is none, with its own HMAC", path: Path(key(1), named("a.b", "c"))},
-		{name: "a name that is none, with its own HMAC", path: Path(key(1), named("a", ".."))},
-		{name: "a name that is two segments, with its own HMAC", path: Path(key(1), named("a", "b/c"))},
-		{name: "no names, with their own HMAC", path: Path(key(1), named("", ""))},
-		{name: "a name longer than any, with its own HMAC", path: Path(key(1), named("a", strings.Repeat("b", 254)))},
-		{name: "nothing", path: ""},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			cluster, ok := Verify(key(1), tc.path, is(prod))
-			NewWithT(t).Expect(ok).To(BeFalse(), tc.path)
-			NewWithT(t).Expect(cluster).To(BeZero(), "nobody is to go on with a name that was not proved")
-		})
-	}
 }
 
 // Anybody can compute the HMAC of a key that is not there.

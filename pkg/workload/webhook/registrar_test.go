@@ -4,6 +4,7 @@ package webhook
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -17,6 +18,8 @@ import (
 
 const base = "https://heirloom.example.com/base"
 
+var forbidden = apierrors.NewForbidden(schema.GroupResource{Resource: "mutatingwebhookconfigurations"}, ObjectName, errors.New("not yours"))
+
 type configuration = admissionregistrationv1.MutatingWebhookConfiguration
 
 // newRegistrar returns a Registrar and the management cluster that it reads from.
@@ -28,100 +31,47 @@ func newRegistrar(t *testing.T) (*Registrar, *apiServer) {
 	}, management
 }
 
+// However a registration differs, one write makes it what it would be in a new workload cluster.
 func TestWhatDiffersIsPutRight(t *testing.T) {
-	for _, tc := range []struct {
-		name string
-		// there changes what is in the workload cluster, here what it is made from.
-		there func(*configuration)
-		here  func(*testing.T, *Registrar, *configuration)
-		check func(Gomega, *configuration)
-	}{
-		{
-			name:  "there is another key",
-			here:  func(_ *testing.T, r *Registrar, _ *configuration) { r.Key = always(key(2)) },
-			check: func(g Gomega, c *configuration) { g.Expect(leadsTo(c)).To(Equal(base + Path(key(2), prod))) },
+	for name, change := range map[string]func(r *Registrar, installed, there *configuration){
+		"there is another key":                  func(r *Registrar, _, _ *configuration) { r.Key = always(key(2)) },
+		"Heirloom is reached under another URL": func(r *Registrar, _, _ *configuration) { r.BaseURL = "https://other.example.com" },
+		"the CA certificates were renewed": func(_ *Registrar, installed, _ *configuration) {
+			installed.Webhooks[1].ClientConfig.CABundle = newCA(t)
 		},
-		{
-			name: "Heirloom is reached under another URL",
-			here: func(_ *testing.T, r *Registrar, _ *configuration) { r.BaseURL = "https://other.example.com" },
-			check: func(g Gomega, c *configuration) {
-				g.Expect(leadsTo(c)).To(HavePrefix("https://other.example.com/workload/fleet/"))
-			},
+		"the chart has one match condition less": func(_ *Registrar, installed, _ *configuration) { installed.Webhooks[1].MatchConditions = nil },
+		"somebody changed the URL": func(_ *Registrar, _, there *configuration) {
+			there.Webhooks[0].ClientConfig.URL = ptr.To("https://mallory.example.com")
 		},
-		{
-			name: "the CA certificates were renewed",
-			here: func(_ *testing.T, _ *Registrar, c *configuration) {
-				c.Webhooks[1].ClientConfig.CABundle = append(newCA(t), newCA(t)...)
-			},
-			check: func(g Gomega, c *configuration) {
-				g.Expect(string(c.Webhooks[0].ClientConfig.CABundle)).To(HaveSuffix("END CERTIFICATE-----\n"))
-			},
+		"somebody made it fail closed": func(_ *Registrar, _, there *configuration) {
+			there.Webhooks[0].FailurePolicy = ptr.To(admissionregistrationv1.Fail)
 		},
-		{
-			name: "the chart has one match condition less",
-			here: func(_ *testing.T, _ *Registrar, c *configuration) {
-				c.Webhooks[1].MatchConditions = c.Webhooks[1].MatchConditions[:1]
-			},
-			check: func(g Gomega, c *configuration) { g.Expect(c.Webhooks[0].MatchConditions).To(HaveLen(1)) },
+		"somebody added a match condition that is never true": func(_ *Registrar, _, there *configuration) {
+			never := admissionregistrationv1.MatchCondition{Name: "never", Expression: "false"}
+			there.Webhooks[0].MatchConditions = append(there.Webhooks[0].MatchConditions, never)
 		},
-		{
-			name:  "somebody changed the URL",
-			there: func(c *configuration) { c.Webhooks[0].ClientConfig.URL = ptr.To("https://mallory.example.com") },
-			check: func(g Gomega, c *configuration) { g.Expect(leadsTo(c)).To(Equal(base + Path(key(1), prod))) },
-		},
-		{
-			name:  "somebody made it fail closed",
-			there: func(c *configuration) { c.Webhooks[0].FailurePolicy = ptr.To(admissionregistrationv1.Fail) },
-			check: func(g Gomega, c *configuration) {
-				g.Expect(*c.Webhooks[0].FailurePolicy).To(Equal(admissionregistrationv1.Ignore))
-			},
-		},
-		{
-			name: "somebody added a match condition that is never true",
-			there: func(c *configuration) {
-				never := admissionregistrationv1.MatchCondition{Name: "never", Expression: "false"}
-				c.Webhooks[0].MatchConditions = append(c.Webhooks[0].MatchConditions, never)
-			},
-			check: func(g Gomega, c *configuration) {
-				g.Expect(c.Webhooks[0].MatchConditions).NotTo(ContainElement(HaveField("Name", "never")))
-				g.Expect(c.Webhooks[0].MatchConditions).NotTo(BeEmpty())
-			},
-		},
-		{
-			name:  "somebody took the webhook away",
-			there: func(c *configuration) { c.Webhooks = nil },
-			check: func(g Gomega, c *configuration) { g.Expect(leadsTo(c)).To(Equal(base + Path(key(1), prod))) },
-		},
-		{
-			name:  "somebody took a label away",
-			there: func(c *configuration) { delete(c.Labels, "app.kubernetes.io/managed-by") },
-			check: func(g Gomega, c *configuration) {
-				g.Expect(c.Labels).To(HaveKeyWithValue("app.kubernetes.io/managed-by", "heirloom"))
-			},
-		},
+		"somebody took the webhook away": func(_ *Registrar, _, there *configuration) { there.Webhooks = nil },
+		"somebody took a label away":     func(_ *Registrar, _, there *configuration) { delete(there.Labels, "app.kubernetes.io/managed-by") },
 	} {
-		t.Run(tc.name, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			registrar, management := newRegistrar(t)
-			workload := newAPIServer()
+			workload, anew := newAPIServer(), newAPIServer()
 			g.Expect(registrar.Ensure(t.Context(), workload, prod)).Error().To(Succeed())
-			if tc.there != nil {
-				registered := workload.registered(t)
-				tc.there(registered)
-				g.Expect(workload.Update(t.Context(), registered)).To(Succeed())
-			}
-			if tc.here != nil {
-				from := &configuration{}
-				g.Expect(management.Get(t.Context(), types.NamespacedName{Name: "heirloom"}, from)).To(Succeed())
-				tc.here(t, registrar, from)
-				g.Expect(management.Update(t.Context(), from)).To(Succeed())
-			}
+			installed, there := &configuration{}, workload.registered(t)
+			g.Expect(management.Get(t.Context(), types.NamespacedName{Name: "heirloom"}, installed)).To(Succeed())
+			change(registrar, installed, there)
+			g.Expect(management.Update(t.Context(), installed)).To(Succeed())
+			g.Expect(workload.Update(t.Context(), there)).To(Succeed())
 
 			workload.writes = nil
-			g.Expect(registrar.Ensure(t.Context(), workload, prod)).Error().To(Succeed())
-			tc.check(g, workload.registered(t))
-			g.Expect(registrar.Ensure(t.Context(), workload, prod)).Error().To(Succeed())
+			for range 2 {
+				g.Expect(registrar.Ensure(t.Context(), workload, prod)).Error().To(Succeed())
+			}
 			g.Expect(workload.writes).To(Equal([]string{"update"}), "once is enough")
+			g.Expect(registrar.Ensure(t.Context(), anew, prod)).Error().To(Succeed())
+			got, want := workload.registered(t), anew.registered(t)
+			g.Expect([]any{got.Labels, got.Webhooks}).To(Equal([]any{want.Labels, want.Webhooks}))
 		})
 	}
 }
@@ -229,29 +179,45 @@ func TestOnlyWhatWasSeenIsRemoved(t *testing.T) {
 	g.Expect(leadsTo(workload.registered(t))).To(HavePrefix("https://new.example.com/"))
 }
 
+// Nothing is registered then, and what was registered stays as it is, until it is removed, which takes nothing that is installed. The error
+// says why, and keeps the API server's: the loop does not report that it may not look for what it has not set up.
 func TestNoRegistrationIsMadeFromHalfOfWhatItNeeds(t *testing.T) {
-	broken := errors.New("broken")
+	const installed, written = "getting the installed webhook configuration: ", "writing the webhook configuration of the workload cluster: "
 	for _, tc := range []struct {
 		name    string
 		change  func(r *Registrar, management, workload *apiServer)
 		problem string
+		keeps   bool
 	}{
 		{name: "without a key", change: func(r *Registrar, _, _ *apiServer) { r.Key = always(nil) }, problem: "the key for the webhook's path does not exist yet"},
-		{name: "without the installed configuration", change: func(r *Registrar, _, _ *apiServer) { r.Installed = "gone" }, problem: "getting the installed webhook configuration"},
+		{name: "without the installed configuration", change: func(r *Registrar, _, _ *apiServer) { r.Installed = "gone" }, problem: installed},
 		{name: "without CA certificates", change: func(r *Registrar, _, _ *apiServer) { r.Management = newAPIServer(installedWith(t, nil)) }, problem: "no caBundle (yet)"},
-		{name: "while the management cluster does not answer", change: func(_ *Registrar, m, _ *apiServer) { m.fail["get"] = broken }, problem: "getting the installed webhook configuration: broken"},
-		{name: "while the workload cluster does not answer", change: func(_ *Registrar, _, w *apiServer) { w.fail["get"] = broken }, problem: "writing the webhook configuration of the workload cluster: broken"},
-		{name: "while the workload cluster takes no writes", change: func(_ *Registrar, _, w *apiServer) { w.fail["create"] = broken }, problem: "writing the webhook configuration of the workload cluster: broken"},
+		{name: "while the management cluster does not answer", problem: installed, keeps: true,
+			change: func(_ *Registrar, m, _ *apiServer) { m.fail["get"] = forbidden }},
+		{name: "while the workload cluster does not answer", problem: written, keeps: true,
+			change: func(_ *Registrar, _, w *apiServer) { w.fail["get"] = forbidden }},
+		{name: "while the workload cluster takes no writes", problem: written, keeps: true,
+			change: func(_ *Registrar, _, w *apiServer) { w.fail["create"], w.fail["update"] = forbidden, forbidden }},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			g := NewWithT(t)
-			registrar, management := newRegistrar(t)
-			workload := newAPIServer()
-			tc.change(registrar, management, workload)
-			g.Expect(registrar.Ensure(t.Context(), workload, prod)).Error().To(MatchError(ContainSubstring(tc.problem)))
-			delete(workload.fail, "get")
-			g.Expect(workload.registered(t)).To(BeNil())
-		})
+		for _, registered := range []bool{false, true} {
+			t.Run(fmt.Sprint(tc.name, "/registered before: ", registered), func(t *testing.T) {
+				g := NewWithT(t)
+				registrar, management := newRegistrar(t)
+				workload := newAPIServer()
+				if registered {
+					g.Expect(registrar.Ensure(t.Context(), workload, prod)).Error().To(Succeed())
+				}
+				before := workload.registered(t)
+				registrar.Key = always(key(2))
+				tc.change(registrar, management, workload)
+				_, err := registrar.Ensure(t.Context(), workload, prod)
+				g.Expect(err).To(MatchError(ContainSubstring(tc.problem)))
+				g.Expect(errors.Is(err, forbidden)).To(Equal(tc.keeps))
+				clear(workload.fail)
+				g.Expect(workload.registered(t)).To(Equal(before))
+				g.Expect(registrar.Remove(t.Context(), workload, prod)).To(Equal(registered))
+			})
+		}
 	}
 }
 
@@ -261,7 +227,8 @@ func TestARemovalThatFailsSaysSo(t *testing.T) {
 		registrar, _ := newRegistrar(t)
 		workload := newAPIServer()
 		g.Expect(registrar.Ensure(t.Context(), workload, prod)).Error().To(Succeed())
-		workload.fail[verb] = errors.New("broken")
-		g.Expect(registrar.Remove(t.Context(), workload, prod)).Error().To(MatchError(ContainSubstring(problem + " of the workload cluster: broken")))
+		workload.fail[verb] = forbidden
+		_, err := registrar.Remove(t.Context(), workload, prod)
+		g.Expect(err).To(And(MatchError(forbidden), MatchError(ContainSubstring(problem+" of the workload cluster: "))))
 	}
 }
