@@ -47,7 +47,8 @@ func TestHelmUninstall(t *testing.T) {
 		return remains(append(s.everything(s.ControlPlane), s.everything(red.ControlPlane)...))
 	}
 	s.Expect(s.StopHeirloom()).To(Succeed())
-	s.Expect(s.RemoveWebhooks(s.ctx)).To(Succeed())
+	s.Expect(s.Client.DeleteAllOf(s.ctx, &admissionregistrationv1.MutatingWebhookConfiguration{})).To(Succeed())
+	s.Expect(s.Client.DeleteAllOf(s.ctx, &admissionregistrationv1.ValidatingWebhookConfiguration{})).To(Succeed())
 
 	s.admitBefore(red)
 	red.Door.Shut()
