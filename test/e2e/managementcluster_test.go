@@ -53,8 +53,7 @@ func newManagementCluster(ctx context.Context, t *testing.T) *managementCluster 
 	m.Expect(err).NotTo(gomega.HaveOccurred())
 	m.clusterctl = &controlplane.Clusterctl{Dir: m.dir, Kubeconfig: filepath.Join(m.dir, "admin.kubeconfig")}
 	m.Expect(m.plane.WriteKubeconfig(m.clusterctl.Kubeconfig, "admin", "system:masters")).To(gomega.Succeed())
-	_, err = m.clusterctl.AddCore(ctx)
-	m.Expect(err).NotTo(gomega.HaveOccurred())
+	m.Expect(m.clusterctl.AddCore(ctx)).To(gomega.Succeed())
 	return m
 }
 
