@@ -17,8 +17,8 @@ if [[ ${1-} == --help ]]; then
 fi
 (($# > 0)) || set -- oldest:oldest newest:newest default:oldest oldest:newest newest:oldest
 
-workloads='^Test(NodesAreAdmittedByDefault|NodesOfWorkloadClusters|UnreachableWorkloadClusters|WorkloadClustersCallByURL'
-workloads+='|KeysOfWorkloadClusters|AdmissionPolicy|WhatHappensCanBeSeen|ReleaseLeavesNothing|HelmUninstall)$'
+workloads='^Test(NodesAreAdmittedByDefault|UnreachableWorkloadClusters|WorkloadClustersCallByURL|AdmissionPolicy|WhatHappensCanBeSeen'
+workloads+='|HelmUninstall)$'
 
 # assets VERSION: the directory of its etcd and kube-apiserver.
 assets() {

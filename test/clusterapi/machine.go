@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/heirloom-dev/heirloom/test/controlplane"
+	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
 func (i *Infrastructure) machine(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
@@ -31,7 +32,7 @@ func (i *Infrastructure) machine(ctx context.Context, req reconcile.Request) (re
 	if owner == nil || !bootstraps(owner, "spec") {
 		return reconcile.Result{}, nil // the next event of its Machine will tell
 	}
-	err = i.change(ctx, infra, func() { set(infra, providerID(req.Name), "spec", "providerID") })
+	err = i.change(ctx, infra, func() { set(infra, stage.ProviderID(req.Name), "spec", "providerID") })
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("setting the providerID: %w", err)
 	}
@@ -85,8 +86,6 @@ func kubeadm(owner *unstructured.Unstructured) bool {
 	_, pooled := owner.GetLabels()[clusterv1.MachinePoolNameLabel]
 	return pooled
 }
-
-func providerID(name string) string { return "kubemark://" + name }
 
 // set sets a field of an object whose fields on the way are objects or missing, as their CRD says.
 func set(object *unstructured.Unstructured, value any, path ...string) {

@@ -15,6 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
 // poolFinalizer keeps a pool until its Machines and kubelets have gone.
@@ -89,7 +91,7 @@ func (i *Infrastructure) machinePool(ctx context.Context, req reconcile.Request)
 func (i *Infrastructure) reportPool(ctx context.Context, p pool) error {
 	ids := make([]any, p.wanted)
 	for number := range ids {
-		ids[number] = providerID(p.member(number))
+		ids[number] = stage.ProviderID(p.member(number))
 	}
 	if err := i.change(ctx, p.infra, func() { set(p.infra, ids, "spec", "providerIDList") }); err != nil {
 		return fmt.Errorf("setting the providerIDList: %w", err)

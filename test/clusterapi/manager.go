@@ -89,7 +89,7 @@ func (m *Managers) Switch(ctx context.Context, taintPropagation bool) error {
 func (m *Managers) startAll(ctx context.Context) error {
 	var starts errgroup.Group
 	for _, p := range m.providers {
-		starts.Go(func() error { return m.start(ctx, m.admin, p, m.kubeconfig, m.options) })
+		starts.Go(func() error { return m.start(ctx, p) })
 	}
 	if err := starts.Wait(); err != nil {
 		return errors.Join(err, m.Stop())
@@ -109,8 +109,8 @@ func (m *Managers) MetricsURLs() []string {
 }
 
 // start starts one manager. The API server calls its webhooks from then on, and fails without an answer.
-func (m *Managers) start(ctx context.Context, admin client.Client, p provider, kubeconfig string, options Options) error {
-	certs := filepath.Join(options.Dir, p.name)
+func (m *Managers) start(ctx context.Context, p provider) error {
+	certs := filepath.Join(m.options.Dir, p.name)
 	if err := os.Mkdir(certs, 0o700); err != nil && !os.IsExist(err) {
 		return fmt.Errorf("making a directory for certificates: %w", err)
 	}
@@ -118,7 +118,7 @@ func (m *Managers) start(ctx context.Context, admin client.Client, p provider, k
 	if err != nil {
 		return err
 	}
-	ports, err := freePorts(3)
+	ports, err := controlplane.FreePorts(3)
 	if err != nil {
 		return err
 	}
@@ -128,17 +128,17 @@ func (m *Managers) start(ctx context.Context, admin client.Client, p provider, k
 		return err
 	}
 	args := []string{
-		"--kubeconfig=" + kubeconfig, "--leader-elect=false",
+		"--kubeconfig=" + m.kubeconfig, "--leader-elect=false",
 		fmt.Sprintf("--webhook-port=%d", ports[0]), "--webhook-cert-dir=" + certs, "--health-addr=" + health,
 		"--diagnostics-address=" + diagnostics, "--insecure-diagnostics=true",
-		"--feature-gates=" + gates(options),
-		"--namespace=" + options.Namespace,
+		"--feature-gates=" + gates(m.options),
+		"--namespace=" + m.options.Namespace,
 	}
 	server := endpoint{url: fmt.Sprintf("https://127.0.0.1:%d", ports[0]), ca: ca}
-	if err := convertAt(ctx, admin, filepath.Join(p.dir, "config", "crd", "bases"), server); err != nil {
+	if err := convertAt(ctx, m.admin, filepath.Join(p.dir, "config", "crd", "bases"), server); err != nil {
 		return err
 	}
-	process, err := controlplane.StartProcess(ctx, binary, args, filepath.Join(options.Dir, p.name+".log"))
+	process, err := controlplane.StartProcess(ctx, binary, args, filepath.Join(m.options.Dir, p.name+".log"))
 	if err != nil {
 		return err
 	}
@@ -152,24 +152,12 @@ func (m *Managers) start(ctx context.Context, admin client.Client, p provider, k
 	if err != nil {
 		return err
 	}
-	return controlplane.Apply(ctx, admin, objects)
+	return controlplane.Apply(ctx, m.admin, objects)
 }
 
 // gates are the same for every manager, as each has webhooks that go by them.
 func gates(options Options) string {
 	return fmt.Sprintf("ClusterTopology=true,MachineTaintPropagation=%t", options.TaintPropagation)
-}
-
-func freePorts(n int) ([]int, error) {
-	ports := make([]int, n)
-	for i := range ports {
-		port, err := controlplane.FreePort()
-		if err != nil {
-			return nil, err
-		}
-		ports[i] = port
-	}
-	return ports, nil
 }
 
 // Stop stops the managers, all at once.

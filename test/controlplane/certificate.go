@@ -9,34 +9,20 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"time"
 
 	cmapi "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	"github.com/cert-manager/cert-manager/pkg/util/pki"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// CertificateOptions describes a serving certificate.
-type CertificateOptions struct {
-	// Hosts are the DNS names and IP addresses that it is for.
-	Hosts []string
-	// Validity is how long it is valid from now on. Zero: cert-manager's default, 90 days.
-	Validity time.Duration
-}
-
-// ServingCertificate is WriteCertificate with a certificate for these hosts.
+// ServingCertificate writes tls.crt, tls.key and ca.crt into a directory, as a Secret of cert-manager is mounted, with a certificate for
+// these DNS names and IP addresses: it is cert-manager's own code that makes them. Each call makes a certificate authority of its own and
+// returns its certificate.
 func ServingCertificate(dir string, hosts ...string) (caPEM []byte, err error) {
-	return WriteCertificate(dir, CertificateOptions{Hosts: hosts})
-}
-
-// WriteCertificate writes tls.crt, tls.key and ca.crt into a directory, as a Secret of cert-manager is mounted: it is
-// cert-manager's own code that makes them. Each call makes a certificate authority of its own and returns its certificate.
-func WriteCertificate(dir string, options CertificateOptions) (caPEM []byte, err error) {
 	ca, err := newAuthority()
 	if err != nil {
 		return nil, err
 	}
-	return ca.pem, writeServing(dir, options, ca)
+	return ca.pem, writeServing(dir, ca, hosts...)
 }
 
 func newAuthority() (*keyPair, error) {
@@ -48,8 +34,8 @@ func newAuthority() (*keyPair, error) {
 }
 
 // writeServing writes tls.crt, tls.key and ca.crt.
-func writeServing(dir string, options CertificateOptions, ca *keyPair) error {
-	leaf, err := issue(servingSpec(options), ca)
+func writeServing(dir string, ca *keyPair, hosts ...string) error {
+	leaf, err := issue(servingSpec(hosts), ca)
 	if err != nil {
 		return fmt.Errorf("making a serving certificate: %w", err)
 	}
@@ -65,14 +51,11 @@ func writeServing(dir string, options CertificateOptions, ca *keyPair) error {
 	return nil
 }
 
-func servingSpec(options CertificateOptions) cmapi.CertificateSpec {
+func servingSpec(hosts []string) cmapi.CertificateSpec {
 	spec := cmapi.CertificateSpec{
 		Usages: []cmapi.KeyUsage{cmapi.UsageDigitalSignature, cmapi.UsageKeyEncipherment, cmapi.UsageServerAuth},
 	}
-	if options.Validity != 0 {
-		spec.Duration = &metav1.Duration{Duration: options.Validity}
-	}
-	for _, host := range options.Hosts {
+	for _, host := range hosts {
 		if net.ParseIP(host) != nil {
 			spec.IPAddresses = append(spec.IPAddresses, host)
 		} else {

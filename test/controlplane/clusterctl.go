@@ -19,40 +19,37 @@ type Clusterctl struct {
 	Kubeconfig string
 }
 
-// Repository returns the directory of one version of a provider, such as addon-heirloom, and makes it. AddProvider tells
-// clusterctl of it.
+// Repository returns the directory of one version of a provider, such as addon-heirloom, and makes it.
 func (c *Clusterctl) Repository(provider, version string) (string, error) {
 	dir := filepath.Join(c.Dir, "repository", provider, version)
 	return dir, os.MkdirAll(dir, 0o700)
 }
 
-// AddCore puts Cluster API's core provider into the repository, as its own release renders it, and returns its version.
-func (c *Clusterctl) AddCore(ctx context.Context) (version string, err error) {
-	module, err := moduleDir(ctx, capiModule)
+// AddCore puts Cluster API's core provider into the repository, as its own release renders it.
+func (c *Clusterctl) AddCore(ctx context.Context) error {
+	output, err := goCommand(ctx, "list", "-m", "-f", "{{.Version}} {{.Dir}}", capiModule)
 	if err != nil {
-		return "", err
+		return err
 	}
-	if version, err = goCommand(ctx, "list", "-m", "-f", "{{.Version}}", capiModule); err != nil {
-		return "", err
-	}
+	version, module, _ := strings.Cut(output, " ")
 	dir, err := c.Repository("cluster-api", version)
 	if err != nil {
-		return "", err
+		return err
 	}
 	components, _, err := run(ctx, toolsVariable, "kubectl", "kustomize", filepath.Join(module, "core", "config", "default"))
 	if err != nil {
-		return "", err
+		return err
 	}
 	metadata, err := os.ReadFile(filepath.Join(module, "metadata.yaml"))
 	if err != nil {
-		return "", fmt.Errorf("reading Cluster API's release series: %w", err)
+		return fmt.Errorf("reading Cluster API's release series: %w", err)
 	}
 	for name, content := range map[string]string{"core-components.yaml": components, "metadata.yaml": string(metadata)} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
-			return "", fmt.Errorf("writing the core provider: %w", err)
+			return fmt.Errorf("writing the core provider: %w", err)
 		}
 	}
-	return version, nil
+	return nil
 }
 
 // Configure writes clusterctl's configuration: providers of the repository by name, and variables.
@@ -79,14 +76,14 @@ func (c *Clusterctl) Run(ctx context.Context, args ...string) (stdout string, er
 		return "", err
 	}
 	args = append(args, "--config", c.config())
-	if c.Kubeconfig != "" && !strings.HasPrefix(args[0], "generate") {
+	if args[0] != "generate" {
 		args = append(args, "--kubeconfig", c.Kubeconfig)
 	}
 	var out, errOut strings.Builder
 	command := exec.CommandContext(ctx, path, args...)
 	command.Env = append(os.Environ(), "HOME="+c.Dir, "XDG_CONFIG_HOME="+c.Dir, "CLUSTERCTL_DISABLE_VERSIONCHECK=true")
 	command.Stdout, command.Stderr = &out, &errOut
-	if err := runMortal(command); err != nil {
+	if err := Run(command); err != nil {
 		return "", fmt.Errorf("clusterctl %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(errOut.String()))
 	}
 	return out.String(), nil

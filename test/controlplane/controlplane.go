@@ -119,22 +119,19 @@ func (cp *ControlPlane) startEtcd(ctx context.Context, options Options) (url str
 	if err != nil {
 		return "", err
 	}
-	var urls [2]string
-	for i := range urls {
-		port, err := FreePort()
-		if err != nil {
-			return "", err
-		}
-		urls[i] = fmt.Sprintf("http://127.0.0.1:%d", port)
+	ports, err := FreePorts(2)
+	if err != nil {
+		return "", err
 	}
+	url = fmt.Sprintf("http://127.0.0.1:%d", ports[0])
 	cp.etcd, err = StartProcess(context.WithoutCancel(ctx), path, []string{
 		"--data-dir=" + filepath.Join(cp.dir, "etcd"), "--unsafe-no-fsync",
-		"--listen-client-urls=" + urls[0], "--advertise-client-urls=" + urls[0], "--listen-peer-urls=" + urls[1],
+		"--listen-client-urls=" + url, "--advertise-client-urls=" + url, fmt.Sprintf("--listen-peer-urls=http://127.0.0.1:%d", ports[1]),
 	}, filepath.Join(options.LogDir, "etcd.log"))
 	if err != nil {
 		return "", err
 	}
-	return urls[0], cp.etcd.WaitReady(ctx, urls[0]+"/health")
+	return url, cp.etcd.WaitReady(ctx, url+"/health")
 }
 
 // Stop stops the kubelets that still run, then ends the API server and etcd at once, no matter who is still connected,

@@ -6,11 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"sync"
 
@@ -24,12 +22,8 @@ import (
 type KubeletOptions struct {
 	// Name is the Node's. The kubelet's user is system:node:<name>, its group system:nodes.
 	Name string
-	// NodeLabels are labels that it registers with. A real kubelet refuses those that NodeRestriction would refuse.
-	NodeLabels map[string]string
 	// RegisterWithTaints are taints that it registers with, each key=value:effect.
 	RegisterWithTaints []string
-	// Kubeconfig is a kubeconfig file. Empty: one is written to Dir, with a certificate of this control plane.
-	Kubeconfig string
 	// Dir is where <name>.log and <name>.kubeconfig are written.
 	Dir string
 }
@@ -52,14 +46,11 @@ func (cp *ControlPlane) StartKubelet(ctx context.Context, options KubeletOptions
 	if err != nil {
 		return nil, err
 	}
-	kubeconfig := options.Kubeconfig
-	if kubeconfig == "" {
-		kubeconfig = filepath.Join(options.Dir, options.Name+".kubeconfig")
-		if err := cp.WriteKubeconfig(kubeconfig, "system:node:"+options.Name, "system:nodes"); err != nil {
-			return nil, err
-		}
+	kubeconfig := filepath.Join(options.Dir, options.Name+".kubeconfig")
+	if err := cp.WriteKubeconfig(kubeconfig, "system:node:"+options.Name, "system:nodes"); err != nil {
+		return nil, err
 	}
-	args, err := kubeletArgs(options, kubeconfig)
+	port, err := FreePort()
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +58,17 @@ func (cp *ControlPlane) StartKubelet(ctx context.Context, options KubeletOptions
 	if err := leave("log", log); err != nil {
 		return nil, err
 	}
-	process, err := StartProcess(ctx, kubemark, args, log)
+	process, err := StartProcess(ctx, kubemark, []string{
+		"--morph=kubelet",
+		"--name=" + options.Name,
+		"--kubeconfig=" + kubeconfig,
+		"--register-with-taints=" + strings.Join(options.RegisterWithTaints, ","),
+		fmt.Sprintf("--kubelet-port=%d", port),
+		"--kubelet-read-only-port=0",
+		// Otherwise it asks the containerd of this machine for images.
+		"--use-host-image-service=false",
+		"--vmodule=remote_runtime=3", // so that its log names its socket
+	}, log)
 	if err != nil {
 		return nil, err
 	}
@@ -77,29 +78,6 @@ func (cp *ControlPlane) StartKubelet(ctx context.Context, options KubeletOptions
 	defer cp.mu.Unlock()
 	cp.kubelets = append(cp.kubelets, kubelet)
 	return kubelet, nil
-}
-
-func kubeletArgs(options KubeletOptions, kubeconfig string) ([]string, error) {
-	port, err := FreePort()
-	if err != nil {
-		return nil, err
-	}
-	labels := make([]string, 0, len(options.NodeLabels))
-	for _, key := range slices.Sorted(maps.Keys(options.NodeLabels)) {
-		labels = append(labels, key+"="+options.NodeLabels[key])
-	}
-	return []string{
-		"--morph=kubelet",
-		"--name=" + options.Name,
-		"--kubeconfig=" + kubeconfig,
-		"--node-labels=" + strings.Join(labels, ","),
-		"--register-with-taints=" + strings.Join(options.RegisterWithTaints, ","),
-		fmt.Sprintf("--kubelet-port=%d", port),
-		"--kubelet-read-only-port=0",
-		// Otherwise it asks the containerd of this machine for images.
-		"--use-host-image-service=false",
-		"--vmodule=remote_runtime=3", // so that its log names its socket
-	}, nil
 }
 
 // Stop is Process.Stop, and removes what the kubelet leaves. Its log must still be there, the first time.

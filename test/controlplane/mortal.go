@@ -17,11 +17,6 @@ func startMortal(command *exec.Cmd) error {
 
 // Run runs a program to its end, or to that of this process.
 func Run(command *exec.Cmd) error {
-	return runMortal(command)
-}
-
-// runMortal is startMortal, and waits for the end.
-func runMortal(command *exec.Cmd) error {
 	if err := startMortal(command); err != nil {
 		return err
 	}

@@ -47,3 +47,16 @@ func FreePort() (int, error) {
 	}
 	return 0, fmt.Errorf("looking for a free port: %w", last)
 }
+
+// FreePorts returns as many of them.
+func FreePorts(count int) ([]int, error) {
+	free := make([]int, count)
+	for i := range free {
+		port, err := FreePort()
+		if err != nil {
+			return nil, err
+		}
+		free[i] = port
+	}
+	return free, nil
+}

@@ -19,7 +19,7 @@ func (cp *ControlPlane) makeCertificates() error {
 	if cp.ca, err = newAuthority(); err != nil {
 		return err
 	}
-	return writeServing(cp.dir, CertificateOptions{Hosts: []string{"127.0.0.1", "localhost"}}, cp.ca)
+	return writeServing(cp.dir, cp.ca, "127.0.0.1", "localhost")
 }
 
 // AdminConfig returns a configuration, the caller's own, for a user in group system:masters. It sets no client-side

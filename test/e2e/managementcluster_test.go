@@ -53,8 +53,7 @@ func newManagementCluster(ctx context.Context, t *testing.T) *managementCluster 
 	m.Expect(err).NotTo(gomega.HaveOccurred())
 	m.clusterctl = &controlplane.Clusterctl{Dir: m.dir, Kubeconfig: filepath.Join(m.dir, "admin.kubeconfig")}
 	m.Expect(m.plane.WriteKubeconfig(m.clusterctl.Kubeconfig, "admin", "system:masters")).To(gomega.Succeed())
-	_, err = m.clusterctl.AddCore(ctx)
-	m.Expect(err).NotTo(gomega.HaveOccurred())
+	m.Expect(m.clusterctl.AddCore(ctx)).To(gomega.Succeed())
 	return m
 }
 
@@ -155,11 +154,8 @@ func (m *managementCluster) startProgram(namespace string, args []string) (proce
 		"system:serviceaccounts", "system:serviceaccounts:"+namespace)).To(gomega.Succeed())
 	_, err = controlplane.ServingCertificate(dir, "127.0.0.1")
 	m.Expect(err).NotTo(gomega.HaveOccurred())
-	var ports [3]int
-	for i := range ports {
-		ports[i], err = controlplane.FreePort()
-		m.Expect(err).NotTo(gomega.HaveOccurred())
-	}
+	ports, err := controlplane.FreePorts(3)
+	m.Expect(err).NotTo(gomega.HaveOccurred())
 	args = slices.Concat(args, []string{
 		"--kubeconfig=" + kubeconfig, "--leader-elect-namespace=" + namespace, "--webhook-cert-dir=" + dir,
 		fmt.Sprintf("--webhook-port=%d", ports[0]), fmt.Sprintf("--health-addr=127.0.0.1:%d", ports[1]),

@@ -16,6 +16,7 @@ import (
 
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 	"github.com/heirloom-dev/heirloom/test/clusterapi"
+	"github.com/heirloom-dev/heirloom/test/controlplane"
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
@@ -133,13 +134,30 @@ func expectNodeCarries(g Gomega, node corev1.Node, all carried) {
 	}
 }
 
+// ofProviders are the objects of providers that a Cluster needs.
+const ofProviders = `
+{apiVersion: infrastructure.cluster.x-k8s.io/v1beta2, kind: FakeCluster, metadata: {namespace: fleet, name: prod}, spec: {}}
+---
+apiVersion: infrastructure.cluster.x-k8s.io/v1beta2
+kind: FakeMachineTemplate
+metadata: {namespace: fleet, name: small}
+spec: {template: {spec: {size: small}}}
+---
+apiVersion: controlplane.cluster.x-k8s.io/v1beta2
+kind: ModernControlPlane
+metadata: {namespace: fleet, name: prod}
+spec: {version: ` + kubernetesVersion + `}
+`
+
 // addCluster creates the Cluster.
 func (w *walk) addCluster() {
 	w.t.Helper()
 	w.addKubeconfig("fleet", "prod", clusterv1.ClusterSecretType)
-	w.create(made(infrastructureVersion, "FakeCluster", "fleet", "prod", map[string]any{}))
-	w.create(templateOf(infrastructureVersion, "FakeMachineTemplate", "fleet", "small", map[string]any{"size": "small"}))
-	w.create(made(controlPlaneVersion, "ModernControlPlane", "fleet", "prod", map[string]any{"version": kubernetesVersion}))
+	objects, err := controlplane.DecodeObjects(ofProviders)
+	w.Expect(err).NotTo(HaveOccurred())
+	for i := range objects {
+		w.create(&objects[i])
+	}
 	w.cluster = stage.Cluster("fleet", "prod")
 	w.cluster.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: "infrastructure.cluster.x-k8s.io", Kind: "FakeCluster", Name: "prod"}
 	w.cluster.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{APIGroup: "controlplane.cluster.x-k8s.io", Kind: "ModernControlPlane", Name: "prod"}

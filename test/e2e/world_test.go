@@ -33,10 +33,6 @@ const (
 	patience = time.Minute
 	// kubernetesVersion is what hollow kubelets say of themselves. Cluster API compares it with what was asked for.
 	kubernetesVersion = "v1.36.3"
-
-	bootstrapVersion      = "bootstrap.cluster.x-k8s.io/v1beta2"
-	controlPlaneVersion   = "controlplane.cluster.x-k8s.io/v1beta2"
-	infrastructureVersion = "infrastructure.cluster.x-k8s.io/v1beta2"
 )
 
 // planes lends one management cluster and one workload cluster to one test after the other. So these are not parallel.
@@ -172,21 +168,6 @@ func (w *world) list(c client.Client, gvk schema.GroupVersionKind, namespace str
 	list.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
 	w.Expect(c.List(w.ctx, list, client.InNamespace(namespace))).To(Succeed())
 	return list.Items
-}
-
-// made returns an object of a provider.
-func made(version, kind, namespace, name string, spec map[string]any) *unstructured.Unstructured {
-	object := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
-	object.SetAPIVersion(version)
-	object.SetKind(kind)
-	object.SetNamespace(namespace)
-	object.SetName(name)
-	return object
-}
-
-// templateOf returns a template of such objects.
-func templateOf(version, kind, namespace, name string, spec map[string]any) *unstructured.Unstructured {
-	return made(version, kind, namespace, name, map[string]any{"template": map[string]any{"spec": spec}})
 }
 
 // binary returns the path of a program that `make build` has built.

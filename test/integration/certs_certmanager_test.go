@@ -184,8 +184,6 @@ func (s *scene) show(v *volume) {
 // buildCertManager builds cert-manager's controllers, which are no dependency of ours.
 func buildCertManager(t *testing.T) string {
 	t.Helper()
-	root, err := controlplane.RepositoryRoot(t.Context())
-	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	path := filepath.Join(t.TempDir(), "cert-manager")
 	build := exec.CommandContext(t.Context(), "go", "-C", filepath.Join(root, "hack", "tools", "dev"), "build", "-trimpath", "-gcflags=all=-dwarf=false", "-o", path, "./cert-manager")
 	out, err := build.CombinedOutput()
@@ -211,12 +209,8 @@ func (s *scene) startCertManager(path string) {
 // cluster: the API server calls it by its address, for which the Certificate is, too.
 func (s *scene) installWithCertManager() {
 	s.t.Helper()
-	root, err := controlplane.RepositoryRoot(s.ctx)
-	s.Expect(err).NotTo(HaveOccurred())
-	rendered, err := controlplane.RenderChart(s.ctx, filepath.Join(root, "deploy", "chart", "heirloom"), controlplane.ChartOptions{Namespace: stage.Namespace})
-	s.Expect(err).NotTo(HaveOccurred())
 	var certificates, configurations []unstructured.Unstructured
-	for _, object := range rendered {
+	for _, object := range render(s.t, nil) {
 		switch object.GetKind() {
 		case "Issuer":
 			certificates = append(certificates, object)

@@ -14,7 +14,6 @@ import (
 	. "github.com/onsi/gomega"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -26,40 +25,37 @@ import (
 // authority is the Secret of a Heirloom that makes its own certificate.
 var authority = types.NamespacedName{Namespace: stage.Namespace, Name: "heirloom-webhook-authority"}
 
-// selfScene is a scene in which Heirloom makes its own certificate, for this name.
-func selfScene(t *testing.T) *scene {
-	t.Helper()
+func ownCertificate(hosts ...string) []string {
+	return []string{"--webhook-cert-secret=" + authority.String(), "--webhook-cert-dns-names=" + strings.Join(hosts, ",")}
+}
+
+// Without cert-manager, a fresh installation becomes ready.
+func TestOwnCertificates(t *testing.T) {
+	t.Parallel()
 	s := newScene(t, stage.Options{
 		FailClosed: true, Host: "localhost", Args: ownCertificate("localhost"),
 		Values: map[string]any{"certificates": map[string]any{"mode": "self"}},
 	})
 	s.eventuallyPublishesOneCA()
-	return s
+	s.inheritsInTheWrite("before")
+	t.Run("two replicas", func(t *testing.T) { s.in(t).testReplicasWithOneCertificate() })
+	t.Run("helm upgrade", func(t *testing.T) { s.in(t).testUpgradeLeavesThePublishedCA() })
 }
 
-func ownCertificate(hosts ...string) []string {
-	return []string{"--webhook-cert-secret=" + authority.String(), "--webhook-cert-dns-names=" + strings.Join(hosts, ",")}
-}
-
-// Without cert-manager, a fresh installation becomes ready. All replicas serve the one certificate that is in the Secret, for the
-// names of all of them, and its CA is in both webhook configurations. A Secret that is deleted is made again and served, and the API
-// server believes that as well.
-func TestOwnCertificates(t *testing.T) {
-	t.Parallel()
-	s := selfScene(t)
+// All replicas serve the one certificate that is in the Secret, for the names of all of them, and its CA is in both webhook
+// configurations. A Secret that is deleted is made again and served, and the API server believes that as well.
+func (s *scene) testReplicasWithOneCertificate() {
 	first, err := s.publishedBundle(s.ctx)
 	s.Expect(err).NotTo(HaveOccurred())
-	s.inheritsInTheWrite("before")
-
 	log := tail{path: filepath.Join(s.dir, "other.log")}
-	other, err := s.StartReplica(s.ctx, "other", append(ownCertificate("localhost", "other.example.com"), "--webhook-cert-dir="+t.TempDir())...)
+	other, err := s.StartReplica(s.ctx, "other", append(ownCertificate("localhost", "other.example.com"), "--webhook-cert-dir="+s.t.TempDir())...)
 	s.Expect(err).NotTo(HaveOccurred())
-	t.Cleanup(func() {
+	s.t.Cleanup(func() {
 		s.Expect(other.Stop()).To(Succeed())
-		if t.Failed() {
-			showLog(t, log)
+		if s.t.Failed() {
+			showLog(s.t, log)
 		}
-		expectNoRace(t, log)
+		expectNoRace(s.t, log)
 	})
 	s.eventuallyServe(s.WebhookURL, other.WebhookURL)
 	s.Expect(s.publishedBundle(s.ctx)).To(Equal(first), "another certificate of the same CA")
@@ -98,29 +94,6 @@ func (s *scene) eventuallyServe(urls ...string) {
 	}).WithTimeout(patience).WithPolling(tempo).Should(Succeed())
 }
 
-// What belongs to cert-manager's injector is not fought over, and the log says what to do.
-func TestCertManagersWebhookConfigurationIsLeftAlone(t *testing.T) {
-	t.Parallel()
-	s := selfScene(t)
-	theirs := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "heirloom"}}
-	s.get(theirs)
-	ca := theirs.Webhooks[0].ClientConfig.CABundle
-	s.update(theirs, func() {
-		theirs.Annotations = map[string]string{"cert-manager.io/inject-ca-from": "heirloom-system/heirloom-webhook"}
-	})
-	log := tailOf(s.HeirloomLog())
-	s.Expect(s.Client.Delete(s.ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: authority.Namespace, Name: authority.Name}})).To(Succeed())
-	ours := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "heirloom"}}
-	s.eventually(ours, func(g Gomega) { g.Expect(ours.Webhooks[0].ClientConfig.CABundle).NotTo(Equal(ca)) })
-	s.Eventually(log.lines).WithTimeout(patience).Should(ContainSubstring("cert-manager injects the CA into webhook configuration"))
-	s.Expect(s.publishedBundle(s.ctx)).To(Equal(ca))
-
-	s.get(theirs)
-	s.update(theirs, func() { theirs.Annotations = nil })
-	s.eventuallyPublishesOneCA()
-	s.Expect(s.publishedBundle(s.ctx)).To(Equal(ours.Webhooks[0].ClientConfig.CABundle))
-}
-
 // inheritsInTheWrite waits until a MachineSet inherits at its creation: the API server takes a moment to see a new bundle.
 func (s *scene) inheritsInTheWrite(name string) {
 	s.t.Helper()
@@ -138,13 +111,7 @@ func (s *scene) inheritsInTheWrite(name string) {
 
 // The chart leaves the CA bundle out, so that an upgrade does not take away what the program has published: neither by
 // server-side apply, which is Helm 4's way, nor by a three-way merge, which was Helm 3's.
-func TestAHelmUpgradeLeavesThePublishedCA(t *testing.T) {
-	t.Parallel()
-	s := selfScene(t)
-	root, err := controlplane.RepositoryRoot(s.ctx)
-	s.Expect(err).NotTo(HaveOccurred())
-	kubeconfig := filepath.Join(s.dir, "admin.kubeconfig")
-	s.Expect(s.WriteKubeconfig(kubeconfig, "helm", "system:masters")).To(Succeed())
+func (s *scene) testUpgradeLeavesThePublishedCA() {
 	recorder, err := controlplane.RecordVersions(s.ctx, s.AdminConfig(),
 		admissionregistrationv1.SchemeGroupVersion.WithResource("mutatingwebhookconfigurations"))
 	s.Expect(err).NotTo(HaveOccurred())
@@ -160,7 +127,7 @@ func TestAHelmUpgradeLeavesThePublishedCA(t *testing.T) {
 		s.Expect(os.WriteFile(values, raw, 0o600)).To(Succeed())
 		args := append([]string{"upgrade", "--install", "heirloom", filepath.Join(root, "deploy", "chart", "heirloom"),
 			"--namespace", stage.Namespace, "--values", values}, flags...)
-		_, _, err = controlplane.Helm(s.ctx, kubeconfig, args...)
+		_, _, err = controlplane.Helm(s.ctx, s.adminKubeconfig(), args...)
 		s.Expect(err).NotTo(HaveOccurred())
 		s.Eventually(func() any { return timeoutOfMachines(recorder) }).WithTimeout(patience).Should(BeEquivalentTo(seconds))
 	}

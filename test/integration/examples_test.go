@@ -14,7 +14,7 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/klog/v2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -22,7 +22,6 @@ import (
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
-	"github.com/heirloom-dev/heirloom/test/controlplane"
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
@@ -40,23 +39,20 @@ type example struct {
 	also func(s *examples, e example, node *corev1.Node)
 }
 
-// examples is a scene with the directories of docs/examples.
-type examples struct {
-	*scene
-	root, kubeconfig string
+// examples is a scene for the directories of docs/examples.
+type examples struct{ *scene }
+
+func examplesDir(path ...string) string {
+	return filepath.Join(append([]string{root, "docs", "examples"}, path...)...)
 }
 
 // TestExamples applies each example as it stands, and checks the Machine and the Node that come of it.
 func TestExamples(t *testing.T) {
 	t.Parallel()
 	// The feature gate is off by default, and the examples are for Cluster API as it is by default.
-	s := &examples{scene: newScene(t, stage.Options{
+	s := &examples{newScene(t, stage.Options{
 		WorkloadWebhook: true, Args: []string{taintGate + "disabled", "--management-cluster=fleet/prod"},
 	})}
-	root, err := controlplane.RepositoryRoot(s.ctx)
-	s.Expect(err).NotTo(HaveOccurred())
-	s.root, s.kubeconfig = filepath.Join(root, "docs", "examples"), filepath.Join(s.dir, "admin.kubeconfig")
-	s.Expect(s.WriteKubeconfig(s.kubeconfig, "admin", "system:masters")).To(Succeed())
 	s.ensureNamespace("fleet")
 	s.apply("clusterclass") // it has the Cluster that the others are for
 
@@ -64,12 +60,11 @@ func TestExamples(t *testing.T) {
 	for _, e := range allExamples() {
 		tested[e.dir] = true
 		t.Run(e.dir+"/"+e.node, func(t *testing.T) {
-			within := *s
-			within.scene = s.in(t)
+			within := &examples{s.in(t)}
 			within.expect(e)
 		})
 	}
-	s.Expect(os.ReadDir(s.root)).To(HaveEach(WithTransform(os.DirEntry.Name, BeKeyOf(tested))), "docs/examples has what no test applies")
+	s.Expect(os.ReadDir(examplesDir())).To(HaveEach(WithTransform(os.DirEntry.Name, BeKeyOf(tested))), "docs/examples has what no test applies")
 }
 
 func allExamples() []example {
@@ -77,7 +72,7 @@ func allExamples() []example {
 	return []example{
 		{
 			dir: "gpu-pool", node: "gpu-1", machine: ofDeployment("gpu"), onMachine: map[string]string{"cost-center": "research"},
-			labels: merged(is("gpu"), map[string]string{"node-role.kubernetes.io/gpu": ""}), always: "nvidia.com/gpu=present:NoSchedule",
+			labels: labels.Merge(is("gpu"), map[string]string{"node-role.kubernetes.io/gpu": ""}), always: "nvidia.com/gpu=present:NoSchedule",
 			annotations: map[string]string{"node.cluster.x-k8s.io/contact": "gpu-oncall@example.com"}, also: (*examples).expectPodFits,
 		},
 		{
@@ -94,11 +89,11 @@ func allExamples() []example {
 		},
 		{
 			dir: "clusterclass", node: "prod-general-1", machine: ofTopology("general"), always: "batch:PreferNoSchedule",
-			labels: merged(is("general"), map[string]string{"node.cluster.x-k8s.io/tier": "standard"}),
+			labels: labels.Merge(is("general"), map[string]string{"node.cluster.x-k8s.io/tier": "standard"}),
 		},
 		{
 			dir: "clusterclass", node: "prod-gpu-1", machine: ofTopology("gpu"), always: "nvidia.com/gpu=present:NoSchedule",
-			labels: merged(is("gpu"), map[string]string{"node.cluster.x-k8s.io/tier": "standard"}),
+			labels: labels.Merge(is("gpu"), map[string]string{"node.cluster.x-k8s.io/tier": "standard"}),
 		},
 		{dir: "machinepool", node: "spot-1", machine: ofPool(true), labels: is("spot"), always: "spot:NoSchedule"},
 		{dir: "machinepool", node: "spot-2", machine: ofPool(false), labels: is("spot"), always: "spot:NoSchedule"},
@@ -124,15 +119,13 @@ func allExamples() []example {
 // apply applies what is for the management cluster, as an operator does.
 func (s *examples) apply(dir string) {
 	s.t.Helper()
-	files, err := filepath.Glob(filepath.Join(s.root, dir, "*.yaml"))
+	files, err := filepath.Glob(examplesDir(dir, "*.yaml"))
 	s.Expect(err).NotTo(HaveOccurred())
 	elsewhere := func(file string) bool {
 		return slices.Contains([]string{"values.yaml", "pod.yaml"}, filepath.Base(file))
 	}
 	for _, file := range slices.DeleteFunc(files, elsewhere) {
-		_, stderr, err := controlplane.Kubectl(s.ctx, s.kubeconfig, "apply", "--filename", file)
-		s.Expect(err).NotTo(HaveOccurred())
-		s.Expect(stderr).NotTo(ContainSubstring("Warning"), file)
+		s.Expect(s.byKubectl("apply", "--filename", file)).NotTo(ContainSubstring("Warning"), file)
 	}
 }
 
@@ -261,7 +254,7 @@ func ofPool(machines bool) func(*examples, string) *clusterv1.Machine {
 func (s *examples) expectPodFits(e example, node *corev1.Node) {
 	s.t.Helper()
 	pod := &corev1.Pod{}
-	s.Expect(yaml.UnmarshalStrict([]byte(s.read(filepath.Join(s.root, e.dir, "pod.yaml"))), pod)).To(Succeed())
+	s.Expect(yaml.UnmarshalStrict([]byte(s.read(examplesDir(e.dir, "pod.yaml"))), pod)).To(Succeed())
 	s.Expect(node.Labels).To(haveAll(pod.Spec.NodeSelector))
 	inherited, err := taint.ParseList(e.always)
 	s.Expect(err).NotTo(HaveOccurred())
@@ -285,21 +278,6 @@ func (s *examples) expectCapacity(_ example, _ *corev1.Node) {
 func (s *examples) expectValues(e example, _ *corev1.Node) {
 	s.t.Helper()
 	values := map[string]any{}
-	s.Expect(yaml.UnmarshalStrict([]byte(s.read(filepath.Join(s.root, e.dir, "values.yaml"))), &values)).To(Succeed())
-	rendered, err := render(s.t, nil, values)
-	s.Expect(err).NotTo(HaveOccurred())
-	s.Expect(fmt.Sprint(rendered)).To(ContainSubstring("--workload-webhook-url=https://heirloom.example.com"))
-}
-
-// render renders the chart with these values under certificates, and with these others.
-func render(t *testing.T, certificates map[string]any, others map[string]any) ([]unstructured.Unstructured, error) {
-	t.Helper()
-	root, err := controlplane.RepositoryRoot(t.Context())
-	NewWithT(t).Expect(err).NotTo(HaveOccurred())
-	values := maps.Clone(others)
-	if certificates != nil {
-		values["certificates"] = certificates
-	}
-	return controlplane.RenderChart(t.Context(), filepath.Join(root, "deploy", "chart", "heirloom"),
-		controlplane.ChartOptions{Namespace: stage.Namespace, Values: values})
+	s.Expect(yaml.UnmarshalStrict([]byte(s.read(examplesDir(e.dir, "values.yaml"))), &values)).To(Succeed())
+	s.Expect(fmt.Sprint(render(s.t, values))).To(ContainSubstring("--workload-webhook-url=https://heirloom.example.com"))
 }

@@ -3,15 +3,16 @@
 package integration
 
 import (
-	"path/filepath"
+	"bytes"
+	"os"
 	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/yaml"
 
-	"github.com/heirloom-dev/heirloom/test/controlplane"
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
@@ -19,19 +20,12 @@ import (
 // a label that somebody else has set stays as it is.
 func TestFacts(t *testing.T) {
 	t.Parallel()
-	root, err := controlplane.RepositoryRoot(t.Context())
-	NewWithT(t).Expect(err).NotTo(HaveOccurred())
-	s := newScene(t, stage.Options{Args: factsOfExample(t, root), FailClosed: true})
+	s := newScene(t, stage.Options{Args: factsOfExample(t), FailClosed: true})
 	const size, rack, zone = "node.example.com/instance-type", "node.example.com/rack", "topology.kubernetes.io/zone"
 	f := s.settle("facts", stage.Declared{})
-	f.m.Spec.FailureDomain = ""
-	infra := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"instanceType": "m7.large"}}}
-	infra.SetAPIVersion("infrastructure.cluster.x-k8s.io/v1beta2")
-	infra.SetKind("FakeMachine")
-	infra.SetNamespace(f.m.Namespace)
-	infra.SetName(f.m.Spec.InfrastructureRef.Name)
-	infra.SetLabels(map[string]string{"inventory.example.com/rack": "r7", "cluster.x-k8s.io/cluster-name": f.m.Spec.ClusterName})
-	infra.SetOwnerReferences(append(infra.GetOwnerReferences(), stage.ControlledBy(f.m, "Machine")))
+	infra := infraMachine(f.m)
+	infra.SetLabels(labels.Merge(infra.GetLabels(), map[string]string{"inventory.example.com/rack": "r7"}))
+	infra.Object["spec"] = map[string]any{"instanceType": "m7.large"}
 	s.create(infra)
 	s.update(f.m, func() { f.m.Spec.FailureDomain = "zone-a" })
 
@@ -41,11 +35,8 @@ func TestFacts(t *testing.T) {
 	s.eventually(node, func(g Gomega) {
 		g.Expect(node.Labels).To(And(HaveKeyWithValue(size, "m7.large"), HaveKeyWithValue(zone, "zone-a"), HaveKeyWithValue(rack, "by-hand")))
 	})
-	kubeconfig := filepath.Join(s.dir, "admin.kubeconfig")
-	s.Expect(s.WriteKubeconfig(kubeconfig, "admin", "system:masters")).To(Succeed())
-	_, stderr, err := controlplane.Kubectl(s.ctx, kubeconfig, "label", "--overwrite", "node", node.Name, size+"=xl")
-	s.Expect(err).NotTo(HaveOccurred())
-	s.Expect(stderr).To(ContainSubstring("edit FakeMachine " + infra.GetNamespace() + "/" + infra.GetName() + " (spec.instanceType)"))
+	s.Expect(s.byKubectl("label", "--overwrite", "node", node.Name, size+"=xl")).
+		To(ContainSubstring("edit FakeMachine " + infra.GetNamespace() + "/" + infra.GetName() + " (spec.instanceType)"))
 
 	s.update(infra, func() {
 		s.Expect(unstructured.SetNestedField(infra.Object, "m8.large", "spec", "instanceType")).To(Succeed())
@@ -59,16 +50,14 @@ func TestFacts(t *testing.T) {
 }
 
 // factsOfExample are the arguments that the chart makes of the example's values, for the kind that the scene has.
-func factsOfExample(t *testing.T, root string) (args []string) {
+func factsOfExample(t *testing.T) (args []string) {
 	t.Helper()
 	Expect := NewWithT(t).Expect
 	values := map[string]any{"certificates": map[string]any{"mode": "self"}}
-	s := scene{WithT: NewWithT(t), t: t}
-	example := strings.ReplaceAll(s.read(filepath.Join(root, "docs", "examples", "facts", "values.yaml")), "AWSMachine", "FakeMachine")
-	Expect(yaml.Unmarshal([]byte(example), &values)).To(Succeed())
-	objects, err := controlplane.RenderChart(t.Context(), filepath.Join(root, "deploy", "chart", "heirloom"), controlplane.ChartOptions{Namespace: stage.Namespace, Values: values})
+	example, err := os.ReadFile(examplesDir("facts", "values.yaml"))
 	Expect(err).NotTo(HaveOccurred())
-	for _, object := range objects {
+	Expect(yaml.Unmarshal(bytes.ReplaceAll(example, []byte("AWSMachine"), []byte("FakeMachine")), &values)).To(Succeed())
+	for _, object := range render(t, values) {
 		containers, _, _ := unstructured.NestedSlice(object.Object, "spec", "template", "spec", "containers")
 		for _, container := range containers {
 			all, _, _ := unstructured.NestedStringSlice(container.(map[string]any), "args")

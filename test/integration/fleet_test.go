@@ -5,11 +5,10 @@ package integration
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/utils/ptr"
+	"k8s.io/apimachinery/pkg/labels"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/pkg/taint"
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
@@ -43,9 +42,9 @@ func newFleet(s *scene, name string) *fleet {
 	owned := map[string]string{clusterv1.ClusterNameLabel: name, clusterv1.ClusterTopologyOwnedLabel: ""}
 	cp := modernControlPlane(name, owned)
 	md := stage.MachineDeployment(f.cluster, name, stage.Declared{})
-	md.Labels = merged(owned, map[string]string{clusterv1.ClusterTopologyMachineDeploymentNameLabel: "md"})
+	md.Labels = labels.Merge(owned, map[string]string{clusterv1.ClusterTopologyMachineDeploymentNameLabel: "md"})
 	mp := &clusterv1.MachinePool{ObjectMeta: metav1.ObjectMeta{
-		Namespace: name, Name: name, Labels: merged(owned, map[string]string{clusterv1.ClusterTopologyMachinePoolNameLabel: "mp"}),
+		Namespace: name, Name: name, Labels: labels.Merge(owned, map[string]string{clusterv1.ClusterTopologyMachinePoolNameLabel: "mp"}),
 	}, Spec: clusterv1.MachinePoolSpec{ClusterName: name, Template: md.Spec.Template}}
 	mp.Spec.Template.Labels = nil
 	f.add(cp, md, mp)
@@ -73,62 +72,30 @@ func (f *fleet) addMachine(ms *clusterv1.MachineSet, name string, owner metav1.O
 		APIGroup: "bootstrap.cluster.x-k8s.io", Kind: "KubeadmConfig", Name: name,
 	}}
 	f.add(m)
-	config := infraMachine(m)
-	config.SetAPIVersion("bootstrap.cluster.x-k8s.io/v1beta2")
-	config.SetKind("KubeadmConfig")
-	config.Object["spec"] = map[string]any{"verbosity": int64(1)}
-	f.add(infraMachine(m), config)
+	f.add(infraMachine(m), bootstrapConfig(m))
 }
 
-// declare changes what the class and the Cluster declare.
+// declare makes class and Cluster declare a value of a label everywhere, and another label for each value; or nothing.
 func (f *fleet) declare(value string) {
 	f.t.Helper()
-	f.get(f.class)
-	f.update(f.class, func() { f.setClass(value) })
-	f.get(f.cluster)
-	f.update(f.cluster, func() { f.setCluster(value) })
+	for _, object := range []client.Object{f.class, f.cluster} {
+		f.get(object)
+		f.update(object, func() { f.set(value) })
+	}
 }
 
 func (f *fleet) set(value string) {
-	f.setClass(value)
-	f.setCluster(value)
-}
-
-// setClass makes the class declare a value everywhere, or nothing.
-func (f *fleet) setClass(value string) {
-	metadata, gates, timeout := clusterv1.ObjectMeta{}, []clusterv1.MachineReadinessGate(nil), (*int32)(nil)
+	metadata := clusterv1.ObjectMeta{}
 	if value != "" {
-		metadata = clusterv1.ObjectMeta{
-			Labels: map[string]string{"class": value, "cluster": "overruled"}, Annotations: map[string]string{"class/note": value},
-		}
-		gates = []clusterv1.MachineReadinessGate{{ConditionType: "example.com/" + value}}
-		timeout = ptr.To(int32(len(value) * 10))
+		metadata.Labels = map[string]string{"cluster": value, "cluster-" + value: ""}
 	}
-	spec := &f.class.Spec
-	spec.ControlPlane.Metadata, spec.ControlPlane.ReadinessGates = metadata, gates
-	spec.ControlPlane.Deletion.NodeDrainTimeoutSeconds = timeout
-	for i := range spec.Workers.MachineDeployments {
-		md, mp := &spec.Workers.MachineDeployments[i], &spec.Workers.MachinePools[i]
-		md.Metadata, md.ReadinessGates, md.MinReadySeconds = metadata, gates, timeout
-		md.Deletion.NodeDeletionTimeoutSeconds, mp.Metadata, mp.MinReadySeconds = timeout, metadata, timeout
+	class, topology := &f.class.Spec, &f.cluster.Spec.Topology
+	for _, declares := range []*clusterv1.ObjectMeta{
+		&class.ControlPlane.Metadata, &class.Workers.MachineDeployments[0].Metadata, &class.Workers.MachinePools[0].Metadata,
+		&topology.ControlPlane.Metadata, &topology.Workers.MachineDeployments[0].Metadata, &topology.Workers.MachinePools[0].Metadata,
+	} {
+		*declares = metadata
 	}
-}
-
-// setCluster makes the Cluster's topology declare a value everywhere, or nothing.
-func (f *fleet) setCluster(value string) {
-	metadata, taints := clusterv1.ObjectMeta{}, []clusterv1.MachineTaint(nil)
-	if value != "" {
-		metadata = clusterv1.ObjectMeta{
-			Labels:      map[string]string{"cluster": value},
-			Annotations: map[string]string{taint.AlwaysAnnotation: "noted=" + value + ":NoExecute"},
-		}
-		taints = append(stage.Taints(clusterv1.MachineTaintPropagationAlways, "gpu="+value+":NoSchedule"),
-			stage.Taints(clusterv1.MachineTaintPropagationOnInitialization, "boot="+value+":NoSchedule")...)
-	}
-	topology := &f.cluster.Spec.Topology
-	topology.ControlPlane.Metadata, topology.ControlPlane.Taints = metadata, taints
-	md, mp := &topology.Workers.MachineDeployments[0], &topology.Workers.MachinePools[0]
-	md.Metadata, md.Taints, mp.Metadata, mp.Taints = metadata, taints, metadata, taints
 }
 
 // clusterClass returns a ClusterClass whose control plane consists of Machines, with one class of workers.
@@ -173,4 +140,55 @@ func modernControlPlane(name string, labels map[string]string) *unstructured.Uns
 	cp.SetName(name)
 	cp.SetLabels(labels)
 	return cp
+}
+
+func kubeadmControlPlane(name string) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "controlplane.cluster.x-k8s.io/v1beta2", "kind": "KubeadmControlPlane",
+		"metadata": map[string]any{"namespace": name, "name": name, "labels": map[string]any{clusterv1.ClusterNameLabel: name}},
+		"spec": map[string]any{
+			"replicas": int64(1), "version": "v1.36.0",
+			"machineTemplate": map[string]any{
+				"metadata": map[string]any{
+					"labels": map[string]any{"team": "platform"}, "annotations": map[string]any{"note": "x"},
+				},
+				"spec": map[string]any{
+					"infrastructureRef": map[string]any{"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "FakeMachineTemplate", "name": "fake"},
+					"deletion":          map[string]any{"nodeDrainTimeoutSeconds": int64(30)},
+					"taints": []any{map[string]any{
+						"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule", "propagation": "Always",
+					}},
+				},
+			},
+		},
+	}}
+}
+
+// machineOf makes a Machine one of the control plane.
+func machineOf(cp *unstructured.Unstructured, m *clusterv1.Machine) *clusterv1.Machine {
+	m.Labels = map[string]string{clusterv1.ClusterNameLabel: m.Spec.ClusterName, clusterv1.MachineControlPlaneLabel: ""}
+	m.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(cp, cp.GroupVersionKind())}
+	m.Spec.InfrastructureRef.Name = m.Name
+	return m
+}
+
+// infraMachine returns the InfraMachine of a Machine, which refers to it by the Machine's own name.
+func infraMachine(m *clusterv1.Machine) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"size": "small"}}}
+	u.SetAPIVersion("infrastructure.cluster.x-k8s.io/v1beta2")
+	u.SetKind("FakeMachine")
+	u.SetNamespace(m.Namespace)
+	u.SetName(m.Spec.InfrastructureRef.Name)
+	u.SetLabels(map[string]string{clusterv1.ClusterNameLabel: m.Spec.ClusterName})
+	u.SetOwnerReferences([]metav1.OwnerReference{stage.ControlledBy(m, "Machine")})
+	return u
+}
+
+// bootstrapConfig returns the KubeadmConfig of a Machine, with the name of its InfraMachine.
+func bootstrapConfig(m *clusterv1.Machine) *unstructured.Unstructured {
+	config := infraMachine(m)
+	config.SetAPIVersion("bootstrap.cluster.x-k8s.io/v1beta2")
+	config.SetKind("KubeadmConfig")
+	config.Object["spec"] = map[string]any{"verbosity": int64(1)}
+	return config
 }

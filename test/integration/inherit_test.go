@@ -8,30 +8,11 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
-
-// declared has one of everything that flows down from a MachineDeployment's template.
-func declared() stage.Declared {
-	return stage.Declared{
-		Labels: map[string]string{
-			"team":                             "ml",
-			"node.cluster.x-k8s.io/pool":       "gpu",
-			"node-role.kubernetes.io/worker":   "",
-			"node-restriction.kubernetes.io/z": "1",
-		},
-		Annotations: map[string]string{
-			"note":                       "for humans",
-			"node.cluster.x-k8s.io/note": "for nodes",
-			taint.AlwaysAnnotation:       "annotated=yes:NoSchedule",
-			taint.InitializeAnnotation:   "warming=up:NoSchedule",
-		},
-		Taints: append(stage.Taints(clusterv1.MachineTaintPropagationAlways, "gpu=true:NoSchedule"),
-			stage.Taints(clusterv1.MachineTaintPropagationOnInitialization, "booting=yes:PreferNoSchedule")...),
-	}
-}
 
 // The one story that everything else is a detail of: children that are created bare carry what their owner declares in
 // the very write that creates them.
@@ -55,7 +36,12 @@ func TestChildrenInheritInTheWriteThatCreatesThem(t *testing.T) {
 	s.Expect(f.m.Spec.Taints).To(ContainElements(d.Taints))
 
 	node := stage.Node(f.m.Name)
-	s.admit(s.kubelet(node.Name), node)
+	s.Eventually(func(g Gomega) { // until the webhook knows the Machine
+		probe := node.DeepCopy()
+		g.Expect(s.kubelet(node.Name).Create(s.ctx, probe, client.DryRunAll)).To(Succeed())
+		g.Expect(probe.Annotations).To(HaveKey(clusterv1.TaintsFromMachineAnnotation))
+	}).WithTimeout(patience).WithPolling(polling).Should(Succeed())
+	s.Expect(s.kubelet(node.Name).Create(s.ctx, node)).To(Succeed())
 	s.Expect(taint.FormatList(node.Spec.Taints)).To(Equal("annotated=yes:NoSchedule,booting=yes:PreferNoSchedule," +
 		"gpu=true:NoSchedule,node.cluster.x-k8s.io/uninitialized:NoSchedule,node.kubernetes.io/not-ready:NoSchedule,warming=up:NoSchedule"))
 	s.Expect(node.Labels).To(HaveKeyWithValue("node.cluster.x-k8s.io/pool", "gpu"))

@@ -21,9 +21,8 @@ import (
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
-const (
-	// batch is a change of MachineDeployment edge-batch.
-	batch = `
+// batch is a change of MachineDeployment edge-batch.
+const batch = `
 apiVersion: cluster.x-k8s.io/v1beta2
 kind: MachineDeployment
 metadata:
@@ -40,24 +39,10 @@ spec:
       deletion:
         nodeDrainTimeoutSeconds: 900
 `
-	// goldClass is a change of ClusterClass standard.
-	goldClass = `
-apiVersion: cluster.x-k8s.io/v1beta2
-kind: ClusterClass
-metadata:
-  name: standard
-spec:
-  controlPlane:
-    metadata:
-      labels:
-        node.cluster.x-k8s.io/tier: gold
-`
-)
 
 func testKubectlDiff(t *testing.T, w *kubectlWorld) {
 	w.growBatch(t)
 	w.pendingIsNothing(t)
-	w.classReachesNodes(t)
 	w.writesWhatDiffSays(t)
 	w.pendingIsNothing(t)
 }
@@ -100,27 +85,6 @@ func (w *kubectlWorld) pendingIsNothing(t *testing.T) {
 		g.Expect(stderr).To(BeEmpty())
 		g.Expect(code).To(BeZero())
 	}).WithTimeout(patience).Should(Succeed())
-}
-
-// classReachesNodes asks about a ClusterClass, which is not applied.
-func (w *kubectlWorld) classReachesNodes(t *testing.T) {
-	t.Helper()
-	class := &clusterv1.ClusterClass{ObjectMeta: metav1.ObjectMeta{Namespace: fleetName, Name: "standard"}}
-	w.Expect(w.Client.Get(w.ctx, client.ObjectKeyFromObject(class), class)).To(Succeed())
-	out, stderr, code := w.diff(t, goldClass, nil, "-")
-	w.Expect(code).To(Equal(1), stderr)
-	w.Expect(out).To(MatchRegexp("(?m)^1 ClusterClass, 1 KubeadmControlPlane, 1 Machine, .*, 1 Node would change.$"))
-	table, _, _ := w.diff(t, goldClass, nil, "-", "-o", "table")
-	w.Expect(table).To(MatchRegexp(`(?m)^Machine/prod-cp-1 +\+ label node.cluster.x-k8s.io/tier=gold +ClusterClass/standard$`))
-	applied, stderr, code := w.diff(t, goldClass, nil, "-f", "-", "--server-side", "-o", "table")
-	w.Expect(code).To(Equal(1), stderr)
-	w.Expect(applied).To(Equal(table), "both ways to apply give the same")
-	w.Expect(out).To(MatchRegexp(`(?s)\.ClusterClass\.fleet\.standard.*KubeadmControlPlane\.fleet\.prod-cp.*` +
-		`Machine\.fleet\.prod-cp-1.*Node\.prod-cp-1\.of\.fleet\.prod`))
-	w.Expect(out).To(ContainSubstring("+    node.cluster.x-k8s.io/tier: gold\n"))
-	now := class.DeepCopy()
-	w.Expect(w.Client.Get(w.ctx, client.ObjectKeyFromObject(class), now)).To(Succeed())
-	w.Expect(now.ResourceVersion).To(Equal(class.ResourceVersion), "nothing is written")
 }
 
 // writesWhatDiffSays applies the file, and expects every object as it was announced.

@@ -12,8 +12,6 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
-
-	"github.com/heirloom-dev/heirloom/test/controlplane"
 )
 
 // updateDocs is the variable with which the test writes what it would otherwise expect; hack/update-docs.sh sets it.
@@ -22,8 +20,6 @@ const updateDocs = "HEIRLOOM_UPDATE_DOCS"
 // testKubectlDocs runs the commands of README.md and docs/kubectl.md as a reader would, through kubectl, in the directory
 // testdata/kubectl: the pages show what they print. A command without output on the page is new; the update fills it in.
 func testKubectlDocs(t *testing.T, w *kubectlWorld) {
-	root, err := controlplane.RepositoryRoot(w.ctx)
-	w.Expect(err).NotTo(HaveOccurred())
 	for _, page := range []string{"README.md", filepath.Join("docs", "kubectl.md")} {
 		t.Run(page, func(t *testing.T) { w.in(t).expectPage(t, filepath.Join(root, page)) })
 	}

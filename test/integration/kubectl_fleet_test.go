@@ -4,12 +4,14 @@ package integration
 
 import (
 	"fmt"
+	"slices"
 
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -23,14 +25,8 @@ import (
 // a process of its own.
 func (w *kubectlWorld) deploy() {
 	w.t.Helper()
-	rendered, err := render(w.t, nil, map[string]any{"additionalSyncMachineLabels": []any{alsoSynced}})
-	w.Expect(err).NotTo(HaveOccurred())
-	var heirloom []unstructured.Unstructured
-	for _, object := range rendered {
-		if object.GetKind() == "Deployment" {
-			heirloom = append(heirloom, object)
-		}
-	}
+	heirloom := slices.DeleteFunc(render(w.t, map[string]any{"additionalSyncMachineLabels": []any{alsoSynced}}),
+		func(object unstructured.Unstructured) bool { return object.GetKind() != "Deployment" })
 	w.Expect(heirloom).To(HaveLen(1))
 	w.Expect(controlplane.Apply(w.ctx, w.Client, heirloom)).To(Succeed())
 	w.ensureNamespace("capi-system")
@@ -60,7 +56,7 @@ func coreManager() *appsv1.Deployment {
 	selector := map[string]string{"cluster.x-k8s.io/provider": "cluster-api", "control-plane": "controller-manager"}
 	return &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "capi-system", Name: "capi-controller-manager", Labels: merged(selector, map[string]string{"clusterctl.cluster.x-k8s.io": ""}),
+			Namespace: "capi-system", Name: "capi-controller-manager", Labels: labels.Merge(selector, map[string]string{"clusterctl.cluster.x-k8s.io": ""}),
 		},
 		Spec: appsv1.DeploymentSpec{
 			Selector: &metav1.LabelSelector{MatchLabels: selector},
@@ -135,10 +131,10 @@ func (w *kubectlWorld) makeProd() kubectlCluster {
 
 	md := stage.MachineDeployment(cluster, "prod-gpu", stage.Declared{})
 	md.Spec.Replicas = ptr.To(int32(3))
-	md.Labels = merged(owned, map[string]string{clusterv1.ClusterTopologyMachineDeploymentNameLabel: "gpu"})
+	md.Labels = labels.Merge(owned, map[string]string{clusterv1.ClusterTopologyMachineDeploymentNameLabel: "gpu"})
 	mp := &clusterv1.MachinePool{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: fleetName, Name: "prod-spot", Labels: merged(owned, map[string]string{clusterv1.ClusterTopologyMachinePoolNameLabel: "spot"}),
+			Namespace: fleetName, Name: "prod-spot", Labels: labels.Merge(owned, map[string]string{clusterv1.ClusterTopologyMachinePoolNameLabel: "spot"}),
 		},
 		Spec: clusterv1.MachinePoolSpec{
 			ClusterName: cluster.Name, Replicas: ptr.To(int32(1)), Template: *md.Spec.Template.DeepCopy(),
@@ -184,11 +180,7 @@ func (w *kubectlWorld) addMachine(cluster kubectlCluster, m *clusterv1.Machine) 
 		ConfigRef:      clusterv1.ContractVersionedObjectReference{APIGroup: "bootstrap.cluster.x-k8s.io", Kind: "KubeadmConfig", Name: m.Name},
 	}
 	w.createAs("capi-machineset", m)
-	config := infraMachine(m)
-	config.SetAPIVersion("bootstrap.cluster.x-k8s.io/v1beta2")
-	config.SetKind("KubeadmConfig")
-	config.Object["spec"] = map[string]any{"verbosity": int64(1)}
-	w.createAs("capi-machineset", infraMachine(m), config)
+	w.createAs("capi-machineset", infraMachine(m), bootstrapConfig(m))
 	w.Expect(cluster.Client.Create(w.ctx, stage.Node(m.Name), client.FieldOwner("kubelet"))).To(Succeed())
 }
 

@@ -14,30 +14,8 @@ import (
 )
 
 func testKubectlRelease(t *testing.T, w *kubectlWorld) {
-	t.Run("everything", func(t *testing.T) { releasesNothingUnasked(t, w) })
 	t.Run("one object", func(t *testing.T) { releasesOneObject(t, w) })
 	t.Run("one Cluster", func(t *testing.T) { releasesOneCluster(t, w) })
-}
-
-// A release of everything knows the server's settings, and does nothing unless it is asked to and Heirloom has stopped.
-func releasesNothingUnasked(t *testing.T, w *kubectlWorld) {
-	g := NewWithT(t)
-	out, errOut, code := w.kubectl(t, "release", "--dry-run")
-	g.Expect(code).To(Equal(0), errOut)
-	g.Expect(errOut).NotTo(ContainSubstring("Note:"), "all settings are known")
-	g.Expect(out).To(And(
-		ContainSubstring("machineset.cluster.x-k8s.io/prod-gpu-7x2kq released in namespace fleet (dry run)\n"),
-		ContainSubstring("node/prod-gpu-1 released in workload cluster fleet/prod (dry run)\n"),
-		ContainSubstring("node/edge-web-1 released in workload cluster fleet/edge (dry run)\n")))
-
-	out, errOut, code = w.kubectl(t, "release", "--yes")
-	g.Expect(code).To(Equal(2))
-	g.Expect(out).To(BeEmpty())
-	g.Expect(errOut).To(ContainSubstring(`webhook configurations "heirloom" still exist`))
-
-	again, errOut, code := w.kubectl(t, "release", "--dry-run")
-	g.Expect(code).To(Equal(0), errOut)
-	g.Expect(again).To(ContainSubstring("node/prod-gpu-1 released"))
 }
 
 // ownCluster makes a Cluster of the test's own with a MachineSet that has inherited something.

@@ -68,11 +68,10 @@ func newKubectlWorld(t *testing.T) *kubectlWorld {
 		Args:   []string{"--additional-sync-machine-labels=" + alsoSynced},
 		Values: map[string]any{"pluginRoles": map[string]any{"create": true}},
 	})
-	w := &kubectlWorld{scene: s, kubeconfig: filepath.Join(s.dir, "admin.kubeconfig")}
+	w := &kubectlWorld{scene: s, kubeconfig: s.adminKubeconfig()}
 	var err error
 	w.plugin, err = controlplane.Built(w.ctx, "kubectl-heirloom")
 	w.Expect(err).NotTo(HaveOccurred())
-	w.Expect(w.WriteKubeconfig(w.kubeconfig, "admin", "system:masters")).To(Succeed())
 	w.inFleet(t, w.kubeconfig)
 	w.ensureNamespace(fleetName)
 	w.deploy()

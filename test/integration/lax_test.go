@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
@@ -49,12 +48,4 @@ func TestOwnersThatCheckNothing(t *testing.T) {
 		g.Expect(m.Spec.Deletion.NodeDrainTimeoutSeconds).To(BeNil())
 		g.Expect(m.Spec.Deletion.NodeDeletionTimeoutSeconds).To(HaveValue(BeEquivalentTo(7)))
 	})
-}
-
-// machineOf makes a Machine one of the control plane.
-func machineOf(cp *unstructured.Unstructured, m *clusterv1.Machine) *clusterv1.Machine {
-	m.Labels = map[string]string{clusterv1.ClusterNameLabel: m.Spec.ClusterName, clusterv1.MachineControlPlaneLabel: ""}
-	m.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(cp, cp.GroupVersionKind())}
-	m.Spec.InfrastructureRef.Name = m.Name
-	return m
 }

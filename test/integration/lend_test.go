@@ -35,10 +35,10 @@ func borrow(ctx context.Context, options controlplane.Options) (*controlplane.Le
 	return planes.Lend(ctx, options)
 }
 
-// How many tests at a time have a management cluster of their own, and workload clusters: at most two each, which may have two. The
-// others wait for an API server that there is already, instead of two processors' time for the start of another.
+// How many tests at a time have a management cluster of their own, and workload clusters: one each, which may have two. The others wait
+// for an API server that there is already, instead of two processors' time for the start of another.
 var (
-	atHome = make(chan struct{}, 2)
+	atHome = make(chan struct{}, 1)
 	away   = make(chan struct{}, 1)
 	// travellers are the tests that have workload clusters, by name.
 	travellers sync.Map

@@ -14,7 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
-	"github.com/heirloom-dev/heirloom/test/controlplane"
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
@@ -48,8 +47,6 @@ func TestWhatHappensCanBeSeen(t *testing.T) {
 // expectDocumentedMetrics looks for every metric of docs/monitoring.md.
 func (s *scene) expectDocumentedMetrics() {
 	s.t.Helper()
-	root, err := controlplane.RepositoryRoot(s.ctx)
-	s.Expect(err).NotTo(HaveOccurred())
 	page := s.read(filepath.Join(root, "docs", "monitoring.md"))
 	exported := map[string]bool{}
 	for sample := range s.samples() {
@@ -95,19 +92,14 @@ func (s *scene) samples() map[string]float64 {
 // expectSample waits until the metrics that begin so are together as much as that, or more.
 func (s *scene) expectSample(prefix string, least float64) {
 	s.t.Helper()
-	s.Eventually(func() float64 { return s.sum(prefix) }).WithTimeout(2*patience).Should(BeNumerically(">=", least), prefix)
-}
-
-// sum is how much the metrics that begin so are together.
-func (s *scene) sum(prefix string) float64 {
-	s.t.Helper()
-	sum := 0.0
-	for sample, value := range s.samples() {
-		if strings.HasPrefix(sample, prefix) {
-			sum += value
+	s.Eventually(func() (sum float64) {
+		for sample, value := range s.samples() {
+			if strings.HasPrefix(sample, prefix) {
+				sum += value
+			}
 		}
-	}
-	return sum
+		return sum
+	}).WithTimeout(2*patience).Should(BeNumerically(">=", least), prefix)
 }
 
 func (s *scene) expectEvent(reason, kind, name string, note OmegaMatcher) {
@@ -119,4 +111,15 @@ func (s *scene) expectEvent(reason, kind, name string, note OmegaMatcher) {
 			HaveField("Reason", reason), HaveField("Regarding.Kind", kind), HaveField("Regarding.Name", name), HaveField("Note", note),
 		)))
 	}).WithTimeout(2*patience).Should(Succeed(), reason)
+}
+
+// observed settles a family, whose MachineDeployment declares a label, in a Cluster of its own that is only observed.
+func (s *scene) observed(name string) family {
+	s.t.Helper()
+	name = s.own(name)
+	s.ensureNamespace(name)
+	cluster := stage.Cluster(name, name)
+	cluster.Labels = map[string]string{inherit.ModeLabel: string(inherit.Observe)}
+	s.create(cluster)
+	return s.settleIn(name, name, stage.Declared{Labels: map[string]string{"team": "ml"}})
 }

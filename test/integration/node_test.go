@@ -3,11 +3,9 @@
 package integration
 
 import (
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -15,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
@@ -44,17 +41,11 @@ func TestNoNodeVersionLacksItsTaints(t *testing.T) {
 		g.Expect(ready(node)).To(BeTrue())
 	})
 
-	kubeconfig := filepath.Join(s.dir, "admin.kubeconfig")
-	s.Expect(s.WriteKubeconfig(kubeconfig, "admin", "system:masters")).To(Succeed())
 	for _, key := range []string{"gpu", "annotated"} {
-		_, stderr, err := controlplane.Kubectl(s.ctx, kubeconfig, "taint", "node", name, key+":NoSchedule-")
-		s.Expect(err).NotTo(HaveOccurred())
-		s.Expect(stderr).To(And(ContainSubstring("was kept"), ContainSubstring("Machine "+stage.Home+"/"+name+";"), ContainSubstring("edit MachineDeployment "+stage.Home+"/"+name+" ")))
+		s.Expect(s.byKubectl("taint", "node", name, key+":NoSchedule-")).To(And(ContainSubstring("was kept"), ContainSubstring("Machine "+stage.Home+"/"+name+";"), ContainSubstring("edit MachineDeployment "+stage.Home+"/"+name+" ")))
 	}
-	_, _, err = controlplane.Kubectl(s.ctx, kubeconfig, "taint", "node", name, "warming:NoSchedule-")
-	s.Expect(err).NotTo(HaveOccurred())
-	_, _, err = controlplane.Kubectl(s.ctx, kubeconfig, "label", "node", name, "mine=yes")
-	s.Expect(err).NotTo(HaveOccurred())
+	s.byKubectl("taint", "node", name, "warming:NoSchedule-")
+	s.byKubectl("label", "node", name, "mine=yes")
 	s.get(node)
 	s.Expect(taint.Find(node.Spec.Taints, taint.ID{Key: "warming", Effect: corev1.TaintEffectNoSchedule})).To(Equal(-1), "Initialize stays away")
 
@@ -127,26 +118,4 @@ func isKubeletsWrite(event auditv1.Event, node string) bool {
 	kubelet, ok := strings.CutPrefix(event.User.Username, "system:node:")
 	return ok && (node == "" || node == kubelet) && event.ObjectRef != nil && event.ObjectRef.Resource == "nodes" &&
 		!slices.Contains([]string{"get", "list", "watch"}, event.Verb) && event.ResponseStatus != nil
-}
-
-// A kubelet updates its Node without us: a webhook that changes taints there would make NodeRestriction refuse it.
-func TestKubeletUpdatesAreNotTouched(t *testing.T) {
-	t.Parallel()
-	s := newScene(t, stage.Options{WithoutLoop: true, FailClosed: true}) // what the loop brings is brought by no write
-	f := s.settle("calm", stage.Declared{})
-	kubelet := s.kubelet(f.m.Name)
-	node := stage.Node(f.m.Name)
-	s.Expect(kubelet.Create(s.ctx, node)).To(Succeed())
-
-	s.update(f.m, func() { f.m.Spec.Taints = stage.Taints(clusterv1.MachineTaintPropagationAlways, "late=yes:NoSchedule") })
-	s.Eventually(func(g Gomega) {
-		before := node.DeepCopy()
-		node.Labels["mine"] = time.Now().Format("150405.000000")
-		g.Expect(kubelet.Patch(s.ctx, node, client.MergeFrom(before))).To(Succeed())
-		g.Expect(taint.Find(node.Spec.Taints, taint.ID{Key: "late", Effect: corev1.TaintEffectNoSchedule})).To(Equal(-1))
-
-		admin := node.DeepCopy()
-		s.update(admin, func() { admin.Labels["admins"] = node.Labels["mine"] })
-		g.Expect(taint.Find(admin.Spec.Taints, taint.ID{Key: "late", Effect: corev1.TaintEffectNoSchedule})).NotTo(Equal(-1))
-	}).WithTimeout(patience).WithPolling(polling).Should(Succeed(), "an update by a privileged user brings it")
 }

@@ -114,9 +114,10 @@ func TestAKindThatCannotBeListedKeepsNothingElseWaiting(t *testing.T) {
 	s.inherits("team", "web", append(waiting, before.m)...)
 	s.expectReady(next.HealthURL)
 	s.expectEvent("ProviderKindUnavailable", "Cluster", before.cluster.Name, ContainSubstring("does not answer in time for this kind"))
-	// The Event may be of the first replica, and the next one only now finds out why.
-	s.Eventually(func() string { return s.read(filepath.Join(s.dir, "next.log")) }).
-		WithTimeout(patience).WithPolling(polling).Should(ContainSubstring("out of order"), "the reason")
+	logs := func() string {
+		return s.read(filepath.Join(s.dir, "first.log")) + s.read(filepath.Join(s.dir, "next.log"))
+	}
+	s.Eventually(logs).WithTimeout(patience).WithPolling(polling).Should(ContainSubstring("out of order"), "the reason")
 
 	repair()
 	repairSilent()

@@ -3,7 +3,6 @@
 package integration
 
 import (
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -14,7 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	"github.com/heirloom-dev/heirloom/test/controlplane"
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
@@ -47,30 +45,21 @@ func TestRequiredKeys(t *testing.T) {
 	pool.Spec.Template.Annotations = map[string]string{"example.com/owner": "ml"}
 	s.create(pool)
 
-	kubeconfig := filepath.Join(s.dir, "admin.kubeconfig")
-	s.Expect(s.WriteKubeconfig(kubeconfig, "admin", "system:masters")).To(Succeed())
 	topology := `{"spec": {"topology": {"classRef": {"name": "none"}, "version": "v1.36.0", "workers": {"machineDeployments": [
 		{"class": "a", "name": "a", "metadata": {"labels": {"cost-center": "7"}}}, {"class": "a", "name": "b"}]}}}}`
-	_, warnings, err := controlplane.Kubectl(s.ctx, kubeconfig, "patch", "--namespace", name, "cluster", name, "--type=merge", "--patch", topology)
-	s.Expect(err).NotTo(HaveOccurred())
+	warnings := s.byKubectl("patch", "--namespace", name, "cluster", name, "--type=merge", "--patch", topology)
 	s.Expect(warnings).To(And(ContainSubstring("declare label cost-center in MachineDeployment b"), Not(ContainSubstring("MachineDeployment a"))))
 }
 
 // requireKeys installs the chart's policies with the values of the example, for one namespace.
 func (s *scene) requireKeys(namespace string) {
 	s.t.Helper()
-	root, err := controlplane.RepositoryRoot(s.ctx)
-	s.Expect(err).NotTo(HaveOccurred())
 	values := map[string]any{}
-	s.Expect(yaml.Unmarshal([]byte(s.read(filepath.Join(root, "docs", "examples", "required-keys", "values.yaml"))), &values)).To(Succeed())
+	s.Expect(yaml.Unmarshal([]byte(s.read(examplesDir("required-keys", "values.yaml"))), &values)).To(Succeed())
 	values["watchNamespace"] = namespace
-	rendered, err := controlplane.RenderChart(s.ctx, filepath.Join(root, "deploy", "chart", "heirloom"), controlplane.ChartOptions{
-		Namespace: stage.Namespace, Values: values,
-	})
-	s.Expect(err).NotTo(HaveOccurred())
-	for i := range rendered {
-		if strings.HasPrefix(rendered[i].GetKind(), "ValidatingAdmissionPolicy") {
-			s.create(&rendered[i])
+	for _, object := range render(s.t, values) {
+		if strings.HasPrefix(object.GetKind(), "ValidatingAdmissionPolicy") {
+			s.create(&object)
 		}
 	}
 }

@@ -8,31 +8,12 @@ import (
 
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/ptr"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
-
-// infraMachine returns the InfraMachine of a Machine, which refers to it by the Machine's own name.
-func infraMachine(m *clusterv1.Machine) *unstructured.Unstructured {
-	u := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"size": "small"}}}
-	u.SetAPIVersion("infrastructure.cluster.x-k8s.io/v1beta2")
-	u.SetKind("FakeMachine")
-	u.SetNamespace(m.Namespace)
-	u.SetName(m.Spec.InfrastructureRef.Name)
-	u.SetLabels(map[string]string{clusterv1.ClusterNameLabel: m.Spec.ClusterName})
-	u.SetOwnerReferences([]metav1.OwnerReference{stage.ControlledBy(m, "Machine")})
-	return u
-}
-
-func merged(a, b map[string]string) map[string]string {
-	all := maps.Clone(a)
-	maps.Copy(all, b)
-	return all
-}
 
 // A restore, like clusterctl move, creates objects anew in a paused Cluster, without the managed fields that an API server keeps, here
 // also without owner references. Once the Cluster is resumed, controllers adopt them. Then what they carry is ours again: what the
@@ -55,7 +36,7 @@ func TestRemovalAfterARestore(t *testing.T) {
 	s.get(f.cluster)
 	s.update(f.cluster, func() { f.cluster.Spec.Paused = ptr.To(true) })
 	for _, object := range lineage {
-		s.update(object, func() { object.SetLabels(merged(object.GetLabels(), map[string]string{"user": "yes"})) })
+		s.update(object, func() { object.SetLabels(labels.Merge(object.GetLabels(), map[string]string{"user": "yes"})) })
 		s.Expect(s.Client.Delete(s.ctx, object)).To(Succeed())
 		object.SetManagedFields(nil)
 		object.SetOwnerReferences(nil)

@@ -261,10 +261,3 @@ func requests(g Gomega, audit tail) (used []right, refused []string) {
 	}
 	return used, refused
 }
-
-// ensureNamespace creates a namespace if it is not there yet.
-func (s *scene) ensureNamespace(name string) {
-	s.t.Helper()
-	err := s.Client.Create(s.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
-	s.Expect(client.IgnoreAlreadyExists(err)).To(Succeed())
-}

@@ -69,7 +69,7 @@ func (s *scene) admitBefore(a abroad) {
 
 // expectTheLoopAlone registers Nodes of a workload cluster that can have neither a policy nor a webhook: that much is said, and the
 // loop brings what they inherit.
-func (s *scene) expectTheLoopAlone(a abroad, names []string, asKubelet func(string) client.Client) {
+func (s *scene) expectTheLoopAlone(a abroad, names []string) {
 	s.t.Helper()
 	s.expectEvent("WorkloadAdmissionFallback", "Cluster", a.cluster.Name, And(
 		ContainSubstring("Not by policy: the workload cluster's API server does not serve MutatingAdmissionPolicies (Kubernetes 1.36 or later does)."),
@@ -78,7 +78,7 @@ func (s *scene) expectTheLoopAlone(a abroad, names []string, asKubelet func(stri
 	s.Expect(s.ways(a.Client)).To(BeEmpty())
 	for _, name := range names {
 		node := stage.Node(name)
-		s.Expect(asKubelet(name).Create(s.ctx, node)).To(Succeed())
+		s.Expect(s.kubeletOf(a.ControlPlane, name).Create(s.ctx, node)).To(Succeed())
 		s.Expect(node.Spec.Taints).NotTo(ContainElement(HaveField("Key", "gpu")), "nothing is there to bring it")
 		s.expectInherited(a, node)
 	}

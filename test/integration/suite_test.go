@@ -17,12 +17,16 @@ import (
 	"time"
 
 	"github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/klog/v2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/pkg/managedfields"
+	"github.com/heirloom-dev/heirloom/pkg/taint"
 	"github.com/heirloom-dev/heirloom/test/controlplane"
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
@@ -32,8 +36,8 @@ const (
 	polling  = 50 * time.Millisecond
 )
 
-// program is the heirloom binary under test.
-var program string
+// program is the heirloom binary under test, and root the directory of the repository.
+var program, root string
 
 func TestMain(m *testing.M) {
 	flag.Parse()
@@ -67,6 +71,10 @@ func run(m *testing.M) int {
 }
 
 func build(dir string) error {
+	var err error
+	if root, err = controlplane.RepositoryRoot(context.Background()); err != nil {
+		return err
+	}
 	program = filepath.Join(dir, "heirloom")
 	command := exec.Command("go", "build", "-race", "-trimpath", "-o", program, "github.com/heirloom-dev/heirloom/cmd/heirloom")
 	command.Env = append(os.Environ(), "CGO_ENABLED=1") // which the race detector needs
@@ -171,11 +179,43 @@ func (s *scene) read(path string) string {
 	return string(content)
 }
 
+// adminKubeconfig is a kubeconfig file of an administrator.
+func (s *scene) adminKubeconfig() string {
+	s.t.Helper()
+	path := filepath.Join(s.dir, "admin.kubeconfig")
+	s.Expect(s.WriteKubeconfig(path, "admin", "system:masters")).To(gomega.Succeed())
+	return path
+}
+
+// byKubectl runs kubectl as an administrator does, and returns the warnings.
+func (s *scene) byKubectl(args ...string) string {
+	s.t.Helper()
+	_, stderr, err := controlplane.Kubectl(s.ctx, s.adminKubeconfig(), args...)
+	s.Expect(err).NotTo(gomega.HaveOccurred())
+	return stderr
+}
+
+// render renders the chart with these values.
+func render(t *testing.T, values map[string]any) []unstructured.Unstructured {
+	t.Helper()
+	rendered, err := controlplane.RenderChart(t.Context(), filepath.Join(root, "deploy", "chart", "heirloom"),
+		controlplane.ChartOptions{Namespace: stage.Namespace, Values: values})
+	gomega.NewWithT(t).Expect(err).NotTo(gomega.HaveOccurred())
+	return rendered
+}
+
 func (s *scene) create(objects ...client.Object) {
 	s.t.Helper()
 	for _, object := range objects {
 		s.Expect(s.Client.Create(s.ctx, object)).To(gomega.Succeed())
 	}
+}
+
+// ensureNamespace creates a namespace if it is not there yet.
+func (s *scene) ensureNamespace(name string) {
+	s.t.Helper()
+	err := s.Client.Create(s.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	s.Expect(client.IgnoreAlreadyExists(err)).To(gomega.Succeed())
 }
 
 func (s *scene) get(object client.Object) {
@@ -199,6 +239,26 @@ func (s *scene) eventually(object client.Object, check func(g gomega.Gomega)) {
 		g.Expect(s.Client.Get(s.ctx, client.ObjectKeyFromObject(object), object)).To(gomega.Succeed())
 		check(g)
 	}).WithTimeout(patience).WithPolling(polling).Should(gomega.Succeed())
+}
+
+// declared has one of everything that flows down from a MachineDeployment's template.
+func declared() stage.Declared {
+	return stage.Declared{
+		Labels: map[string]string{
+			"team":                             "ml",
+			"node.cluster.x-k8s.io/pool":       "gpu",
+			"node-role.kubernetes.io/worker":   "",
+			"node-restriction.kubernetes.io/z": "1",
+		},
+		Annotations: map[string]string{
+			"note":                       "for humans",
+			"node.cluster.x-k8s.io/note": "for nodes",
+			taint.AlwaysAnnotation:       "annotated=yes:NoSchedule",
+			taint.InitializeAnnotation:   "warming=up:NoSchedule",
+		},
+		Taints: append(stage.Taints(clusterv1.MachineTaintPropagationAlways, "gpu=true:NoSchedule"),
+			stage.Taints(clusterv1.MachineTaintPropagationOnInitialization, "booting=yes:PreferNoSchedule")...),
+	}
 }
 
 // family is a Cluster with a MachineDeployment, MachineSet and Machine.
@@ -233,20 +293,6 @@ func (s *scene) settleIn(cluster, name string, d stage.Declared) family {
 	return f
 }
 
-// admit creates a Node, or an object beside a Machine, once the program knows what it inherits. All of that, or all above the Machine,
-// it reads from its caches alone, which hear of what is stored a moment later.
-func (s *scene) admit(c client.Client, object client.Object) {
-	s.t.Helper()
-	s.Eventually(func(g gomega.Gomega) {
-		probe, ok := object.DeepCopyObject().(client.Object)
-		g.Expect(ok).To(gomega.BeTrue())
-		g.Expect(c.Create(s.ctx, probe, client.DryRunAll)).To(gomega.Succeed())
-		_, tracked := probe.GetAnnotations()[clusterv1.TaintsFromMachineAnnotation]
-		g.Expect(tracked || ours(probe) != "").To(gomega.BeTrue(), "its owners are not known yet")
-	}).WithTimeout(patience).WithPolling(polling).Should(gomega.Succeed())
-	s.Expect(c.Create(s.ctx, object)).To(gomega.Succeed())
-}
-
 // ours returns the fields that field manager heirloom has applied.
 func ours(object client.Object) string {
 	for _, entry := range object.GetManagedFields() {
@@ -271,10 +317,16 @@ func (s *scene) startKubelet(options controlplane.KubeletOptions) *controlplane.
 	return kubelet
 }
 
-// kubelet is a client with the rights of a Node's kubelet.
+// kubelet is a client with the rights of a Node's kubelet in the management cluster.
 func (s *scene) kubelet(node string) client.Client {
 	s.t.Helper()
-	config, err := s.User("system:node:"+node, "system:nodes")
+	return s.kubeletOf(s.ControlPlane, node)
+}
+
+// kubeletOf is a client with the rights of a Node's kubelet in that cluster.
+func (s *scene) kubeletOf(cluster *controlplane.ControlPlane, node string) client.Client {
+	s.t.Helper()
+	config, err := cluster.User("system:node:"+node, "system:nodes")
 	s.Expect(err).NotTo(gomega.HaveOccurred())
 	c, err := client.New(config, client.Options{Scheme: stage.Scheme()})
 	s.Expect(err).NotTo(gomega.HaveOccurred())

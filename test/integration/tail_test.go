@@ -13,7 +13,7 @@ import (
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 )
 
-// tail is what is added to a file from some time on.
+// tail is what is added to a file from some time on, with the last byte before.
 type tail struct {
 	path string
 	from int64
@@ -22,7 +22,7 @@ type tail struct {
 func tailOf(path string) tail {
 	t := tail{path: path}
 	if info, err := os.Stat(path); err == nil {
-		t.from = info.Size()
+		t.from = max(info.Size()-1, 0)
 	}
 	return t
 }
@@ -43,27 +43,17 @@ func (t tail) read() ([]byte, error) {
 	return io.ReadAll(file)
 }
 
-// lines are those that have been begun since then and written to their end.
-func (t tail) lines() ([]byte, error) {
-	whole := t.from == 0
-	if !whole {
-		t.from-- // this is the end of a line, or the middle of one that was being written
-	}
-	content, err := t.read()
-	if !whole {
-		_, content, _ = bytes.Cut(content, []byte{'\n'})
-	}
-	return content[:bytes.LastIndexByte(content, '\n')+1], err
-}
-
-// events are the requests in an audit log.
+// events are the requests in an audit log that have been begun since then and written to their end.
 func (t tail) events() ([]auditv1.Event, error) {
-	lines, err := t.lines()
+	content, err := t.read()
 	if err != nil {
 		return nil, err
 	}
+	if t.from > 0 { // this is the end of a line, or the middle of one that was being written
+		_, content, _ = bytes.Cut(content, []byte{'\n'})
+	}
 	var events []auditv1.Event
-	for line := range bytes.Lines(lines) {
+	for line := range bytes.Lines(content[:bytes.LastIndexByte(content, '\n')+1]) {
 		var event auditv1.Event
 		if err := json.Unmarshal(line, &event); err != nil {
 			return nil, fmt.Errorf("%s: %w", t.path, err)

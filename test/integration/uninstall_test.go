@@ -20,6 +20,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
@@ -47,7 +48,8 @@ func TestHelmUninstall(t *testing.T) {
 		return remains(append(s.everything(s.ControlPlane), s.everything(red.ControlPlane)...))
 	}
 	s.Expect(s.StopHeirloom()).To(Succeed())
-	s.Expect(s.RemoveWebhooks(s.ctx)).To(Succeed())
+	s.Expect(s.Client.DeleteAllOf(s.ctx, &admissionregistrationv1.MutatingWebhookConfiguration{})).To(Succeed())
+	s.Expect(s.Client.DeleteAllOf(s.ctx, &admissionregistrationv1.ValidatingWebhookConfiguration{})).To(Succeed())
 
 	s.admitBefore(red)
 	red.Door.Shut()
@@ -108,8 +110,8 @@ func (s *scene) expectOnlyOthers(f family) {
 	s.Expect(s.Client.Create(s.ctx, bare, client.DryRunAll)).To(Succeed())
 	hash := map[string]string{clusterv1.MachineDeploymentUniqueLabel: f.ms.Name} // by which it tells its Machines from those of others
 	s.get(f.ms)
-	s.Expect(f.ms.Labels).To(Equal(merged(bareSet.Labels, hash)))
-	bareSet.Spec.Selector, bareSet.Spec.Template.Labels = f.ms.Spec.Selector, merged(bareSet.Spec.Template.Labels, hash)
+	s.Expect(f.ms.Labels).To(BeEquivalentTo(labels.Merge(bareSet.Labels, hash)))
+	bareSet.Spec.Selector, bareSet.Spec.Template.Labels = f.ms.Spec.Selector, labels.Merge(bareSet.Spec.Template.Labels, hash)
 	s.Expect(f.ms.Spec).To(Equal(bareSet.Spec))
 
 	s.get(f.m)
@@ -131,10 +133,7 @@ func (s *scene) expectOnlyOthers(f family) {
 // comeAndGo installs a release of that name, with these values, and uninstalls it. It returns what the hook has said.
 func (s *scene) comeAndGo(name string, values ...string) string {
 	s.t.Helper()
-	kubeconfig := filepath.Join(s.dir, "admin.kubeconfig")
-	s.Expect(s.WriteKubeconfig(kubeconfig, "admin", "system:masters")).To(Succeed())
-	root, err := controlplane.RepositoryRoot(s.ctx)
-	s.Expect(err).NotTo(HaveOccurred())
+	kubeconfig := s.adminKubeconfig()
 	ca, err := controlplane.ServingCertificate(s.t.TempDir(), "127.0.0.1")
 	s.Expect(err).NotTo(HaveOccurred())
 	args := []string{"install", name, filepath.Join(root, "deploy", "chart", "heirloom"), "--namespace", name, "--create-namespace"}
@@ -245,7 +244,7 @@ func remains(objects []unstructured.Unstructured) []string {
 	var found []string
 	for _, object := range objects {
 		name := object.GetKind() + " " + object.GetNamespace() + "/" + object.GetName()
-		for key := range merged(merged(map[string]string{}, object.GetLabels()), object.GetAnnotations()) {
+		for key := range labels.Merge(labels.Merge(map[string]string{}, object.GetLabels()), object.GetAnnotations()) {
 			if strings.HasPrefix(key, "heirloom.dev/") && key != workload.AdmissionLabel {
 				found = append(found, name+" has "+key)
 			}

@@ -18,15 +18,8 @@ import (
 // set, and is kept free until the rest has come. Where the workload cluster is too old for that, the loop brings it.
 func TestNodesAreAdmittedByDefault(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, stage.Options{})
-	a := s.abroad("served")
-	asKubelet := func(name string) client.Client {
-		config, err := a.User("system:node:"+name, "system:nodes")
-		s.Expect(err).NotTo(HaveOccurred())
-		c, err := client.New(config, client.Options{Scheme: stage.Scheme()})
-		s.Expect(err).NotTo(HaveOccurred())
-		return c
-	}
+	s := sharedScene(t)
+	a := s.abroad(s.own("served"))
 	complete := func(g Gomega, node *corev1.Node) {
 		g.Expect(taint.FormatList(node.Spec.Taints)).To(And(ContainSubstring("gpu=true:NoSchedule"), ContainSubstring("annotated=yes:NoSchedule"),
 			ContainSubstring("node.cluster.x-k8s.io/uninitialized:NoSchedule")))
@@ -35,16 +28,16 @@ func TestNodesAreAdmittedByDefault(t *testing.T) {
 	}
 	names := []string{a.m.Name}
 	for i := range 9 {
-		m := stage.Machine(a.ms, fmt.Sprint("served-", i))
+		m := stage.Machine(a.ms, fmt.Sprint(a.m.Name, "-", i))
 		s.create(m)
 		names = append(names, m.Name)
 	}
 	if !a.ServesAdmissionPolicies() {
-		s.expectTheLoopAlone(a, names, asKubelet)
+		s.expectTheLoopAlone(a, names)
 		return
 	}
 	for _, name := range names { // the API server has to hear of the policy, and of all parameters
-		kubelet := asKubelet(name)
+		kubelet := s.kubeletOf(a.ControlPlane, name)
 		s.Eventually(func(g Gomega) {
 			node := stage.Node(name)
 			g.Expect(kubelet.Create(s.ctx, node, client.DryRunAll)).To(Succeed())
@@ -54,7 +47,7 @@ func TestNodesAreAdmittedByDefault(t *testing.T) {
 
 	for _, name := range names {
 		node := stage.Node(name)
-		s.Expect(asKubelet(name).Create(s.ctx, node)).To(Succeed())
+		s.Expect(s.kubeletOf(a.ControlPlane, name).Create(s.ctx, node)).To(Succeed())
 		complete(s, node)
 		s.expectInherited(a, node)
 	}

@@ -4,7 +4,6 @@ package integration
 
 import (
 	"context"
-	"maps"
 	"testing"
 	"time"
 
@@ -65,58 +64,6 @@ func (s *scene) expectInherited(a abroad, node *corev1.Node) {
 		g.Expect(node.Labels).To(And(HaveKeyWithValue("node.cluster.x-k8s.io/pool", "gpu"), HaveKeyWithValue("node-role.kubernetes.io/worker", "")))
 		g.Expect(node.Annotations).To(HaveKeyWithValue("node.cluster.x-k8s.io/note", "for nodes"))
 	})
-}
-
-// The loop reaches the Nodes of workload clusters: each inherits from its own Cluster's Machines, keeps what it inherits,
-// and loses what its Machine loses.
-func TestNodesOfWorkloadClusters(t *testing.T) {
-	t.Parallel()
-	s := sharedScene(t)
-	red, blue := s.abroad(s.own("red")), s.abroad(s.own("blue"))
-	s.get(blue.md)
-	s.update(blue.md, func() { blue.md.Spec.Template.Labels["node.cluster.x-k8s.io/color"] = "blue" })
-	// The same Node names and addresses in both: names repeat between clusters.
-	for _, a := range []abroad{red, blue} {
-		s.get(a.m)
-		before := a.m.DeepCopy()
-		a.m.Status.Addresses = clusterv1.MachineAddresses{{Type: clusterv1.MachineInternalIP, Address: "10.0.0.1"}}
-		s.Expect(s.Client.Status().Patch(s.ctx, a.m, client.MergeFrom(before))).To(Succeed())
-		node := &corev1.Node{}
-		node.Name = "same"
-		s.Expect(a.Client.Create(s.ctx, node)).To(Succeed())
-		node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.1"}}
-		s.Expect(a.Client.Status().Update(s.ctx, node)).To(Succeed())
-		s.eventuallyNode(a, node, func(g Gomega) {
-			g.Expect(taint.FormatList(node.Spec.Taints)).To(ContainSubstring("gpu=true:NoSchedule"))
-			g.Expect(node.Labels).To(HaveKeyWithValue("node.cluster.x-k8s.io/pool", "gpu"))
-		})
-		s.Expect(node.Labels).NotTo(HaveKey("node-role.kubernetes.io/worker"), "anybody may have an address")
-		known := node.DeepCopy()
-		known.Spec.ProviderID = a.m.Spec.ProviderID
-		s.Expect(a.Client.Patch(s.ctx, known, client.MergeFrom(node))).To(Succeed())
-		s.expectInherited(a, node)
-	}
-	node := &corev1.Node{}
-	node.Name = "same"
-	s.eventuallyNode(blue, node, func(g Gomega) { g.Expect(node.Labels).To(HaveKeyWithValue("node.cluster.x-k8s.io/color", "blue")) })
-	s.eventuallyNode(red, node, func(g Gomega) { g.Expect(node.Labels).NotTo(HaveKey("node.cluster.x-k8s.io/color")) })
-
-	node.Spec.Taints = nil
-	node.Labels = maps.Clone(node.Labels)
-	delete(node.Labels, "node.cluster.x-k8s.io/pool")
-	s.Expect(red.Client.Update(s.ctx, node)).To(Succeed())
-	s.expectInherited(red, node)
-
-	s.get(red.md)
-	s.update(red.md, func() {
-		delete(red.md.Spec.Template.Labels, "node.cluster.x-k8s.io/pool")
-		red.md.Spec.Template.Spec.Taints = nil
-	})
-	s.eventuallyNode(red, node, func(g Gomega) {
-		g.Expect(node.Labels).NotTo(HaveKey("node.cluster.x-k8s.io/pool"))
-		g.Expect(taint.FormatList(node.Spec.Taints)).NotTo(ContainSubstring("gpu"))
-	})
-	s.expectInherited(blue, node)
 }
 
 // A workload cluster that cannot be reached keeps only its own Nodes waiting, and gets what it missed when it is back; so

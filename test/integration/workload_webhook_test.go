@@ -47,17 +47,13 @@ func (s *scene) testCalls() {
 	s.Eventually(func() []string { return s.ways(a.Client) }).WithTimeout(patience).Should(Equal([]string{a.byDefault()}), "by default")
 	s.admitted(a, workload.AdmitByWebhook)
 
-	kubelet, err := a.User("system:node:"+a.m.Name, "system:nodes")
-	s.Expect(err).NotTo(HaveOccurred())
-	asKubelet, err := client.New(kubelet, client.Options{Scheme: stage.Scheme()})
-	s.Expect(err).NotTo(HaveOccurred())
-	node := stage.Node(a.m.Name)
+	kubelet, node := s.kubeletOf(a.ControlPlane, a.m.Name), stage.Node(a.m.Name)
 	s.Eventually(func(g Gomega) { // an API server needs a moment to hear of a webhook
 		dry := node.DeepCopy()
-		g.Expect(asKubelet.Create(s.ctx, dry, client.DryRunAll)).To(Succeed())
+		g.Expect(kubelet.Create(s.ctx, dry, client.DryRunAll)).To(Succeed())
 		g.Expect(taint.FormatList(dry.Spec.Taints)).To(ContainSubstring("gpu=true:NoSchedule"))
 	}).WithTimeout(patience).Should(Succeed())
-	s.Expect(asKubelet.Create(s.ctx, node)).To(Succeed())
+	s.Expect(kubelet.Create(s.ctx, node)).To(Succeed())
 	s.Expect(taint.FormatList(node.Spec.Taints)).To(And(
 		ContainSubstring("gpu=true:NoSchedule"), ContainSubstring("node.cluster.x-k8s.io/uninitialized:NoSchedule")))
 	s.Expect(node.Labels).To(HaveKeyWithValue("node.cluster.x-k8s.io/pool", "gpu"))

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -46,7 +47,7 @@ func MachineDeployment(cluster *clusterv1.Cluster, name string, d Declared) *clu
 			ClusterName: cluster.Name,
 			Replicas:    ptr.To(int32(1)),
 			Selector:    metav1.LabelSelector{MatchLabels: selector},
-			Template:    template(cluster.Name, merge(selector, d.Labels), d),
+			Template:    template(cluster.Name, labels.Merge(selector, d.Labels), d),
 		},
 	}
 }
@@ -54,17 +55,17 @@ func MachineDeployment(cluster *clusterv1.Cluster, name string, d Declared) *clu
 // MachineSet returns a MachineSet of md as its controller would create it, if nothing were propagated: with the labels
 // that it selects by and nothing else. The MachineDeployment must be stored already.
 func MachineSet(md *clusterv1.MachineDeployment, name string) *clusterv1.MachineSet {
-	labels := merge(md.Spec.Selector.MatchLabels, map[string]string{hashLabel: name})
+	selector := labels.Merge(md.Spec.Selector.MatchLabels, map[string]string{hashLabel: name})
 	return &clusterv1.MachineSet{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: md.Namespace, Name: name, Labels: merge(labels, clusterLabel(md.Spec.ClusterName)),
+			Namespace: md.Namespace, Name: name, Labels: labels.Merge(selector, clusterLabel(md.Spec.ClusterName)),
 			OwnerReferences: []metav1.OwnerReference{ControlledBy(md, "MachineDeployment")},
 		},
 		Spec: clusterv1.MachineSetSpec{
 			ClusterName: md.Spec.ClusterName,
 			Replicas:    ptr.To(int32(1)),
-			Selector:    metav1.LabelSelector{MatchLabels: labels},
-			Template:    template(md.Spec.ClusterName, labels, Declared{}),
+			Selector:    metav1.LabelSelector{MatchLabels: selector},
+			Template:    template(md.Spec.ClusterName, selector, Declared{}),
 		},
 	}
 }
@@ -77,7 +78,7 @@ func Machine(ms *clusterv1.MachineSet, name string) *clusterv1.Machine {
 	return &clusterv1.Machine{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: ms.Namespace, Name: name,
-			Labels:          merge(ms.Spec.Selector.MatchLabels, clusterLabel(ms.Spec.ClusterName)),
+			Labels:          labels.Merge(ms.Spec.Selector.MatchLabels, clusterLabel(ms.Spec.ClusterName)),
 			OwnerReferences: []metav1.OwnerReference{ControlledBy(ms, "MachineSet")},
 		},
 		Spec: spec,
@@ -115,14 +116,14 @@ func Taints(propagation clusterv1.MachineTaintPropagation, list string) []cluste
 	return taints
 }
 
-func template(cluster string, labels map[string]string, d Declared) clusterv1.MachineTemplateSpec {
+func template(cluster string, itsLabels map[string]string, d Declared) clusterv1.MachineTemplateSpec {
 	spec := machineSpec(cluster)
 	spec.Taints = d.Taints
 	if d.Fields != nil {
 		d.Fields(&spec)
 	}
 	return clusterv1.MachineTemplateSpec{
-		ObjectMeta: clusterv1.ObjectMeta{Labels: labels, Annotations: d.Annotations},
+		ObjectMeta: clusterv1.ObjectMeta{Labels: itsLabels, Annotations: d.Annotations},
 		Spec:       spec,
 	}
 }
@@ -139,14 +140,4 @@ func machineSpec(cluster string) clusterv1.MachineSpec {
 
 func clusterLabel(cluster string) map[string]string {
 	return map[string]string{clusterv1.ClusterNameLabel: cluster}
-}
-
-func merge(ms ...map[string]string) map[string]string {
-	merged := map[string]string{}
-	for _, m := range ms {
-		for key, value := range m {
-			merged[key] = value
-		}
-	}
-	return merged
 }

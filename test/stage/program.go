@@ -42,13 +42,9 @@ func (r *Replica) Stop() error { return r.stop() }
 
 // newProgram chooses the ports of a program.
 func (s *Stage) newProgram(name string, args []string) (*program, error) {
-	ports := make([]int, 4)
-	for i := range ports {
-		port, err := controlplane.FreePort()
-		if err != nil {
-			return nil, err
-		}
-		ports[i] = port
+	ports, err := controlplane.FreePorts(4)
+	if err != nil {
+		return nil, err
 	}
 	host := cmp.Or(s.options.Host, "127.0.0.1")
 	if s.options.WorkloadWebhook {

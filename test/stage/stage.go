@@ -73,8 +73,6 @@ type Stage struct {
 	*program
 
 	options Options
-	// webhooks are the chart's webhook configurations.
-	webhooks []unstructured.Unstructured
 }
 
 // New sets the stage.
@@ -202,17 +200,28 @@ func (s *Stage) install(ctx context.Context) error {
 		return err
 	}
 	for _, object := range objects {
-		if isWebhookConfiguration(object) {
-			if s.options.FailClosed {
-				failClosed(object)
-			}
-			s.webhooks = append(s.webhooks, object)
+		if s.options.FailClosed && isWebhookConfiguration(object) {
+			failClosed(object)
 		}
 	}
 	if s.options.WithoutWebhooks {
 		objects = slices.DeleteFunc(objects, isWebhookConfiguration)
 	}
 	return controlplane.Apply(ctx, s.Client, objects)
+}
+
+func isWebhookConfiguration(object unstructured.Unstructured) bool {
+	return object.GroupVersionKind().Group == "admissionregistration.k8s.io"
+}
+
+// failClosed changes all webhooks of a configuration, see Options.FailClosed. The chart has no values for that.
+func failClosed(configuration unstructured.Unstructured) {
+	hooks, _ := configuration.Object["webhooks"].([]any)
+	for _, hook := range hooks {
+		if hook, ok := hook.(map[string]any); ok {
+			hook["failurePolicy"], hook["timeoutSeconds"] = "Fail", int64(30)
+		}
+	}
 }
 
 // Dir is where the program's certificate and log are.

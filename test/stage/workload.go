@@ -28,15 +28,36 @@ type Workload struct {
 // UseWorkload makes an API server that runs already the workload cluster of a Cluster that is stored already: with a kubeconfig Secret, and
 // with its infrastructure reported as provisioned. The caller shuts the door in the end.
 func (s *Stage) UseWorkload(ctx context.Context, cluster *clusterv1.Cluster, cp *controlplane.ControlPlane) (*Workload, error) {
-	w, err := s.GiveKubeconfig(ctx, client.ObjectKeyFromObject(cluster), cp)
-	if err != nil {
+	w := &Workload{ControlPlane: cp}
+	if err := w.open(); err != nil {
 		return nil, err
 	}
-	if err := s.provisioned(ctx, cluster); err != nil {
+	if err := s.lead(ctx, cluster, w); err != nil {
 		w.Door.Shut()
 		return nil, err
 	}
 	return w, nil
+}
+
+// lead does what a control plane and an infrastructure provider would.
+func (s *Stage) lead(ctx context.Context, cluster *clusterv1.Cluster, w *Workload) error {
+	kubeconfig, err := w.throughDoor("heirloom")
+	if err != nil {
+		return err
+	}
+	err = s.Client.Create(ctx, &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: cluster.Name + "-kubeconfig", Labels: clusterLabel(cluster.Name)},
+		Type:       clusterv1.ClusterSecretType, Data: map[string][]byte{"value": kubeconfig},
+	})
+	if err != nil {
+		return fmt.Errorf("creating the kubeconfig Secret: %w", err)
+	}
+	before := cluster.DeepCopy()
+	cluster.Status.Initialization.InfrastructureProvisioned = ptr.To(true)
+	if err := s.Client.Status().Patch(ctx, cluster, client.MergeFrom(before)); err != nil {
+		return fmt.Errorf("reporting the infrastructure as provisioned: %w", err)
+	}
+	return nil
 }
 
 func (w *Workload) open() error {
@@ -50,36 +71,6 @@ func (w *Workload) open() error {
 	}
 	w.Door, err = NewDoor(server.Host)
 	return err
-}
-
-// GiveKubeconfig makes an API server that of a Cluster of any version, which has to say itself that it is provisioned.
-func (s *Stage) GiveKubeconfig(ctx context.Context, cluster client.ObjectKey, cp *controlplane.ControlPlane) (*Workload, error) {
-	w := &Workload{ControlPlane: cp}
-	if err := w.open(); err != nil {
-		return nil, err
-	}
-	kubeconfig, err := w.throughDoor("heirloom")
-	if err == nil {
-		err = s.Client.Create(ctx, &corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: cluster.Name + "-kubeconfig", Labels: clusterLabel(cluster.Name)},
-			Type:       clusterv1.ClusterSecretType, Data: map[string][]byte{"value": kubeconfig},
-		})
-	}
-	if err != nil {
-		w.Door.Shut()
-		return nil, fmt.Errorf("creating the kubeconfig Secret: %w", err)
-	}
-	return w, nil
-}
-
-// provisioned reports what an infrastructure provider would.
-func (s *Stage) provisioned(ctx context.Context, cluster *clusterv1.Cluster) error {
-	before := cluster.DeepCopy()
-	cluster.Status.Initialization.InfrastructureProvisioned = ptr.To(true)
-	if err := s.Client.Status().Patch(ctx, cluster, client.MergeFrom(before)); err != nil {
-		return fmt.Errorf("reporting the infrastructure as provisioned: %w", err)
-	}
-	return nil
 }
 
 // throughDoor returns an administrator's kubeconfig that leads through the door.
@@ -118,12 +109,4 @@ func (s *Stage) Rotate(ctx context.Context, cluster *clusterv1.Cluster, w *Workl
 		return fmt.Errorf("replacing the kubeconfig Secret: %w", err)
 	}
 	return nil
-}
-
-// Stop stops the workload cluster.
-func (w *Workload) Stop() error {
-	if w.Door != nil {
-		w.Door.Shut()
-	}
-	return w.ControlPlane.Stop()
 }
