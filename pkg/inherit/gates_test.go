@@ -68,9 +68,8 @@ func TestAGateIsClosedAtRegistration(t *testing.T) {
 // In the template of a MachinePool, typed taints become annotations, and gates stay what they are.
 func TestGatesOfAPool(t *testing.T) {
 	const until = "net:NoSchedule until condition Net=False"
-	declared := inherit.Content{Annotations: map[string]string{"taints.heirloom.dev/until": until, "taints.heirloom.dev/initialize": "a:NoSchedule"}}
-	declared.Taints = []clusterv1.MachineTaint{once("b", corev1.TaintEffectNoSchedule)}
-	pool, _ := inherit.Policy{}.MachinePool(inherit.Section{Class: inherit.Part{Content: declared}}, &clusterv1.MachinePool{})
+	class := content{annotations: "taints.heirloom.dev/until=" + until + "; taints.heirloom.dev/initialize=a:NoSchedule", taints: "b:NoSchedule@OnInitialization"}.section()
+	pool, _ := inherit.Policy{}.MachinePool(inherit.Section{Class: class}, &clusterv1.MachinePool{})
 	NewWithT(t).Expect(pool.Template.Annotations).To(Equal(map[string]string{
 		"taints.heirloom.dev/until": until, "taints.heirloom.dev/initialize": "a:NoSchedule,b:NoSchedule",
 	}))

@@ -216,6 +216,8 @@ func TestNeverInherited(t *testing.T) {
 			m, err := withProblems(inherit.Policy{}.MachineFrom(inherit.TemplateOfMachineSet(ms), &clusterv1.Machine{}))
 			Expect(err).NotTo(HaveOccurred())
 			Expect(describeContent(&m.Top)).To(Equal(content{labels: "ok=1", annotations: "ok=1"}.want()), "rule 8")
+			external, _ := inherit.Policy{}.External(inherit.TemplateOfMachineSet(ms), inherit.Object{})
+			Expect(describeContent(&external.Top)).To(Equal(describeContent(&m.Top)), "rule 8, of external objects")
 
 			everything := inherit.Policy{AdditionalLabels: regexes(".*"), AdditionalAnnotations: regexes(".*")}
 			node, err := withProblems(everything.Node(inherit.SourceOfMachine(both.machine()), content{}.initialized(), inherit.Privileged))
@@ -318,16 +320,6 @@ func TestExternal(t *testing.T) {
 			Expect(got.Top.Fields).To(Equal(inherit.Fields{}))
 			Expect(got.Template).To(BeNil())
 			Expect(ms).To(Equal(before), "the input is not mutated")
-		})
-	}
-}
-
-func TestExternalNeverInherits(t *testing.T) {
-	for _, key := range neverInherited {
-		t.Run(key, func(t *testing.T) {
-			owner := controlPlane(content{labels: key + "=x,ok=1", annotations: key + "=x; ok=1"}, "", "")
-			got, _ := inherit.Policy{}.External(inherit.TemplateOfControlPlane(owner), inherit.Object{})
-			NewWithT(t).Expect(describeContent(&got.Top)).To(Equal(content{labels: "ok=1", annotations: "ok=1"}.want()))
 		})
 	}
 }

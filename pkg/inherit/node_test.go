@@ -4,6 +4,7 @@ package inherit_test
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
 	"strings"
 	"testing"
@@ -354,18 +355,9 @@ func TestNodesInheritAheadOfTheirMachine(t *testing.T) {
 
 // withoutEmpty describes a Node without lists of Cluster API that list nothing.
 func withoutEmpty(node inherit.NodeState) []string {
-	node.Annotations = filterEmpty(node.Annotations)
+	node.Annotations = maps.Clone(node.Annotations)
+	maps.DeleteFunc(node.Annotations, func(_, value string) bool { return value == "" })
 	return describe(node)
-}
-
-func filterEmpty(all map[string]string) map[string]string {
-	rest := map[string]string{}
-	for key, value := range all {
-		if value != "" {
-			rest[key] = value
-		}
-	}
-	return rest
 }
 
 // A MachinePool's Nodes have no Machine, so nothing is ahead of one.

@@ -44,11 +44,8 @@ func with(node inherit.NodeState, more content) inherit.NodeState {
 
 func merged(a, b map[string]string) map[string]string {
 	m := map[string]string{}
-	for _, from := range []map[string]string{a, b} {
-		for key, value := range from {
-			m[key] = value
-		}
-	}
+	maps.Copy(m, a)
+	maps.Copy(m, b)
 	return m
 }
 
@@ -167,20 +164,11 @@ func TestAKubeletThatFillsItsAnnotations(t *testing.T) {
 		if believed.Fits() {
 			Expect(got.Fits()).To(BeTrue(), name)
 		}
-		got.Annotations = filterKeys(got.Annotations, "filler")
+		delete(got.Annotations, "filler")
 		roomy, err := withProblems(everyLabel().Node(inherit.SourceOfMachine(now), inherit.Restored(got, inherit.ValidRecord(full)), inherit.Privileged))
 		Expect(err).NotTo(HaveOccurred())
 		Expect(roomy.Labels).To(And(HaveKey(role), Not(HaveKey(quarantine))), name)
 	}
-}
-
-// filterKeys returns a map without these keys.
-func filterKeys(m map[string]string, keys ...string) map[string]string {
-	rest := maps.Clone(m)
-	for _, key := range keys {
-		delete(rest, key)
-	}
-	return rest
 }
 
 // Whatever a kubelet may write, nothing goes that is not in the record.

@@ -16,20 +16,12 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
-func always(key, value string, effect corev1.TaintEffect) clusterv1.MachineTaint {
-	return clusterv1.MachineTaint{Key: key, Value: value, Effect: effect, Propagation: clusterv1.MachineTaintPropagationAlways}
-}
-
-func once(key string, effect corev1.TaintEffect) clusterv1.MachineTaint {
-	return clusterv1.MachineTaint{Key: key, Effect: effect, Propagation: clusterv1.MachineTaintPropagationOnInitialization}
-}
-
 func TestEntriesOfContent(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	c := inherit.Content{
 		Labels:      map[string]string{"b": "2", "a": "1"},
 		Annotations: map[string]string{"x": "1", taint.AlwaysAnnotation: "gpu=annotated:NoSchedule,soft=yes:NoSchedule"},
-		Taints:      []clusterv1.MachineTaint{always("gpu", "typed", corev1.TaintEffectNoSchedule)},
+		Taints:      declared("gpu=typed:NoSchedule"),
 		Fields:      inherit.Fields{ReadinessGates: []clusterv1.MachineReadinessGate{{ConditionType: "Warm", Polarity: "Negative"}}},
 	}
 	c.Fields.Seconds[inherit.NodeDrainTimeout] = ptr.To(int32(60))
@@ -72,10 +64,7 @@ func TestWhyNotOnAnUnprovenNode(t *testing.T) {
 // Taints that wait, wait alone; OnInitialization taints wait together.
 func TestTaintsThatWait(t *testing.T) {
 	m := &clusterv1.Machine{}
-	m.Spec.Taints = []clusterv1.MachineTaint{
-		always("gone", "", corev1.TaintEffectNoExecute), always("here", "", corev1.TaintEffectNoSchedule),
-		once("soft", corev1.TaintEffectNoSchedule), once("hard", corev1.TaintEffectNoExecute),
-	}
+	m.Spec.Taints = declared("gone:NoExecute,here:NoSchedule,soft:NoSchedule@OnInitialization,hard:NoExecute@OnInitialization")
 	from, initialized := inherit.SourceOfMachine(m), inherit.NodeState{Annotations: map[string]string{clusterv1.TaintsFromMachineAnnotation: ""}}
 	for _, tc := range []struct {
 		held  string
@@ -100,7 +89,7 @@ func TestTaintsThatWait(t *testing.T) {
 func TestOneOfTwoDeclarationsCounts(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	m, e := &clusterv1.Machine{}, inherit.Entry{What: "taint", Name: "gpu:NoSchedule"}
-	m.Spec.Taints = []clusterv1.MachineTaint{always("gpu", "not valid", corev1.TaintEffectNoSchedule)}
+	m.Spec.Taints = []clusterv1.MachineTaint{{Key: "gpu", Value: "not valid", Effect: "NoSchedule", Propagation: "Always"}}
 	why := func() inherit.Why {
 		from := inherit.SourceOfMachine(m)
 		_, dropped := inherit.Policy{}.Node(from, inherit.NodeState{}, inherit.Privileged)
