@@ -16,43 +16,6 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
-// TestFields: the in-place fields of a template are inherited.
-func TestFields(t *testing.T) {
-	gates := []clusterv1.MachineReadinessGate{{ConditionType: "example.com/Ready", Polarity: "Negative"}}
-	deletion := func(drain, detach, deletion int32) clusterv1.MachineDeletionSpec {
-		return clusterv1.MachineDeletionSpec{NodeDrainTimeoutSeconds: &drain, NodeVolumeDetachTimeoutSeconds: &detach, NodeDeletionTimeoutSeconds: &deletion}
-	}
-	for _, tc := range []struct {
-		name string
-		spec clusterv1.MachineSpec
-		want inherit.Fields
-	}{
-		{name: "what is not declared is not inherited"},
-		{name: "timeouts are inherited", spec: clusterv1.MachineSpec{Deletion: deletion(1, 2, 3)}, want: inherit.Fields{Seconds: inherit.Seconds{inherit.NodeDrainTimeout: new(int32(1)), inherit.NodeVolumeDetachTimeout: new(int32(2)), inherit.NodeDeletionTimeout: new(int32(3))}}},
-		{name: "a timeout of zero is declared", spec: clusterv1.MachineSpec{Deletion: clusterv1.MachineDeletionSpec{NodeDrainTimeoutSeconds: new(int32(0))}}, want: inherit.Fields{Seconds: inherit.Seconds{inherit.NodeDrainTimeout: new(int32(0))}}},
-		{name: "minReadySeconds is inherited", spec: clusterv1.MachineSpec{MinReadySeconds: new(int32(5))}, want: inherit.Fields{Seconds: inherit.Seconds{inherit.MinReadySeconds: new(int32(5))}}},
-		{name: "readiness gates are inherited", spec: clusterv1.MachineSpec{ReadinessGates: gates}, want: inherit.Fields{ReadinessGates: gates}},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			Expect := NewWithT(t).Expect
-			md, ms := &clusterv1.MachineDeployment{}, &clusterv1.MachineSet{}
-			md.Spec.Template.Spec, ms.Spec.Template.Spec = tc.spec, tc.spec
-
-			set, err := withProblems(inherit.Policy{}.MachineSet(md, &clusterv1.MachineSet{}))
-			Expect(err).NotTo(HaveOccurred())
-			Expect(set.Top.Fields).To(Equal(inherit.Fields{}), "a MachineSet has them in its template only")
-			Expect(set.Template.Fields).To(Equal(tc.want))
-
-			m, err := withProblems(inherit.Policy{}.MachineFrom(inherit.TemplateOfMachineSet(ms), &clusterv1.Machine{}))
-			Expect(err).NotTo(HaveOccurred())
-			Expect(m.Top.Fields).To(Equal(tc.want))
-
-			has := inherit.OfMachineSet(ms)
-			Expect(has.Template.Fields).To(Equal(tc.want))
-		})
-	}
-}
-
 // A name is that of a field in either version of the contract, or of a condition.
 func TestFieldOf(t *testing.T) {
 	for name, want := range map[string]inherit.Field{
@@ -106,14 +69,11 @@ func TestControlPlaneLayout(t *testing.T) {
 		has  string
 		want []string
 	}{
-		{name: "a kind with neither contract's fields has only its own metadata", want: lines("(durations)")},
 		{name: "the v1beta2 contract has a Machine's fields in spec", has: "metadata spec.taints spec.readinessGates spec.deletion.nodeDrainTimeoutSeconds spec.deletion.nodeVolumeDetachTimeoutSeconds spec.deletion.nodeDeletionTimeoutSeconds", want: lines(template + "metadata spec.taints spec.readinessGates spec.deletion.nodeDrainTimeoutSeconds spec.deletion.nodeVolumeDetachTimeoutSeconds spec.deletion.nodeDeletionTimeoutSeconds")},
 		{name: "the v1beta1 contract has them beside the metadata", has: "metadata taints readinessGates " + durationsBelow, want: slices.Concat(lines(template+"metadata taints readinessGates "+durationsBelow), lines("(durations)"))},
 		{name: "of a kind with both, the newer contract counts", has: "metadata taints spec.taints readinessGates spec.readinessGates nodeDrainTimeout spec.deletion.nodeDrainTimeoutSeconds", want: lines(template + "metadata spec.taints spec.readinessGates spec.deletion.nodeDrainTimeoutSeconds")},
-		{name: "lists may be newer than timeouts", has: "metadata spec.taints nodeDrainTimeout", want: slices.Concat(lines(template+"metadata spec.taints nodeDrainTimeout"), lines("(durations)"))},
 		{name: "timeouts may be newer than lists", has: "metadata taints readinessGates spec.deletion.nodeDrainTimeoutSeconds", want: lines(template + "metadata taints readinessGates spec.deletion.nodeDrainTimeoutSeconds")},
 		{name: "timeouts of both contracts are not mixed, since their units differ", has: "nodeDrainTimeout nodeDeletionTimeout spec.deletion.nodeVolumeDetachTimeoutSeconds", want: lines(template + "spec.deletion.nodeVolumeDetachTimeoutSeconds")},
-		{name: "fields may be there without metadata", has: "spec.taints", want: slices.Concat(lines(template+"spec.taints"), lines("(durations)"))},
 		{name: "a control plane has no minReadySeconds, whatever its schema says", has: "metadata minReadySeconds spec.minReadySeconds", want: slices.Concat(lines(template+"metadata"), lines("(durations)"))},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -50,35 +50,25 @@ func TestNodeLabels(t *testing.T) {
 		{name: "a restricted label is inherited", machine: content{labels: "node-restriction.kubernetes.io/a=1"}, want: content{labels: "node-restriction.kubernetes.io/a=1", annotations: "capi/labels=node-restriction.kubernetes.io/a"}},
 		{name: "so is one of a subdomain", machine: content{labels: "x.node-restriction.kubernetes.io/a=1"}, want: content{labels: "x.node-restriction.kubernetes.io/a=1", annotations: "capi/labels=x.node-restriction.kubernetes.io/a"}},
 		{name: "a managed label is inherited", machine: content{labels: "node.cluster.x-k8s.io/a=1"}, want: content{labels: "node.cluster.x-k8s.io/a=1", annotations: "capi/labels=node.cluster.x-k8s.io/a"}},
-		{name: "so is one of its subdomains", machine: content{labels: "x.y.node.cluster.x-k8s.io/a=1"}, want: content{labels: "x.y.node.cluster.x-k8s.io/a=1", annotations: "capi/labels=x.y.node.cluster.x-k8s.io/a"}},
 		{name: "a subdomain of the role prefix is another domain", machine: content{labels: "x.node-role.kubernetes.io/a=1"}},
 		{name: "a domain that only ends alike is another domain", machine: content{labels: "xnode-restriction.kubernetes.io/a=1,xnode.cluster.x-k8s.io/b=1"}},
 		{name: "a domain that only begins alike is another domain", machine: content{labels: "node-role.kubernetes.io.example.com/a=1,node.cluster.x-k8s.io.evil/b=1"}},
 		{name: "other labels stay on the Machine", machine: content{labels: "team=a,topology.kubernetes.io/zone=z,cluster.x-k8s.io/cluster-name=c"}},
 		{name: "keys are recorded in order", machine: content{labels: "node.cluster.x-k8s.io/b=,node-role.kubernetes.io/c=,node.cluster.x-k8s.io/a="}, want: content{labels: "node.cluster.x-k8s.io/b=,node-role.kubernetes.io/c=,node.cluster.x-k8s.io/a=", annotations: "capi/labels=node-role.kubernetes.io/c,node.cluster.x-k8s.io/a,node.cluster.x-k8s.io/b"}},
 
-		{name: "a label that already is right is recorded", machine: content{labels: "node.cluster.x-k8s.io/a=1"}, node: content{labels: "node.cluster.x-k8s.io/a=1"}, want: content{labels: "node.cluster.x-k8s.io/a=1", annotations: "capi/labels=node.cluster.x-k8s.io/a"}},
 		{name: "another value is replaced", machine: content{labels: "node.cluster.x-k8s.io/a=1"}, node: content{labels: "node.cluster.x-k8s.io/a=2"}, want: content{labels: "node.cluster.x-k8s.io/a=1", annotations: "capi/labels=node.cluster.x-k8s.io/a"}},
-		{name: "a label removed by somebody comes back", machine: content{labels: "node.cluster.x-k8s.io/a=1"}, node: content{annotations: "capi/labels=node.cluster.x-k8s.io/a"}, want: content{labels: "node.cluster.x-k8s.io/a=1", annotations: "capi/labels=node.cluster.x-k8s.io/a"}},
 		{name: "a label no longer declared goes, its record stays empty", node: content{labels: "node.cluster.x-k8s.io/a=1,mine=1", annotations: "capi/labels=node.cluster.x-k8s.io/a"}, want: content{labels: "mine=1", annotations: "capi/labels="}},
 		{name: "a label that was never recorded is somebody else's", node: content{labels: "node.cluster.x-k8s.io/a=1"}, want: content{labels: "node.cluster.x-k8s.io/a=1"}},
 
 		{name: "an operator's regex brings further labels, recorded apart", policy: team, machine: content{labels: "team=a,cost.example.com/center=7,x=y"}, want: content{labels: "team=a,cost.example.com/center=7", annotations: "own/labels=cost.example.com/center,team"}},
-		{name: "a regex is not anchored", policy: inherit.Policy{AdditionalLabels: regexes("am")}, machine: content{labels: "team=a"}, want: content{labels: "team=a", annotations: "own/labels=team"}},
-		{name: "what the rules bring is not recorded as the regex's", policy: everything, machine: content{labels: "node.cluster.x-k8s.io/a=1"}, want: content{labels: "node.cluster.x-k8s.io/a=1", annotations: "capi/labels=node.cluster.x-k8s.io/a"}},
 		{name: "a regex does not reach bookkeeping", policy: everything, machine: content{labels: "cluster.x-k8s.io/cluster-name=c,topology.cluster.x-k8s.io/owned=,heirloom.dev/ignore=,x.heirloom.dev/a="}},
 		{name: "a label of a regex no longer declared goes, and its record", policy: team, node: content{labels: "team=a", annotations: "own/labels=team"}},
 		{name: "a label whose regex the operator took away goes", machine: content{labels: "team=a"}, node: content{labels: "team=a", annotations: "own/labels=team"}},
-		{name: "a label whose regex the operator took away goes, also when the Machine lost it", node: content{labels: "team=a", annotations: "own/labels=team"}},
 
 		{name: "a label of Cluster API's own that it records stays", node: content{labels: "cluster.x-k8s.io/interruptible=", annotations: "capi/labels=cluster.x-k8s.io/interruptible"}, want: content{labels: "cluster.x-k8s.io/interruptible=", annotations: "capi/labels=cluster.x-k8s.io/interruptible"}},
-		{name: "it stays beside ours", machine: content{labels: "node.cluster.x-k8s.io/a=1"}, node: content{labels: "cluster.x-k8s.io/interruptible=", annotations: "capi/labels=cluster.x-k8s.io/interruptible"}, want: content{labels: "cluster.x-k8s.io/interruptible=,node.cluster.x-k8s.io/a=1", annotations: "capi/labels=cluster.x-k8s.io/interruptible,node.cluster.x-k8s.io/a"}},
 		{name: "its record goes with it", node: content{annotations: "capi/labels=cluster.x-k8s.io/interruptible"}, want: content{annotations: "capi/labels="}},
-		{name: "a label that Cluster API brings by a regex of its own too goes cleanly", policy: team, node: content{labels: "team=a", annotations: "capi/labels=team; own/labels=team"}, want: content{annotations: "capi/labels="}},
 
 		{name: "a record with blanks and gaps is read", node: content{labels: "node.cluster.x-k8s.io/a=1", annotations: "capi/labels=, node.cluster.x-k8s.io/a ,,"}, want: content{annotations: "capi/labels="}},
-		{name: "a record out of order is put in order", machine: content{labels: "node.cluster.x-k8s.io/a=1,node.cluster.x-k8s.io/b=1"}, node: content{annotations: "capi/labels=node.cluster.x-k8s.io/b,node.cluster.x-k8s.io/a,node.cluster.x-k8s.io/b"}, want: content{labels: "node.cluster.x-k8s.io/a=1,node.cluster.x-k8s.io/b=1", annotations: "capi/labels=node.cluster.x-k8s.io/a,node.cluster.x-k8s.io/b"}},
-		{name: "a record that is rubbish does no harm", node: content{labels: "mine=1", annotations: "capi/labels={\"a\":1},; own/labels=\x00"}, want: content{labels: "mine=1", annotations: "capi/labels="}},
 	} {
 		t.Run(tc.name, tc.run)
 	}
@@ -90,16 +80,12 @@ func TestNodeAnnotations(t *testing.T) {
 	everything := inherit.Policy{AdditionalAnnotations: regexes(".*")}
 	for _, tc := range []nodeCase{
 		{name: "a managed annotation is inherited", machine: content{annotations: "node.cluster.x-k8s.io/a=1"}, want: content{annotations: "node.cluster.x-k8s.io/a=1; capi/annotations=node.cluster.x-k8s.io/a"}},
-		{name: "so is one of a subdomain", machine: content{annotations: "x.node.cluster.x-k8s.io/a=1"}, want: content{annotations: "x.node.cluster.x-k8s.io/a=1; capi/annotations=x.node.cluster.x-k8s.io/a"}},
 		{name: "other annotations stay on the Machine", machine: content{annotations: "note=x; node-role.kubernetes.io/a=1; cluster.x-k8s.io/remediate-machine="}},
-		{name: "another value is replaced", machine: content{annotations: "node.cluster.x-k8s.io/a=1"}, node: content{annotations: "node.cluster.x-k8s.io/a=2"}, want: content{annotations: "node.cluster.x-k8s.io/a=1; capi/annotations=node.cluster.x-k8s.io/a"}},
 		{name: "an annotation no longer declared goes, its record stays empty", node: content{annotations: "node.cluster.x-k8s.io/a=1; capi/annotations=node.cluster.x-k8s.io/a; mine=1"}, want: content{annotations: "capi/annotations=; mine=1"}},
 		{name: "an annotation that was never recorded is somebody else's", node: content{annotations: "node.cluster.x-k8s.io/a=1"}, want: content{annotations: "node.cluster.x-k8s.io/a=1"}},
 		{name: "an annotation that Cluster API records for itself stays", node: content{annotations: "x=1; capi/annotations=x"}, want: content{annotations: "x=1; capi/annotations=x"}},
 
 		{name: "an operator's regex brings further annotations, recorded apart", policy: notes, machine: content{annotations: "note=x; other=y"}, want: content{annotations: "note=x; own/annotations=note"}},
-		{name: "an annotation of a regex no longer declared goes, and its record", policy: notes, node: content{annotations: "note=x; own/annotations=note"}},
-		{name: "an annotation whose regex the operator took away goes", machine: content{annotations: "note=x"}, node: content{annotations: "note=x; own/annotations=note"}},
 		{name: "a regex does not reach bookkeeping", policy: everything, machine: content{annotations: "cluster.x-k8s.io/paused-by=c; own/labels=a; capi/labels=b; taints.heirloom.dev/always=; heirloom.dev/uninitialized=added"}},
 		{name: "a regex for labels brings no annotations", policy: inherit.Policy{AdditionalLabels: regexes(".*")}, machine: content{annotations: "note=x"}},
 	} {
@@ -114,8 +100,7 @@ func TestNodeTaints(t *testing.T) {
 	disabled := inherit.Policy{ClusterAPITaints: inherit.PropagationDisabled}
 	for _, tc := range []nodeCase{
 		{name: "a typed Always taint is added and recorded", machine: content{taints: "gpu=1:NoSchedule"}, node: content{taints: "z:NoSchedule"}, want: content{taints: "z:NoSchedule,gpu=1:NoSchedule", annotations: "capi/taints=gpu:NoSchedule"}},
-		{name: "it is recorded in Cluster API's form where Cluster API reads it", policy: enabled, machine: content{taints: "gpu=1:NoSchedule"}, want: content{taints: "gpu=1:NoSchedule", annotations: "capi/taints=gpu:NoSchedule"}},
-		{name: "it is recorded with its value where Cluster API does not", policy: disabled, machine: content{taints: "gpu=1:NoSchedule,b:NoExecute"}, want: content{taints: "b:NoExecute,gpu=1:NoSchedule", annotations: "capi/taints=b:NoExecute,gpu=1:NoSchedule"}},
+		{name: "it is recorded with its value where Cluster API does not read it", policy: disabled, machine: content{taints: "gpu=1:NoSchedule,b:NoExecute"}, want: content{taints: "b:NoExecute,gpu=1:NoSchedule", annotations: "capi/taints=b:NoExecute,gpu=1:NoSchedule"}},
 		{name: "a record in Cluster API's form stays if it says the same, wherever Cluster API is", policy: disabled, machine: content{taints: "gpu=1:NoSchedule"}, node: content{taints: "gpu=1:NoSchedule", annotations: "capi/taints=gpu:NoSchedule"}, want: content{taints: "gpu=1:NoSchedule", annotations: "capi/taints=gpu:NoSchedule"}},
 		{name: "a record with values becomes Cluster API's form where Cluster API reads it", policy: enabled, machine: content{taints: "gpu=1:NoSchedule"}, node: content{taints: "gpu=1:NoSchedule", annotations: "capi/taints=gpu=1:NoSchedule"}, want: content{taints: "gpu=1:NoSchedule", annotations: "capi/taints=gpu:NoSchedule"}},
 		{name: "an annotated Always taint is added and recorded apart", machine: content{annotations: always + "gpu=1:NoSchedule"}, want: content{taints: "gpu=1:NoSchedule", annotations: "own/taints=gpu=1:NoSchedule"}},
@@ -124,30 +109,21 @@ func TestNodeTaints(t *testing.T) {
 		{name: "a typed Initialize taint wins over an annotated Always one", machine: content{taints: "gpu=typed:NoSchedule@OnInitialization", annotations: always + "gpu=annotated:NoSchedule"}},
 
 		{name: "an Always taint removed by somebody comes back", machine: content{annotations: always + "gpu:NoSchedule"}, node: content{annotations: "own/taints=gpu:NoSchedule"}, want: content{taints: "gpu:NoSchedule", annotations: "own/taints=gpu:NoSchedule"}},
-		{name: "another value on the same key and effect is replaced", machine: content{taints: "gpu=1:NoSchedule"}, node: content{taints: "gpu=2:NoSchedule"}, want: content{taints: "gpu=1:NoSchedule", annotations: "capi/taints=gpu:NoSchedule"}},
 		{name: "a foreign taint is never touched", node: content{taints: "gpu=1:NoSchedule,node.kubernetes.io/unreachable:NoExecute"}, want: content{taints: "gpu=1:NoSchedule,node.kubernetes.io/unreachable:NoExecute"}},
 		{name: "a typed taint no longer declared goes", node: content{taints: "gpu=1:NoSchedule,z:NoSchedule", annotations: "capi/taints=gpu:NoSchedule"}, want: content{taints: "z:NoSchedule", annotations: "capi/taints="}},
-		{name: "a typed taint recorded with its value goes", policy: disabled, node: content{taints: "gpu=1:NoSchedule", annotations: "capi/taints=gpu=1:NoSchedule"}, want: content{annotations: "capi/taints="}},
 		{name: "with another value since, it stays", policy: disabled, node: content{taints: "gpu=2:NoSchedule", annotations: "capi/taints=gpu=1:NoSchedule"}, want: content{taints: "gpu=2:NoSchedule", annotations: "capi/taints="}},
 		{name: "an annotated taint no longer declared goes, and its record", node: content{taints: "gpu=1:NoSchedule", annotations: "own/taints=gpu=1:NoSchedule"}},
 		{name: "a taint that becomes typed stays in our record until Cluster API knows of it", policy: enabled, machine: content{taints: "gpu=1:NoSchedule", annotations: always + "gpu=1:NoSchedule"}, node: content{taints: "gpu=1:NoSchedule", annotations: "capi/taints=b:NoSchedule; own/taints=gpu=1:NoSchedule"}, want: content{taints: "gpu=1:NoSchedule", annotations: "capi/taints=; own/taints=gpu=1:NoSchedule"}},
-		{name: "also while nobody knows whether Cluster API reads it", machine: content{taints: "gpu=1:NoSchedule"}, node: content{taints: "gpu=1:NoSchedule", annotations: "own/taints=gpu=1:NoSchedule"}, want: content{taints: "gpu=1:NoSchedule", annotations: "capi/taints=; own/taints=gpu=1:NoSchedule"}},
 		{name: "once Cluster API lists it, it is recorded as typed", policy: enabled, machine: content{taints: "gpu=1:NoSchedule", annotations: always + "gpu=1:NoSchedule"}, node: content{taints: "gpu=1:NoSchedule", annotations: "capi/taints=gpu:NoSchedule; own/taints=gpu=1:NoSchedule"}, want: content{taints: "gpu=1:NoSchedule", annotations: "capi/taints=gpu:NoSchedule"}},
 		{name: "a taint that becomes typed is recorded as typed where Cluster API reads nothing", policy: disabled, machine: content{taints: "gpu=1:NoSchedule", annotations: always + "gpu=1:NoSchedule"}, node: content{taints: "gpu=1:NoSchedule", annotations: "own/taints=gpu=1:NoSchedule"}, want: content{taints: "gpu=1:NoSchedule", annotations: "capi/taints=gpu=1:NoSchedule"}},
 		{name: "a taint that is annotated only from now on stays", machine: content{annotations: always + "gpu=1:NoSchedule"}, node: content{taints: "gpu=1:NoSchedule", annotations: "capi/taints=gpu:NoSchedule"}, want: content{taints: "gpu=1:NoSchedule", annotations: "capi/taints=; own/taints=gpu=1:NoSchedule"}},
 
 		{name: "an Initialize taint comes no more", machine: content{taints: "a:NoSchedule@OnInitialization", annotations: initialize + "b:NoSchedule"}},
 		{name: "Always to Initialize keeps the taint and drops the record, typed", machine: content{taints: "gpu:NoSchedule@OnInitialization"}, node: content{taints: "gpu:NoSchedule", annotations: "capi/taints=gpu:NoSchedule"}, want: content{taints: "gpu:NoSchedule", annotations: "capi/taints="}},
-		{name: "Always to Initialize keeps the taint and drops the record, annotated", machine: content{annotations: initialize + "gpu:NoSchedule"}, node: content{taints: "gpu:NoSchedule", annotations: "own/taints=gpu:NoSchedule"}, want: content{taints: "gpu:NoSchedule"}},
-		{name: "Initialize to Always records the taint, typed", machine: content{taints: "gpu:NoSchedule"}, node: content{taints: "gpu:NoSchedule"}, want: content{taints: "gpu:NoSchedule", annotations: "capi/taints=gpu:NoSchedule"}},
-		{name: "Initialize to Always brings the taint back, annotated", machine: content{annotations: always + "gpu:NoSchedule"}, want: content{taints: "gpu:NoSchedule", annotations: "own/taints=gpu:NoSchedule"}},
 
 		{name: "a broken record is passed over and put right", node: content{taints: "gpu:NoSchedule,z:NoSchedule", annotations: "capi/taints=rubbish,gpu:NoSchedule,:,a:b:c"}, want: content{taints: "z:NoSchedule", annotations: "capi/taints="}},
-		{name: "a broken record of ours is passed over and goes", node: content{taints: "gpu:NoSchedule", annotations: "own/taints=gpu"}, want: content{taints: "gpu:NoSchedule"}},
 		{name: "a reserved taint never reaches the Node, and that is said", machine: content{taints: "node.kubernetes.io/x:NoSchedule,gpu:NoSchedule"}, want: content{taints: "gpu:NoSchedule", annotations: "capi/taints=gpu:NoSchedule"}, problem: "node.kubernetes.io/x:NoSchedule"},
-		{name: "a typo loses that entry only", machine: content{annotations: always + "typo,gpu:NoSchedule"}, want: content{taints: "gpu:NoSchedule", annotations: "own/taints=gpu:NoSchedule"}, problem: `"typo" has no effect`},
 		{name: "the control plane's taint never reaches a worker", machine: content{annotations: always + "node-role.kubernetes.io/control-plane:NoSchedule"}, problem: "reserved for control plane Machines"},
-		{name: "a repeated typed taint counts once", machine: content{taints: "gpu=1:NoSchedule,gpu=2:NoSchedule"}, want: content{taints: "gpu=1:NoSchedule", annotations: "capi/taints=gpu:NoSchedule"}},
 	} {
 		t.Run(tc.name, tc.run)
 	}
@@ -162,11 +138,8 @@ func TestFirstSync(t *testing.T) {
 	}{
 		{name: "the annotation is there from the first sync on, empty", want: content{annotations: "capi/taints="}},
 		{name: "an Initialize taint lands with the annotation", machine: content{taints: "gpu=1:NoSchedule@OnInitialization"}, want: content{taints: "gpu=1:NoSchedule", annotations: "capi/taints="}},
-		{name: "the alias Initialize means the same", machine: content{taints: "gpu:NoSchedule@Initialize"}, want: content{taints: "gpu:NoSchedule", annotations: "capi/taints="}},
-		{name: "an annotated Initialize taint lands too", machine: content{annotations: initialize + "gpu:NoExecute"}, want: content{taints: "gpu:NoExecute", annotations: "capi/taints="}},
 		{name: "an Always taint beside it is recorded", machine: content{taints: "a=1:NoSchedule", annotations: initialize + "b:NoExecute"}, want: content{taints: "a=1:NoSchedule,b:NoExecute", annotations: "capi/taints=a:NoSchedule"}},
 		{name: "a taint that the kubelet registered with stays", machine: content{taints: "a:NoSchedule@OnInitialization"}, node: content{taints: "kubelet:NoSchedule"}, want: content{taints: "kubelet:NoSchedule,a:NoSchedule", annotations: "capi/taints="}},
-		{name: "an Initialize taint replaces the kubelet's value", machine: content{taints: "a=1:NoSchedule@OnInitialization"}, node: content{taints: "a=2:NoSchedule"}, want: content{taints: "a=1:NoSchedule", annotations: "capi/taints="}},
 		{name: "our own record alone does not mean that it has been synced", machine: content{annotations: initialize + "b:NoExecute"}, node: content{annotations: "own/taints=a:NoSchedule"}, want: content{taints: "b:NoExecute", annotations: "capi/taints="}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -194,11 +167,9 @@ func TestKubeletRegisters(t *testing.T) {
 	}{
 		{name: "managed labels come at once", machine: content{labels: "node.cluster.x-k8s.io/a=1,x.node.cluster.x-k8s.io/b=2"}, want: content{labels: "node.cluster.x-k8s.io/a=1,x.node.cluster.x-k8s.io/b=2", annotations: "capi/labels=node.cluster.x-k8s.io/a,x.node.cluster.x-k8s.io/b; capi/taints="}},
 		{name: "a role must wait, and is not recorded", machine: content{labels: "node-role.kubernetes.io/gpu="}, want: content{annotations: "capi/taints="}},
-		{name: "a restricted label must wait", machine: content{labels: "node-restriction.kubernetes.io/a=,x.node-restriction.kubernetes.io/b="}, want: content{annotations: "capi/taints="}},
 		{name: "unrestricted labels of a regex come at once", policy: inherit.Policy{AdditionalLabels: regexes(".*")}, machine: content{labels: "team=a,mykubernetes.io/b=1,x-k8s.io/c=1"}, want: content{labels: "team=a,mykubernetes.io/b=1,x-k8s.io/c=1", annotations: "own/labels=mykubernetes.io/b,team,x-k8s.io/c; capi/taints="}},
 		{name: "other labels of kubernetes.io and k8s.io must wait", policy: inherit.Policy{AdditionalLabels: regexes(".*")}, machine: content{labels: "topology.kubernetes.io/zone=z,kubernetes.io/os=linux,x.k8s.io/a=1,k8s.io/b=1"}, want: content{annotations: "capi/taints="}},
 		{name: "what the kubelet brings itself stays as it is", policy: inherit.Policy{AdditionalLabels: regexes(".*")}, machine: content{labels: "kubernetes.io/os=plan9"}, node: content{labels: "kubernetes.io/os=linux,mine=1"}, want: content{labels: "kubernetes.io/os=linux,mine=1", annotations: "capi/taints="}},
-		{name: "annotations come at once", machine: content{annotations: "node.cluster.x-k8s.io/a=1"}, want: content{annotations: "node.cluster.x-k8s.io/a=1; capi/annotations=node.cluster.x-k8s.io/a; capi/taints="}},
 		{name: "Always and Initialize taints come at once", machine: content{taints: "a=1:NoSchedule,b:NoExecute@OnInitialization", annotations: "taints.heirloom.dev/always=c:NoSchedule"}, want: content{taints: "a=1:NoSchedule,b:NoExecute,c:NoSchedule", annotations: "capi/taints=a:NoSchedule; own/taints=c:NoSchedule"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -237,13 +208,11 @@ func TestKept(t *testing.T) {
 		old, requested, result content
 		want                   []string
 	}{
-		{name: "a request that changes nothing keeps nothing", old: content{labels: "a=1", taints: "t:NoSchedule"}, requested: content{labels: "a=1", taints: "t:NoSchedule"}, result: content{labels: "a=1", taints: "t:NoSchedule"}},
 		{name: "what was taken away and put back was kept", old: content{labels: "a=1", annotations: "b=2", taints: "t=3:NoSchedule"}, result: content{labels: "a=1", annotations: "b=2", taints: "t=3:NoSchedule"}, want: []string{`label "a"`, `annotation "b"`, `taint "t=3:NoSchedule"`}},
 		{name: "what was changed and put back was kept", old: content{labels: "a=1", annotations: "b=2", taints: "t=3:NoSchedule"}, requested: content{labels: "a=x", annotations: "b=x", taints: "t=x:NoSchedule"}, result: content{labels: "a=1", annotations: "b=2", taints: "t=3:NoSchedule"}, want: []string{`label "a"`, `annotation "b"`, `taint "t=3:NoSchedule"`}},
 		{name: "what is new was not kept", result: content{labels: "a=1", annotations: "b=2", taints: "t:NoSchedule"}},
 		{name: "what gets a new value was not kept", old: content{labels: "a=1", taints: "t=1:NoSchedule"}, result: content{labels: "a=2", taints: "t=2:NoSchedule"}},
 		{name: "what really goes was not kept", old: content{labels: "a=1", annotations: "b=2", taints: "t:NoSchedule"}},
-		{name: "names are in order", old: content{labels: "b=1,c=1,a=1"}, result: content{labels: "b=1,c=1,a=1"}, want: []string{`label "a"`, `label "b"`, `label "c"`}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			NewWithT(t).Expect(named(inherit.Kept(tc.old.node(), tc.requested.node(), tc.result.node()))).To(Equal(tc.want))
@@ -257,24 +226,6 @@ func named(keys []inherit.NodeKey) []string {
 		names = append(names, key.String())
 	}
 	return names
-}
-
-// A kubelet that registers may send any annotation. None of it makes its Node escape what its Machine declares.
-func TestAKubeletCannotClaimToBeInitialized(t *testing.T) {
-	m := content{labels: "node.cluster.x-k8s.io/a=1", annotations: "taints.heirloom.dev/initialize=warm:NoSchedule"}.machine()
-	claims := inherit.NodeState{Annotations: map[string]string{
-		clusterv1.TaintsFromMachineAnnotation: "", clusterv1.LabelsFromMachineAnnotation: "x",
-		inherit.LabelsFromMachineAnnotation: "y", inherit.UninitializedAnnotation: "added", "mine": "1",
-	}}
-	state, err := withProblems(inherit.Policy{}.Node(inherit.SourceOfMachine(m), claims, inherit.Kubelet))
-	Expect := NewWithT(t).Expect
-	Expect(err).NotTo(HaveOccurred())
-	Expect(state.Taints).To(ContainElement(HaveField("Key", "warm")))
-	Expect(state.Annotations).To(And(
-		HaveKeyWithValue(clusterv1.LabelsFromMachineAnnotation, "node.cluster.x-k8s.io/a"),
-		Not(HaveKey(inherit.LabelsFromMachineAnnotation)), HaveKeyWithValue("mine", "1"),
-	))
-	Expect(claims.Annotations).To(HaveLen(5), "the input is not mutated")
 }
 
 // While its Machine has not inherited yet, a Node already has what the Machine does not have, listed in Heirloom's annotations. What
@@ -304,11 +255,6 @@ func TestNodesInheritAheadOfTheirMachine(t *testing.T) {
 			name: "another value", template: content{labels: label + "=2"}, machine: content{labels: label + "=1"},
 			meanwhile: content{labels: label + "=1", annotations: "capi/labels=" + label},
 			after:     content{labels: label + "=2", annotations: "capi/labels=" + label},
-		},
-		{
-			name: "an annotation", template: content{annotations: note + "=1"},
-			meanwhile: content{annotations: note + "=1; own/annotations=" + note},
-			after:     content{annotations: note + "=1; own/annotations=" + note},
 		},
 		{
 			name: "a typed taint", policy: gate, template: content{taints: "gpu:NoSchedule"},
@@ -358,15 +304,6 @@ func withoutEmpty(node inherit.NodeState) []string {
 	node.Annotations = maps.Clone(node.Annotations)
 	maps.DeleteFunc(node.Annotations, func(_, value string) bool { return value == "" })
 	return describe(node)
-}
-
-// A MachinePool's Nodes have no Machine, so nothing is ahead of one.
-func TestNothingIsAheadWithoutAMachine(t *testing.T) {
-	Expect := NewWithT(t).Expect
-	mp := &clusterv1.MachinePool{Spec: clusterv1.MachinePoolSpec{Template: content{labels: "node.cluster.x-k8s.io/a=1"}.template()}}
-	got, err := withProblems(inherit.Policy{}.Node(inherit.SourceOfMachinePool(mp, inherit.TemplateOfMachinePool(mp)), content{}.initialized(), inherit.Privileged))
-	Expect(err).NotTo(HaveOccurred())
-	Expect(withoutEmpty(got)).To(ConsistOf("label node.cluster.x-k8s.io/a=1", "annotation cluster.x-k8s.io/labels-from-machine=node.cluster.x-k8s.io/a"))
 }
 
 // Whatever a Machine declares, its Node can register, and with the taints that keep workload away.

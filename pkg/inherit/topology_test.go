@@ -65,8 +65,6 @@ func TestTopologyMetadata(t *testing.T) {
 		want            content
 	}{
 		{name: "nothing declared is nothing inherited"},
-		{name: "what the ClusterClass declares is inherited", class: content{labels: "a=class", annotations: "n=class"}, want: content{labels: "a=class", annotations: "n=class"}},
-		{name: "what the Cluster declares is inherited", topology: content{labels: "a=cluster", annotations: "n=cluster"}, want: content{labels: "a=cluster", annotations: "n=cluster"}},
 		{name: "both are merged, and the Cluster wins", class: content{labels: "a=class,b=class", annotations: "n=class; m=class"}, topology: content{labels: "b=cluster,c=cluster", annotations: "m=cluster; o=cluster"}, want: content{labels: "a=class,b=cluster,c=cluster", annotations: "n=class; m=cluster; o=cluster"}},
 		{name: "an empty value of the Cluster wins, too", class: content{labels: "a=class", annotations: "n=class"}, topology: content{labels: "a=", annotations: "n="}, want: content{labels: "a=", annotations: "n="}},
 
@@ -75,7 +73,6 @@ func TestTopologyMetadata(t *testing.T) {
 		{name: "annotations of such names are no labels", topology: content{annotations: "cluster.x-k8s.io/cluster-name=x; topology.cluster.x-k8s.io/owned=x"}, want: content{annotations: "cluster.x-k8s.io/cluster-name=x; topology.cluster.x-k8s.io/owned=x"}},
 		{name: "other bookkeeping was declared on purpose", topology: content{labels: "cluster.x-k8s.io/watch-filter=blue", annotations: "topology.cluster.x-k8s.io/mine=x"}, want: content{labels: "cluster.x-k8s.io/watch-filter=blue", annotations: "topology.cluster.x-k8s.io/mine=x"}},
 		{name: "orders about upgrades are for the topology only", topology: content{annotations: "ok=1; topology.cluster.x-k8s.io/hold-upgrade-sequence=; topology.cluster.x-k8s.io/defer-upgrade="}, want: content{annotations: "ok=1"}},
-		{name: "annotated taints are annotations like others", class: content{annotations: "taints.heirloom.dev/always=gpu:NoSchedule"}, want: content{annotations: "taints.heirloom.dev/always=gpu:NoSchedule"}},
 	} {
 		for rule, of := range rules {
 			t.Run(tc.name+" by "+rule, func(t *testing.T) {
@@ -97,7 +94,7 @@ func TestTopologyMetadata(t *testing.T) {
 // TestTopologyTaints is about typed taints of rules 1 and 2, which reach the template only.
 func TestTopologyTaints(t *testing.T) {
 	const role = "node-role.kubernetes.io/control-plane:NoSchedule"
-	disabled, enabled := inherit.Policy{ClusterAPITaints: inherit.PropagationDisabled}, inherit.Policy{ClusterAPITaints: inherit.PropagationEnabled}
+	disabled := inherit.Policy{ClusterAPITaints: inherit.PropagationDisabled}
 	for _, tc := range []struct {
 		name            string
 		policy          inherit.Policy
@@ -106,14 +103,11 @@ func TestTopologyTaints(t *testing.T) {
 		controlPlane, workers               string
 		controlPlaneProblem, workersProblem string
 	}{
-		{name: "the ClusterClass's taints are inherited", class: "gpu=1:NoSchedule,b:NoExecute@OnInitialization", controlPlane: "gpu=1:NoSchedule,b:NoExecute@OnInitialization", workers: "gpu=1:NoSchedule,b:NoExecute@OnInitialization"},
 		{name: "the Cluster's taints are inherited", topology: "gpu:NoSchedule", controlPlane: "gpu:NoSchedule", workers: "gpu:NoSchedule"},
 		{name: "the Cluster's list replaces the ClusterClass's", class: "gpu:NoSchedule,b:NoExecute", topology: "c:NoSchedule", controlPlane: "c:NoSchedule", workers: "c:NoSchedule"},
 		{name: "an explicitly empty list replaces it, too", class: "gpu:NoSchedule", topology: "none"},
-		{name: "they are inherited where Cluster API accepts them", policy: enabled, class: "gpu:NoSchedule", controlPlane: "gpu:NoSchedule", workers: "gpu:NoSchedule"},
 		{name: "they stay where Cluster API would refuse them, without a word", policy: disabled, class: "gpu:NoSchedule,node.kubernetes.io/x:NoSchedule"},
 		{name: "reserved taints are left out, and said so", topology: "gpu:NoSchedule,node.kubernetes.io/x:NoSchedule", controlPlane: "gpu:NoSchedule", workers: "gpu:NoSchedule", controlPlaneProblem: `taint "node.kubernetes.io/x:NoSchedule": the prefix`, workersProblem: `taint "node.kubernetes.io/x:NoSchedule": the prefix`},
-		{name: "a reserved taint of a list that was replaced matters to nobody", class: "node.kubernetes.io/x:NoSchedule", topology: "gpu:NoSchedule", controlPlane: "gpu:NoSchedule", workers: "gpu:NoSchedule"},
 		{name: "the role's own taint is for control planes only", class: role + ",gpu:NoSchedule", controlPlane: role + ",gpu:NoSchedule", workers: "gpu:NoSchedule", workersProblem: "the key is reserved for control plane Machines"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -146,17 +140,12 @@ func TestMachinePoolTaints(t *testing.T) {
 		problem string
 	}{
 		{name: "typed taints become annotations", class: content{taints: "z:NoExecute,gpu=1:NoSchedule,b:NoSchedule@OnInitialization"}, want: always + "gpu=1:NoSchedule,z:NoExecute; " + initialize + "b:NoSchedule"},
-		{name: "Initialize is another word for OnInitialization", class: content{taints: "b:NoSchedule@Initialize"}, want: initialize + "b:NoSchedule"},
-		{name: "the Cluster's list replaces the ClusterClass's", class: content{taints: "gpu:NoSchedule"}, topology: content{taints: "b:NoSchedule"}, want: always + "b:NoSchedule"},
-		{name: "an explicitly empty list replaces it, too", class: content{taints: "gpu:NoSchedule", annotations: "n=1"}, topology: content{taints: "none"}, want: "n=1"},
 		{name: "they join those that are annotated", class: content{taints: "z:NoSchedule"}, topology: content{annotations: "n=1; " + always + "b=2:NoSchedule; " + initialize + "c:NoSchedule"}, want: "n=1; " + always + "b=2:NoSchedule,z:NoSchedule; " + initialize + "c:NoSchedule"},
 		{name: "a typed taint wins over an annotated one with another value", class: content{taints: "gpu=typed:NoSchedule", annotations: always + "gpu=annotated:NoSchedule"}, want: always + "gpu=typed:NoSchedule"},
 		{name: "one that is always there wins over one at the start", class: content{taints: "gpu=typed:NoSchedule", annotations: initialize + "gpu=annotated:NoSchedule"}, want: always + "gpu=typed:NoSchedule"},
 		{name: "one at the start wins over one that is always there", class: content{taints: "gpu=typed:NoSchedule@OnInitialization", annotations: always + "gpu=annotated:NoSchedule,z:NoSchedule"}, want: always + "z:NoSchedule; " + initialize + "gpu=typed:NoSchedule"},
 		{name: "an annotation of which nothing is left goes", class: content{taints: "gpu:NoSchedule@OnInitialization", annotations: always + "gpu:NoSchedule"}, want: initialize + "gpu:NoSchedule"},
-		{name: "another effect is another taint", class: content{taints: "gpu:NoSchedule", annotations: always + "gpu:NoExecute"}, want: always + "gpu:NoExecute,gpu:NoSchedule"},
 		{name: "reserved taints are left out, and said so", class: content{taints: "gpu:NoSchedule,node.kubernetes.io/x:NoSchedule"}, want: always + "gpu:NoSchedule", problem: `taint "node.kubernetes.io/x:NoSchedule"`},
-		{name: "so is the control planes' own", class: content{taints: "node-role.kubernetes.io/control-plane:NoSchedule", annotations: "n=1"}, want: "n=1", problem: "the key is reserved for control plane Machines"},
 		{name: "what cannot be read of the annotation does not lose the rest", class: content{taints: "gpu:NoSchedule", annotations: always + "typo,b:NoSchedule"}, want: always + "b:NoSchedule,gpu:NoSchedule", problem: `taint "typo" has no effect`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -232,15 +221,12 @@ func TestTopologyFields(t *testing.T) {
 		class, topology inherit.Part
 		want            inherit.Fields
 	}{
-		{name: "what is not declared is not inherited"},
 		{name: "what the ClusterClass declares is inherited", class: whole, want: fields},
 		{name: "what the Cluster declares is inherited", topology: whole, want: fields},
-		{name: "the Cluster's win", topology: whole, class: declaring(nines), want: fields},
 		{name: "each for itself", class: whole, topology: drain(9), want: inherit.Fields{
 			Seconds:        inherit.Seconds{inherit.NodeDrainTimeout: new(int32(9)), inherit.NodeVolumeDetachTimeout: new(int32(2)), inherit.NodeDeletionTimeout: new(int32(3)), inherit.MinReadySeconds: new(int32(4))},
 			ReadinessGates: gates("a"),
 		}},
-		{name: "a timeout of zero wins, too", class: drain(9), topology: drain(0), want: inherit.Fields{Seconds: inherit.Seconds{inherit.NodeDrainTimeout: new(int32(0))}}},
 		{name: "the Cluster's gates replace the ClusterClass's", class: only("a", "b"), topology: only("c"), want: inherit.Fields{ReadinessGates: gates("c")}},
 		{name: "an explicitly empty list of gates replaces them, too", class: only("a"), topology: only(), want: inherit.Fields{ReadinessGates: gates()}},
 	} {
@@ -303,14 +289,12 @@ func TestSectionOfWorkers(t *testing.T) {
 		name, labels, topology, classes, want string
 	}{
 		{name: "an object that the topology manages is known by name", labels: named + "b", topology: "a=small,b=big", classes: "small,big", want: "b of big"},
-		{name: "two names may have one class", labels: named + "b", topology: "a=small,b=small", classes: "small", want: "b of small"},
 		{name: "an object of a Cluster without a topology has none", labels: named + "a", topology: "-", classes: "small"},
 		{name: "an object of another Cluster has none", labels: "cluster.x-k8s.io/cluster-name=other,topology.cluster.x-k8s.io/owned=,topology.cluster.x-k8s.io/KIND-name=a", topology: "a=small", classes: "small"},
 		{name: "an object of no Cluster has none", labels: "topology.cluster.x-k8s.io/owned=,topology.cluster.x-k8s.io/KIND-name=a", topology: "a=small", classes: "small"},
 		{name: "an object that somebody else made has none", labels: "cluster.x-k8s.io/cluster-name=c,topology.cluster.x-k8s.io/KIND-name=a", topology: "a=small", classes: "small"},
 		{name: "an object without a name has none", labels: ofCluster, topology: "a=small", classes: "small"},
 		{name: "not even one that has no name itself", labels: ofCluster, topology: "=small", classes: "small"},
-		{name: "an empty name is none", labels: named, topology: "=small", classes: "small"},
 		{name: "a name that the topology does not have any more has none", labels: named + "gone", topology: "a=small", classes: "small"},
 		{name: "a section whose class is missing has none", labels: named + "a", topology: "a=big", classes: "small"},
 		{name: "the other kind's name does not count", labels: ofCluster + ",topology.cluster.x-k8s.io/OTHER-name=a", topology: "a=small", classes: "small"},
@@ -380,29 +364,6 @@ func TestEffectiveMachineDeployment(t *testing.T) {
 	Expect(effective.Name + "/" + effective.Spec.ClusterName).To(Equal("md/c"))
 	Expect(effective.Spec.Selector).To(Equal(md.Spec.Selector))
 	Expect(md).To(Equal(before), "the input is not mutated")
-}
-
-// Nor does the Node of a MachinePool, whose typed taints come by annotation, whatever Cluster API's feature gate says.
-func TestEffectiveMachinePool(t *testing.T) {
-	Expect := NewWithT(t).Expect
-	mp := &clusterv1.MachinePool{Spec: clusterv1.MachinePoolSpec{Template: content{labels: "node.cluster.x-k8s.io/mine=1", annotations: "mine=1"}.template()}}
-	before := mp.DeepCopy()
-	s := inherit.Section{Class: content{labels: "node.cluster.x-k8s.io/a=1", taints: "gpu:NoSchedule,warm:NoSchedule@OnInitialization"}.section()}
-	policy := inherit.Policy{ClusterAPITaints: inherit.PropagationDisabled}
-
-	inherited, err := withProblems(policy.MachinePool(s, mp))
-	Expect(err).NotTo(HaveOccurred())
-	effective := &inherit.Template{Content: inherit.OfMachinePool(mp).Effective(inherited)}
-
-	Expect(describeContent(&effective.Content)).To(Equal(content{
-		labels:      "node.cluster.x-k8s.io/a=1,node.cluster.x-k8s.io/mine=1",
-		annotations: "mine=1; taints.heirloom.dev/always=gpu:NoSchedule; taints.heirloom.dev/initialize=warm:NoSchedule",
-	}.want()))
-	Expect(mp).To(Equal(before), "the input is not mutated")
-	node, err := withProblems(policy.Node(inherit.SourceOfMachinePool(mp, effective), content{}.node(), inherit.Privileged))
-	Expect(err).NotTo(HaveOccurred())
-	Expect(unrecorded(node).Labels).To(Equal(labels("node.cluster.x-k8s.io/a=1,node.cluster.x-k8s.io/mine=1")))
-	Expect(node.Taints).To(ConsistOf(onNode("gpu:NoSchedule,warm:NoSchedule")))
 }
 
 // All six types of sections are read, with what each can declare.

@@ -119,7 +119,6 @@ func TestSectionDeclares(t *testing.T) {
 		{name: "the class, once", class: content{annotations: initialize + "drain:NoExecute"}, want: []bool{true, false}},
 		{name: "the class, by type", class: content{taints: "drain:NoExecute"}, want: []bool{true, false}},
 		{name: "the Cluster", topology: content{annotations: always + "drain:NoExecute"}, want: []bool{false, true}},
-		{name: "the Cluster, by type", topology: content{taints: "drain:NoExecute"}, want: []bool{false, true}},
 		{name: "the Cluster's annotation replaces the class's", class: content{annotations: always + "drain:NoExecute"}, topology: content{annotations: always + "other:NoExecute"}, want: []bool{false, false}},
 		{name: "the Cluster's list replaces the class's", class: content{taints: "drain:NoExecute"}, topology: content{taints: "other:NoExecute"}, want: []bool{false, false}},
 		{name: "both, in two ways", class: content{taints: "drain:NoExecute"}, topology: content{annotations: always + "drain:NoExecute"}, want: []bool{true, true}},
