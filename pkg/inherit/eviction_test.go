@@ -123,8 +123,7 @@ func TestNodeHolding(t *testing.T) {
 				held = append(held, taint.IDOf(h))
 			}
 			policy, m := inherit.Policy{ClusterAPITaints: inherit.PropagationEnabled}, tc.machine.machine()
-			waits, err := withProblems(policy.NodeHolding(inherit.SourceOfMachine(m), held, tc.node.node(), inherit.Privileged))
-			Expect(err).NotTo(HaveOccurred())
+			waits := whole(policy.NodeHolding(inherit.SourceOfMachine(m), held, tc.node.node(), inherit.Privileged))
 			Expect(describe(waits)).To(Equal(describe(tc.waits.node())))
 			again, _ := policy.NodeHolding(inherit.SourceOfMachine(m), held, waits, inherit.Privileged)
 			Expect(again.Equal(waits)).To(BeTrue(), "it stays so")

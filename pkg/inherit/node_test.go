@@ -144,8 +144,7 @@ func TestFirstSync(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			Expect := NewWithT(t).Expect
-			got, err := withProblems(inherit.Policy{}.Node(inherit.SourceOfMachine(tc.machine.machine()), tc.node.node(), inherit.Privileged))
-			Expect(err).NotTo(HaveOccurred())
+			got := whole(inherit.Policy{}.Node(inherit.SourceOfMachine(tc.machine.machine()), tc.node.node(), inherit.Privileged))
 			Expect(describe(got)).To(Equal(describe(tc.want.node())))
 		})
 	}
@@ -176,13 +175,11 @@ func TestKubeletRegisters(t *testing.T) {
 			Expect := NewWithT(t).Expect
 			node := tc.node.node()
 			m := tc.machine.controller()
-			got, err := withProblems(tc.policy.Node(inherit.SourceOfMachine(m), node, inherit.Kubelet))
-			Expect(err).NotTo(HaveOccurred())
+			got := whole(tc.policy.Node(inherit.SourceOfMachine(m), node, inherit.Kubelet))
 			Expect(describe(got)).To(Equal(describe(tc.want.node())))
 			Expect(node).To(Equal(tc.node.node()), "the input is not mutated")
 
-			later, err := withProblems(tc.policy.Node(inherit.SourceOfMachine(m), got, inherit.Privileged))
-			Expect(err).NotTo(HaveOccurred())
+			later := whole(tc.policy.Node(inherit.SourceOfMachine(m), got, inherit.Privileged))
 			for key, value := range tc.machine.machine().Labels {
 				Expect(later.Labels).To(HaveKeyWithValue(key, value), "what had to wait comes with the first write by someone who may")
 			}
@@ -194,11 +191,9 @@ func TestKubeletRegisters(t *testing.T) {
 func TestAskingAgainChangesNothing(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	m := content{labels: "node.cluster.x-k8s.io/a=1", taints: "gpu=1:NoSchedule"}.machine()
-	first, err := withProblems(inherit.Policy{}.Node(inherit.SourceOfMachine(m), content{}.node(), inherit.Kubelet))
-	Expect(err).NotTo(HaveOccurred())
+	first := whole(inherit.Policy{}.Node(inherit.SourceOfMachine(m), content{}.node(), inherit.Kubelet))
 	Expect(first.Annotations).To(HaveKey(inherit.UninitializedAnnotation))
-	second, err := withProblems(inherit.Policy{}.Node(inherit.SourceOfMachine(m), first, inherit.Kubelet))
-	Expect(err).NotTo(HaveOccurred())
+	second := whole(inherit.Policy{}.Node(inherit.SourceOfMachine(m), first, inherit.Kubelet))
 	Expect(describe(second)).To(Equal(describe(first)))
 }
 
@@ -281,10 +276,8 @@ func TestNodesInheritAheadOfTheirMachine(t *testing.T) {
 			m := tc.machine.machine()
 			sync := func(m *clusterv1.Machine, node inherit.NodeState) inherit.NodeState {
 				source := inherit.SourceOfMachine(tc.policy.EffectiveMachine(template, m)).AheadOf(m)
-				synced, err := withProblems(tc.policy.Node(source, node, inherit.Privileged))
-				Expect(err).NotTo(HaveOccurred())
-				again, err := withProblems(tc.policy.Node(source, synced, inherit.Privileged))
-				Expect(err).NotTo(HaveOccurred())
+				synced := whole(tc.policy.Node(source, node, inherit.Privileged))
+				again := whole(tc.policy.Node(source, synced, inherit.Privileged))
 				Expect(again.Equal(synced)).To(BeTrue(), "a second time changes nothing")
 				return synced
 			}

@@ -105,8 +105,7 @@ func TestAnAddressBringsNoPrivileges(t *testing.T) {
 	written := func(by inherit.Writer) inherit.NodeState {
 		t.Helper()
 		now := inherit.OfNode(node, time.Now())
-		state, err := withProblems(policy.Node(policy.SourceFor(node, &m).WithFacts([]inherit.FactValue{zone.InMachine(&m)}, now), now, by))
-		Expect(err).NotTo(HaveOccurred())
+		state := whole(policy.Node(policy.SourceFor(node, &m).WithFacts([]inherit.FactValue{zone.InMachine(&m)}, now), now, by))
 		return state
 	}
 	privileges := []types.GomegaMatcher{HaveKey("node-role.kubernetes.io/vault"), HaveKey("node-restriction.kubernetes.io/tenant"), HaveKey("topology.kubernetes.io/zone")}
@@ -156,8 +155,7 @@ func TestNoLongerMatches(t *testing.T) {
 			record := known{name: tc.node.name}.node()
 			unknown := m
 			unknown.Spec.ProviderID, unknown.Status.NodeRef.Name = "", ""
-			had, err := withProblems(inherit.Policy{}.Node(inherit.Policy{}.SourceFor(record, &unknown), inherit.NodeState{}, inherit.Kubelet))
-			NewWithT(t).Expect(err).NotTo(HaveOccurred())
+			had := whole(inherit.Policy{}.Node(inherit.Policy{}.SourceFor(record, &unknown), inherit.NodeState{}, inherit.Kubelet))
 			node.Annotations = had.Annotations
 			if tc.record != "" {
 				node.Annotations[inherit.MatchedByAddressAnnotation] = tc.record

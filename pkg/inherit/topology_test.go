@@ -33,16 +33,16 @@ func machines(s inherit.Part) inherit.Part {
 }
 
 // rules are rules 1 to 3, for a control plane of Machines and for workers without a selector of their own.
-var rules = map[string]func(inherit.Policy, inherit.Section) (inherit.Object, error){
-	"rule 1": func(p inherit.Policy, s inherit.Section) (inherit.Object, error) {
+var rules = map[string]func(inherit.Policy, inherit.Section) inherit.Object{
+	"rule 1": func(p inherit.Policy, s inherit.Section) inherit.Object {
 		s.Class = machines(s.Class)
-		return withProblems(p.ControlPlane(s, inherit.Object{}))
+		return whole(p.ControlPlane(s, inherit.Object{}))
 	},
-	"rule 2": func(p inherit.Policy, s inherit.Section) (inherit.Object, error) {
-		return withProblems(p.MachineDeployment(s, &clusterv1.MachineDeployment{}))
+	"rule 2": func(p inherit.Policy, s inherit.Section) inherit.Object {
+		return whole(p.MachineDeployment(s, &clusterv1.MachineDeployment{}))
 	},
-	"rule 3": func(p inherit.Policy, s inherit.Section) (inherit.Object, error) {
-		return withProblems(p.MachinePool(s, &clusterv1.MachinePool{}))
+	"rule 3": func(p inherit.Policy, s inherit.Section) inherit.Object {
+		return whole(p.MachinePool(s, &clusterv1.MachinePool{}))
 	},
 }
 
@@ -80,9 +80,7 @@ func TestTopologyMetadata(t *testing.T) {
 				s := inherit.Section{Class: tc.class.section(), Topology: tc.topology.section()}
 				expectUnchanged := unchanged(t, s)
 
-				got, err := of(inherit.Policy{}, s)
-
-				Expect(err).NotTo(HaveOccurred())
+				got := of(inherit.Policy{}, s)
 				Expect(describeContent(&got.Top)).To(Equal(tc.want.want()))
 				Expect(describeContent(got.Template)).To(Equal(tc.want.want()))
 				expectUnchanged()
@@ -171,8 +169,7 @@ func TestMachineDeploymentSelector(t *testing.T) {
 	md := &clusterv1.MachineDeployment{Spec: clusterv1.MachineDeploymentSpec{Selector: selector("app=x", "tier")}}
 	before := md.DeepCopy()
 	s := inherit.Section{Class: content{labels: "app=y,team=a"}.section(), Topology: content{labels: "tier=z", annotations: "app=y"}.section()}
-	got, err := withProblems(inherit.Policy{}.MachineDeployment(s, md))
-	Expect(err).NotTo(HaveOccurred())
+	got := whole(inherit.Policy{}.MachineDeployment(s, md))
 	Expect(describeContent(&got.Top)).To(Equal(content{labels: "team=a", annotations: "app=y"}.want()))
 	Expect(describeContent(got.Template)).To(Equal(content{labels: "team=a", annotations: "app=y"}.want()))
 	Expect(md).To(Equal(before), "the input is not mutated")
@@ -183,8 +180,7 @@ func TestControlPlaneWithoutMachines(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	s := inherit.Section{Class: content{labels: "a=1"}.section(), Topology: machines(content{annotations: "n=1", taints: "gpu:NoSchedule"}.section())}
 	s.Class.Fields.Seconds[inherit.NodeDrainTimeout] = new(int32(5))
-	got, err := withProblems(inherit.Policy{}.ControlPlane(s, inherit.Object{}))
-	Expect(err).NotTo(HaveOccurred())
+	got := whole(inherit.Policy{}.ControlPlane(s, inherit.Object{}))
 	Expect(describeContent(&got.Top)).To(Equal(content{labels: "a=1", annotations: "n=1"}.want()))
 	Expect(describeContent(got.Template)).To(Equal(content{taints: "gpu:NoSchedule"}.want()), "what counts is the ClusterClass's machineInfrastructure")
 	Expect(got.Template.Fields).To(Equal(inherit.Fields{Seconds: inherit.Seconds{inherit.NodeDrainTimeout: new(int32(5))}}))
@@ -234,8 +230,7 @@ func TestTopologyFields(t *testing.T) {
 			t.Run(tc.name+" by "+rule, func(t *testing.T) {
 				s := inherit.Section{Class: tc.class, Topology: tc.topology}
 				expectUnchanged := unchanged(t, s)
-				got, err := of(inherit.Policy{}, s)
-				NewWithT(t).Expect(err).NotTo(HaveOccurred())
+				got := of(inherit.Policy{}, s)
 				NewWithT(t).Expect(got.Top.Fields).To(Equal(inherit.Fields{}), "they are the template's")
 				NewWithT(t).Expect(got.Template.Fields).To(Equal(tc.want))
 				expectUnchanged()
@@ -351,8 +346,7 @@ func TestEffectiveMachineDeployment(t *testing.T) {
 	s := inherit.Section{Class: content{labels: "app=y,team=new", taints: "gpu=new:NoSchedule"}.section(), Topology: content{annotations: "note=1"}.section()}
 
 	effectiveBy := func(policy inherit.Policy) *clusterv1.MachineDeployment {
-		inherited, err := withProblems(policy.MachineDeployment(s, md))
-		Expect(err).NotTo(HaveOccurred())
+		inherited := whole(policy.MachineDeployment(s, md))
 		return inherit.EffectiveMachineDeployment(md, inherited)
 	}
 	effective, untyped := effectiveBy(inherit.Policy{}), effectiveBy(inherit.Policy{ClusterAPITaints: inherit.PropagationDisabled})
