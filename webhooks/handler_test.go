@@ -168,6 +168,10 @@ func TestWhatIsInheritedIsCounted(t *testing.T) {
 			request: write{kind: "Node", object: node(old), old: node(gpu)},
 			keys:    []string{"admission injected Node taint", "admission removed Node taint"}, drift: []string{"admission Node taint"},
 		},
+		{
+			name: "an update that takes nothing away", cache: withTaint,
+			request: write{kind: "Node", object: node(""), old: node("")}, keys: []string{"admission injected Node taint"},
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			g := NewWithT(t)

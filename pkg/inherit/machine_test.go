@@ -37,6 +37,7 @@ func TestMachine(t *testing.T) {
 		{name: "annotated taints become typed too where Cluster API accepts them", taints: enabled, template: content{annotations: always + "gpu=1:NoSchedule; " + initialize + "b:NoExecute"}, want: content{annotations: always + "gpu=1:NoSchedule; " + initialize + "b:NoExecute", taints: "b:NoExecute@OnInitialization,gpu=1:NoSchedule"}},
 		{name: "so do those that only the Machine carries", taints: enabled, machine: content{annotations: always + "gpu:NoSchedule"}, want: content{taints: "gpu:NoSchedule"}},
 		{name: "the template's annotation counts, not the one it replaces", taints: enabled, template: content{annotations: always + "new:NoSchedule"}, machine: content{annotations: always + "old:NoSchedule"}, want: content{annotations: always + "new:NoSchedule", taints: "new:NoSchedule"}},
+		{name: "the template's typed taint wins over an annotated one", taints: enabled, template: content{taints: "gpu=typed:NoSchedule", annotations: always + "gpu=annotated:NoSchedule"}, want: content{taints: "gpu=typed:NoSchedule", annotations: always + "gpu=annotated:NoSchedule"}},
 		{name: "a typo loses that entry only, and says so", taints: enabled, machine: content{annotations: always + "typo,gpu:NoSchedule"}, want: content{taints: "gpu:NoSchedule"}, problem: `"typo" has no effect`},
 
 		{name: "a reserved taint is left out, and said so", template: content{taints: "node.kubernetes.io/x:NoSchedule,gpu:NoSchedule"}, want: content{taints: "gpu:NoSchedule"}, problem: "node.kubernetes.io/x:NoSchedule"},

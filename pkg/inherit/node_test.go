@@ -252,6 +252,11 @@ func TestNodesInheritAheadOfTheirMachine(t *testing.T) {
 			after:     content{labels: label + "=2", annotations: "capi/labels=" + label},
 		},
 		{
+			name: "an annotation", template: content{annotations: note + "=1"},
+			meanwhile: content{annotations: note + "=1; own/annotations=" + note},
+			after:     content{annotations: note + "=1; own/annotations=" + note},
+		},
+		{
 			name: "a typed taint", policy: gate, template: content{taints: "gpu:NoSchedule"},
 			meanwhile: content{taints: "gpu:NoSchedule", annotations: "own/taints=gpu:NoSchedule"},
 			after:     content{taints: "gpu:NoSchedule", annotations: "own/taints=gpu:NoSchedule"}, // until Cluster API lists it
