@@ -137,7 +137,7 @@ build_cluster() {
 
 bench() {
 	local packages
-	# The benchmarks of cmd and test/bench/scenes take minutes.
+	# The benchmarks of test/bench/scenes take minutes.
 	mapfile -t packages < <(grep -rlE --include='*_test.go' '^func Benchmark' pkg webhooks test/bench/*_test.go | xargs -n 1 dirname | sort -u)
 	# A benchmark has no verdict of its own in JSON, and would count as failed.
 	local command=() word

@@ -28,6 +28,9 @@ func (hanging) Get(ctx context.Context, _ client.ObjectKey, _ client.Object, _ .
 	return ctx.Err()
 }
 
+// lostNode is an update of a Node that lacks what its Machine declares, which is a doubt.
+var lostNode = write{kind: "Node", object: "{metadata: {name: node-1}, spec: {}}", old: "{metadata: {name: node-1}, spec: {}}"}
+
 // usually is how long the webhooks wait for anything if the caller does not say how long it waits.
 const usually = 1800 * time.Millisecond
 
@@ -36,7 +39,6 @@ const usually = 1800 * time.Millisecond
 func TestAnAnswerComesInTheCallersTime(t *testing.T) {
 	removal := write{kind: "Machine", object: machine(bySet), old: machine(bySet + ", labels: {team: a}")}
 	missing := ordinary.with(func(f *fleet) { f.sets = nil })
-	lost := nodeReview(t, write{object: "{metadata: {name: node-1}, spec: {}}", old: "{metadata: {name: node-1}, spec: {}}"}, nil)
 	proven := webhook.Path(newKey(1), identity(red))
 	for _, tc := range []struct {
 		timeout              string
@@ -75,8 +77,8 @@ func TestAnAnswerComesInTheCallersTime(t *testing.T) {
 					Expect(ask(t, mux(t, s), "/mutate/machines"+query, removal.review(t)).Response.Patch).NotTo(BeEmpty())
 				})).To(Equal(tc.management), "a doubt")
 				Expect(takes(func() {
-					handler := newWorkload(newServer(t, abroad, hanging{}, inherit.Policy{}).Dependencies, func(context.Context) []byte { return newKey(1) })
-					Expect(ask(t, handler, proven+query, lost).Response.Patch).NotTo(BeEmpty())
+					handler := workload(newServer(t, abroad, hanging{}, inherit.Policy{}))
+					Expect(ask(t, handler, proven+query, lostNode.review(t)).Response.Patch).NotTo(BeEmpty())
 				})).To(Equal(tc.workload), "a doubt about a workload cluster's Node")
 				Expect(takes(func() {
 					d := newDoor(t, managementRoom)

@@ -3,11 +3,16 @@
 package webhooks
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
@@ -40,7 +45,7 @@ func machine(metadata string) string {
 type childCase struct {
 	name     string
 	cache    fleet
-	live     *fleet
+	live     client.Reader
 	policy   inherit.Policy
 	request  write
 	want     []string
@@ -51,10 +56,7 @@ type childCase struct {
 func (tc childCase) run(t *testing.T) {
 	t.Helper()
 	Expect := NewWithT(t).Expect
-	s := newServer(t, tc.cache, nil, tc.policy)
-	if tc.live != nil {
-		s = newServer(t, tc.cache, *tc.live, tc.policy)
-	}
+	s := newServer(t, tc.cache, tc.live, tc.policy)
 	req := tc.request.request(t)
 	response := s.asks(t, req)
 	Expect(response.Allowed).To(BeTrue())
@@ -71,23 +73,130 @@ func TestMachines(t *testing.T) {
 	nothing, broken := fleet{}, fleet{err: errors.New("timeout")}
 	for _, tc := range []childCase{
 		{name: "a new Machine inherits", cache: ordinary, request: write{kind: "Machine", object: machine(bySet)}, want: []string{addsTeam}, outcome: "injected"},
-		{name: "a Machine without an owner inherits nothing", cache: ordinary, request: write{kind: "Machine", object: machine("labels: {mine: '1'}")}, outcome: "unchanged"},
 		{name: "an update that takes a label away gets it back, and is told", cache: ordinary, request: write{kind: "Machine", object: machine(bySet + ", " + ownsTeam), old: machine(bySet + ", labels: {team: a}, " + ownsTeam)}, want: []string{addsTeam}, warnings: []string{`heirloom: label "team" of Machine ns/x was kept: it is inherited; to change it, edit MachineDeployment ns/md (spec.template.metadata.labels)`}, outcome: "injected"},
-		{name: "an update of a Machine that never had the label is not told", cache: ordinary, request: write{kind: "Machine", object: machine(bySet), old: machine(bySet)}, want: []string{addsTeam}, outcome: "injected"},
-		{name: "a Machine of a topology is to be changed in its Cluster", cache: ordinary, request: write{kind: "Machine", object: machine(bySet + ", labels: {topology.cluster.x-k8s.io/owned: ''}"), old: machine(bySet + ", labels: {topology.cluster.x-k8s.io/owned: '', team: a}")}, want: []string{`{"op":"add","path":"/metadata/labels","value":{"team":"a","topology.cluster.x-k8s.io/owned":""}}`}, warnings: []string{"edit Cluster ns/c (spec.topology)"}, outcome: "injected"},
 		{name: "a taint that may not be inherited is left out, and said so", cache: ordinary.with(func(f *fleet) {
 			f.sets = map[string]string{"ns/ms": "{spec: {clusterName: c, template: {spec: {taints: [{key: node.kubernetes.io/x, effect: NoSchedule, propagation: Always}]}}}}"}
 		}), request: write{kind: "Machine", object: machine(bySet)}, warnings: []string{`heirloom: not inherited: MachineSet ns/ms (spec.template.spec.taints): taint "node.kubernetes.io/x:NoSchedule"`}, outcome: "unchanged"},
 
-		{name: "a paused Machine is left alone", cache: ordinary, request: write{kind: "Machine", object: machine(bySet + ", annotations: {cluster.x-k8s.io/paused: ''}")}, outcome: "unmatched"},
 		{name: "a Machine that is being deleted is left alone", cache: ordinary, request: write{kind: "Machine", object: machine(bySet + deleted), old: machine(bySet + deleted)}, outcome: "unmatched"},
 		{name: "a Machine that is created by apply with that field inherits", cache: ordinary, request: write{kind: "Machine", object: machine(bySet + deleted)}, want: []string{addsTeam}, outcome: "injected"},
 
-		{name: "an owner that is not cached is asked for", cache: fleet{}, live: &ordinary, request: write{kind: "Machine", object: machine(bySet)}, want: []string{addsTeam}, outcome: "injected"},
-		{name: "an owner that nobody finds takes nothing away", cache: fleet{}, live: &nothing, request: write{kind: "Machine", object: machine(bySet + ", labels: {team: a}, " + ownsTeam), old: inherits}, outcome: "unmatched"},
-		{name: "an owner that cannot be asked for lets the Machine pass", cache: fleet{}, live: &broken, request: write{kind: "Machine", object: machine(bySet)}, warnings: []string{"the object inherited nothing with this write"}, outcome: "failed"},
+		{name: "an owner that is not cached is asked for", cache: fleet{}, live: ordinary, request: write{kind: "Machine", object: machine(bySet)}, want: []string{addsTeam}, outcome: "injected"},
+		{name: "an owner that nobody finds takes nothing away", cache: fleet{}, live: nothing, request: write{kind: "Machine", object: machine(bySet + ", labels: {team: a}, " + ownsTeam), old: inherits}, outcome: "unmatched"},
+		{name: "an owner that cannot be asked for lets the Machine pass", cache: fleet{}, live: broken, request: write{kind: "Machine", object: machine(bySet)}, warnings: []string{"the object inherited nothing with this write"}, outcome: "failed"},
 		{name: "managed fields of ours that cannot be read let the Machine pass", cache: ordinary, request: write{kind: "Machine", object: machine(bySet + ", managedFields: [{manager: heirloom, operation: Apply, fieldsV1: {'k:rubbish': {}}}]")}, warnings: []string{`metadata.managedFields of manager "heirloom"`}, outcome: "failed"},
 	} {
 		t.Run(tc.name, tc.run)
+	}
+}
+
+// contract has the schemas of an API server that knows AcmeControlPlane, with these fields below spec.machineTemplate.
+type contract struct{ fields string }
+
+func (c contract) ControlPlane(_ context.Context, gvk schema.GroupVersionKind) (inherit.Layout, error) {
+	if want := "controlplane.cluster.x-k8s.io/v1beta2, Kind=AcmeControlPlane"; gvk.String() != want {
+		return inherit.Layout{}, fmt.Errorf("asked for %s", gvk)
+	}
+	return inherit.ControlPlaneLayout(gvk.Version, func(path ...string) bool {
+		return slices.Contains(strings.Fields(c.fields), strings.TrimPrefix(strings.Join(path, "."), "spec.machineTemplate."))
+	}), nil
+}
+
+var newer = contract{fields: "metadata spec.taints spec.readinessGates spec.deletion.nodeDrainTimeoutSeconds"}
+
+// What a ClusterClass and a topology declare for each kind, who belongs to the topology, and what a warning says of it.
+const (
+	classSection   = "metadata: {labels: {team: class}}, taints: [{key: gpu, effect: NoSchedule, propagation: Always}], deletion: {nodeDrainTimeoutSeconds: 90}"
+	clusterSection = "metadata: {labels: {team: a}}"
+
+	ofTopology = "cluster.x-k8s.io/cluster-name: c, topology.cluster.x-k8s.io/owned: '', topology.cluster.x-k8s.io/deployment-name: a, topology.cluster.x-k8s.io/pool-name: a"
+
+	gpuTaint = `{"effect":"NoSchedule","key":"gpu","propagation":"Always"}`
+)
+
+var topological = fleet{
+	classes: map[string]string{"ns/cc": "{spec: {controlPlane: {machineInfrastructure: {templateRef: {name: t}}, " + classSection + "}, " +
+		"workers: {machineDeployments: [{class: small, minReadySeconds: 5, " + classSection + "}], machinePools: [{class: small, " + classSection + "}]}}}"},
+	clusters: map[string]string{"ns/c": "{spec: {topology: {classRef: {name: cc}, controlPlane: {" + clusterSection + "}, " +
+		"workers: {machineDeployments: [{name: a, class: small, " + clusterSection + "}], machinePools: [{name: a, class: small, " + clusterSection + "}]}}}}"},
+}
+
+// withLabels is the operation that gives the object these labels beside those that make it one of the topology.
+func withLabels(labels string) string {
+	return `{"op":"add","path":"/metadata/labels","value":{"cluster.x-k8s.io/cluster-name":"c",` + labels +
+		`"topology.cluster.x-k8s.io/deployment-name":"a","topology.cluster.x-k8s.io/owned":"","topology.cluster.x-k8s.io/pool-name":"a"}}`
+}
+
+func adds(path, value string) string {
+	return `{"op":"add","path":"` + path + `","value":` + value + `}`
+}
+
+// described is a document of ns/x; metadata and spec are what it has beside namespace, name and Cluster.
+func described(apiVersion, kind, metadata, spec string) string {
+	return "{apiVersion: " + apiVersion + ", kind: " + kind + ", metadata: {namespace: ns, name: x, " + metadata + "}, spec: {clusterName: c, " + spec + "}}"
+}
+
+func TestMachineDeployments(t *testing.T) {
+	md := func(labels, metadata, spec string) string {
+		return described("cluster.x-k8s.io/v1beta2", "MachineDeployment", "labels: {"+labels+ofTopology+"}, "+metadata, "template: {"+spec+"}")
+	}
+	for _, tc := range []childCase{
+		{name: "a new MachineDeployment inherits at both places", cache: topological, request: write{kind: "MachineDeployment", object: md("", "", "metadata: {}, spec: {}")}, outcome: "injected", want: []string{
+			withLabels(`"team":"a",`),
+			adds("/spec/template/metadata/labels", `{"team":"a"}`),
+			adds("/spec/template/spec/taints", "["+gpuTaint+"]"),
+			adds("/spec/template/spec/deletion", "{}"), adds("/spec/template/spec/deletion/nodeDrainTimeoutSeconds", "90"),
+			adds("/spec/template/spec/minReadySeconds", "5"),
+		}},
+		{
+			name: "one that the API server does not convert passes, and is told why", cache: topological, outcome: "failed",
+			request:  write{kind: "MachineDeployment", object: described("cluster.x-k8s.io/v1beta1", "MachineDeployment", "labels: {"+ofTopology+"}", "template: {}")},
+			warnings: []string{"heirloom: the object inherited nothing with this write: the request has API version v1beta1 instead of cluster.x-k8s.io/v1beta2: upgrade Heirloom's webhook configuration"},
+		},
+	} {
+		t.Run(tc.name, tc.run)
+	}
+}
+
+// What Cluster API takes away, because an owner no longer declares it, does not come back while the cache is behind. What
+// somebody else takes away does.
+func TestACacheThatIsBehind(t *testing.T) {
+	const putsBack = `{"op":"add","path":"/metadata/labels","value":{"team":"a"}}`
+	undeclared := ordinary.with(func(f *fleet) {
+		f.sets = map[string]string{"ns/ms": "{metadata: {" + byDeployment + "}, spec: {clusterName: c}}"}
+		f.deployments = map[string]string{"ns/md": "{spec: {clusterName: c}}"}
+	})
+	removal := write{kind: "Machine", object: machine(bySet), old: machine(bySet + ", labels: {team: a}")}
+	labelled := func(f fleet, labels string) fleet {
+		f.machines = map[string]string{"ns/m": "{metadata: {" + bySet + ", labels: " + labels + "}, spec: {clusterName: c}, status: {nodeRef: {name: node-1}}}"}
+		return f
+	}
+	tracked := func(labels, keys string) string {
+		labels = strings.Replace(labels, "}", " heirloom.node-restriction.kubernetes.io/record: "+recorded("")+"}", 1)
+		return "{metadata: {name: node-1, labels: " + labels + ", annotations: {cluster.x-k8s.io/labels-from-machine: '" + keys + "', cluster.x-k8s.io/taints-from-machine: ''}}}"
+	}
+	const key = "node.cluster.x-k8s.io/a"
+	fromNode := write{kind: "Node", object: tracked("{}", ""), old: tracked("{"+key+": '1',}", key)}
+	for _, tc := range []struct {
+		name        string
+		cache, live fleet
+		request     write
+		want        []string
+	}{
+		{"an owner that no longer declares it", ordinary, undeclared, removal, nil},
+		{"an owner that declares it", ordinary, ordinary, removal, []string{putsBack}},
+		{"an API server that does not answer", ordinary, fleet{err: errors.New("timeout")}, removal, []string{putsBack}},
+		{"a Cluster that has been paused", ordinary, ordinary.with(func(f *fleet) { f.clusters = map[string]string{"ns/c": "spec: {paused: true}"} }), removal, nil},
+		{"a create", ordinary, undeclared, write{kind: "Machine", object: machine(bySet)}, []string{putsBack}},
+		{"a Node whose Machine no longer has it", labelled(ordinary, "{"+key+": '1'}"), labelled(undeclared, "{}"), fromNode, nil},
+		{"a Node whose Machine has it", labelled(ordinary, "{"+key+": '1'}"), labelled(undeclared, "{"+key+": '1'}"), fromNode, []string{
+			`{"op":"add","path":"/metadata/labels","value":{"heirloom.node-restriction.kubernetes.io/record":"` + recorded("") + `","` + key + `":"1"}}`,
+			`{"op":"add","path":"/metadata/annotations","value":{"cluster.x-k8s.io/labels-from-machine":"` + key + `","cluster.x-k8s.io/taints-from-machine":""}}`,
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s := newServer(t, tc.cache, tc.live, inherit.Policy{})
+			NewWithT(t).Expect(patch(t, s.asks(t, tc.request.request(t)))).To(Equal(tc.want))
+		})
 	}
 }

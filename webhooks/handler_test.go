@@ -33,7 +33,6 @@ func TestFailOpen(t *testing.T) {
 		warnings []string
 		outcome  metrics.Outcome
 	}{
-		{name: "what changes nothing is allowed", decide: func() (answer, error) { return answer{outcome: metrics.Unchanged}, nil }, outcome: metrics.Unchanged},
 		{name: "a patch is passed on with its warnings", decide: func() (answer, error) {
 			return answer{outcome: metrics.Injected, patch: []jsonpatch.Operation{operation}, warnings: []string{"kept"}}, nil
 		}, patched: true, warnings: []string{"kept"}, outcome: metrics.Injected},
@@ -53,11 +52,6 @@ func TestFailOpen(t *testing.T) {
 			name:    "a panic is allowed with a warning",
 			decide:  func() (answer, error) { panic("index out of range") },
 			outcome: metrics.Failed, warnings: []string{"heirloom: the object inherited nothing with this write: internal error: index out of range"},
-		},
-		{
-			name:    "a panic with an error is, too",
-			decide:  func() (answer, error) { var m map[string]string; m["a"] = "b"; return answer{}, nil }, //nolint:staticcheck // the panic is the point
-			outcome: metrics.Failed, warnings: []string{"heirloom: the object inherited nothing with this write: internal error: assignment to entry in nil map"},
 		},
 		{
 			// An API server drops a warning that has control characters in it.
@@ -89,45 +83,6 @@ func TestWhatWasLeftOutIsToldOneByOne(t *testing.T) {
 	decided.warn(inherit.Sources{}.Located(errors.Join(slices.Repeat([]error{errors.New("a label")}, 1000)...)))
 	NewWithT(t).Expect(decided.warnings).To(HaveLen(11))
 	NewWithT(t).Expect(decided.warnings).To(ContainElement("heirloom: not inherited: 990 more"))
-}
-
-// TestWhatCannotBeDecoded: an object that cannot be read is allowed as it came, by every handler.
-func TestWhatCannotBeDecoded(t *testing.T) {
-	for _, tc := range []struct{ name, object, old, warning string }{
-		{name: "no object at all", warning: "has no object"},
-		{name: "half an object", object: `{"metadata":{"name":`, warning: `unexpected EOF within "/metadata/name"`},
-		{name: "a text", object: `"text"`, warning: "unmarshal JSON string"},
-		{name: "a list", object: `[]`, warning: "unmarshal JSON array"},
-		{name: "metadata that are a text", object: `{"metadata":"text"}`, warning: "unmarshal JSON string"},
-		{name: "labels that are numbers", object: `{"metadata":{"labels":{"a":1}}}`, warning: `unmarshal JSON number into Go string within "/metadata/labels/a"`},
-		{name: "a label that comes twice", object: `{"metadata":{"labels":{"a":"1","a":"2"}}}`, warning: "duplicate"},
-		{name: "rubbish", object: "\x00\x01\xff", warning: "invalid character"},
-		{name: "nothing but depth", object: deep(20_000), warning: "exceeded max depth"},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			for kind, d := range deciders(newServer(t, fleet{}, nil, inherit.Policy{}).Dependencies) {
-				t.Run(kind, func(t *testing.T) {
-					Expect := NewWithT(t).Expect
-					s := newServer(t, fleet{}, nil, inherit.Policy{})
-					req := write{kind: kind}.request(t)
-					req.Object.Raw = []byte(tc.object)
-					response := failOpen{decider: d, metrics: s.Metrics}.Handle(t.Context(), req)
-					Expect(response.Allowed).To(BeTrue())
-					Expect(response.Patches).To(BeEmpty())
-					Expect(response.Warnings).To(HaveExactElements(And(HavePrefix("heirloom: "), ContainSubstring(tc.warning), Not(ContainSubstring("\n")))))
-					Expect(s.counted(t)).To(Equal([]string{kind + " CREATE failed"}))
-				})
-			}
-		})
-	}
-}
-
-func deep(levels int) string {
-	text := make([]byte, 0, 6*levels)
-	for range levels {
-		text = append(text, `{"a":`...)
-	}
-	return string(text)
 }
 
 // deciders are the deciders by a kind that they are about.
@@ -181,4 +136,77 @@ func TestManyWarningsAreSummedUp(t *testing.T) {
 		}
 		NewWithT(t).Expect(strings.Join(warnings(kept, strconv.Itoa), " ")).To(Equal(want))
 	}
+}
+
+// What an answer brings, takes away and puts back is counted, each label, annotation and taint for itself.
+func TestWhatIsInheritedIsCounted(t *testing.T) {
+	node := func(taints string) string {
+		const record = ";gpu:NoSchedule,old:NoSchedule"
+		return "{metadata: {name: node-1, labels: {heirloom.node-restriction.kubernetes.io/record: " + recorded(record) + "}, annotations: {" +
+			"cluster.x-k8s.io/taints-from-machine: 'gpu:NoSchedule,old:NoSchedule', heirloom.dev/record-from-machine: '" + record + "'}}, spec: {taints: [" + taints + "]}}"
+	}
+	const gpu, old = "{key: gpu, effect: NoSchedule}", "{key: old, effect: NoSchedule}"
+	withTaint := ordinary.with(func(f *fleet) {
+		f.machines = map[string]string{
+			"ns/m": "{metadata: {" + bySet + "}, spec: {clusterName: c, taints: [{key: gpu, effect: NoSchedule, propagation: Always}]}, status: {nodeRef: {name: node-1}}}",
+		}
+	})
+	for _, tc := range []struct {
+		name        string
+		cache       fleet
+		request     write
+		keys, drift []string
+	}{
+		{name: "a Machine that has it all", cache: ordinary, request: write{kind: "Machine", object: machine(bySet + ", labels: {team: a}")}},
+		{
+			name: "an update that takes a label away", cache: ordinary,
+			request: write{kind: "Machine", object: machine(bySet), old: machine(bySet + ", labels: {team: a}")},
+			keys:    []string{"admission injected Machine label"}, drift: []string{"admission Machine label"},
+		},
+		{
+			name: "a Node that has one taint too few and one too many", cache: withTaint,
+			request: write{kind: "Node", object: node(old), old: node(gpu)},
+			keys:    []string{"admission injected Node taint", "admission removed Node taint"}, drift: []string{"admission Node taint"},
+		},
+		{
+			name: "an update that takes nothing away", cache: withTaint,
+			request: write{kind: "Node", object: node(""), old: node("")}, keys: []string{"admission injected Node taint"},
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			g := NewWithT(t)
+			s := newServer(t, tc.cache, nil, inherit.Policy{})
+			s.asks(t, tc.request.request(t))
+			g.Expect(s.countedIn(t, "heirloom_inherited_keys_total")).To(Equal(tc.keys))
+			g.Expect(s.countedIn(t, "heirloom_drift_repaired_total")).To(Equal(tc.drift))
+		})
+	}
+}
+
+// A write in a Cluster that is only observed passes as it is, and what it would have got is counted.
+func TestWritesThatAreOnlyObserved(t *testing.T) {
+	Expect, s := NewWithT(t).Expect, newServer(t, ordinary, nil, inherit.Policy{Mode: inherit.Observe})
+	response := s.asks(t, write{kind: "Machine", object: machine(bySet)}.request(t))
+	Expect(response.Allowed).To(BeTrue())
+	Expect(response.Patches).To(BeEmpty())
+	Expect(response.Warnings).To(BeEmpty())
+	Expect(s.counted(t)).To(Equal([]string{"Machine CREATE observed"}))
+	Expect(s.countedIn(t, "heirloom_would_write_total")).To(Equal([]string{"Machine label"}))
+	Expect(s.countedIn(t, "heirloom_inherited_keys_total")).To(BeEmpty())
+}
+
+func TestAClusterThatIsNotEnrolled(t *testing.T) {
+	s := newServer(t, ordinary, nil, inherit.Policy{OnlyLabelled: true})
+	response := s.asks(t, write{kind: "Machine", object: machine(bySet)}.request(t))
+	NewWithT(t).Expect(response.Patches).To(BeEmpty())
+	NewWithT(t).Expect(s.counted(t)).To(Equal([]string{"Machine CREATE unmatched"}))
+}
+
+// While everything is observed, a wrong taint is a warning.
+func TestWrongTaintsAreOnlyObserved(t *testing.T) {
+	s := newServer(t, fleet{}, nil, inherit.Policy{Mode: inherit.Observe})
+	req := write{kind: "Machine", object: "{spec: {taints: [{key: a, effect: Never, propagation: Always}]}}"}.request(t)
+	response := failOpen{decider: taints{s.Policy}, metrics: s.Metrics}.Handle(t.Context(), req)
+	NewWithT(t).Expect(response.Allowed).To(BeTrue())
+	NewWithT(t).Expect(response.Warnings).To(ContainElement(HavePrefix("heirloom: would be refused (--mode=observe): ")))
 }

@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
@@ -24,7 +23,6 @@ func TestNodes(t *testing.T) {
 		return "{metadata: {name: node-1, labels: {heirloom.node-restriction.kubernetes.io/record: " + recorded(";gpu:NoSchedule") + "}, " +
 			"annotations: {cluster.x-k8s.io/taints-from-machine: 'gpu:NoSchedule', heirloom.dev/record-from-machine: ';gpu:NoSchedule'}}, spec: {taints: [" + taints + "]}}"
 	}
-	deleting := func(node string) string { return strings.Replace(node, "name: node-1", "name: node-1"+deleted, 1) }
 	gpu := "{key: gpu, effect: NoSchedule}"
 	// A worker with a label that a kubelet may set and one that it may not.
 	labelled := fleet{clusters: ordinary.clusters, sets: ordinary.sets, machines: map[string]string{
@@ -60,25 +58,16 @@ func TestNodes(t *testing.T) {
 			`{"op":"add","path":"/spec/taints","value":[{"key":"node.cluster.x-k8s.io/uninitialized","effect":"NoSchedule"}]}`,
 		}, outcome: "injected"},
 		{name: "a kubelet that says its new Node is being deleted gets the same", cache: labelled, request: write{kind: "Node", user: kubelet, object: node(deleted)}, want: registers, outcome: "injected"},
-		{name: "a Node without a Machine is none of our business", cache: fleet{}, request: write{kind: "Node", object: node("")}, outcome: "unmatched"},
-		{name: "a Node of a paused Machine is left alone", cache: fleet{machines: map[string]string{
-			"ns/m": "{metadata: {labels: {node.cluster.x-k8s.io/a: '1'}, annotations: {cluster.x-k8s.io/paused: ''}}, spec: {clusterName: c}, status: {nodeRef: {name: node-1}}}",
-		}}, request: write{kind: "Node", object: node("")}, outcome: "unmatched"},
 
 		{name: "an Always taint that is taken away stays, and that is said with the Machine that declares it", cache: withTaint, request: write{kind: "Node", object: tainted(""), old: tainted(gpu)}, want: []string{`{"op":"add","path":"/spec/taints","value":[{"key":"gpu","effect":"NoSchedule"}]}`}, warnings: []string{`heirloom: taint "gpu:NoSchedule" was kept: the Node inherits it from Machine ns/m; to change it, edit Machine ns/m (spec.taints)`}, outcome: "injected"},
-		{name: "or with who declares it for the Machine", cache: withTaint.with(func(f *fleet) {
-			f.sets = map[string]string{"ns/ms": "{metadata: {" + byDeployment + "}, spec: {clusterName: c, template: {spec: {taints: [{key: gpu, effect: NoSchedule, propagation: Always}]}}}}"}
-		}), request: write{kind: "Node", object: tainted(""), old: tainted(gpu)}, want: []string{`{"op":"add","path":"/spec/taints","value":[{"key":"gpu","effect":"NoSchedule"}]}`}, warnings: []string{`heirloom: taint "gpu:NoSchedule" was kept: the Node inherits it from Machine ns/m; to change it, edit MachineDeployment ns/md (spec.template.spec.taints)`}, outcome: "injected"},
-		{name: "also on a Node that is being deleted", cache: withTaint, request: write{kind: "Node", object: deleting(tainted("")), old: deleting(tainted(gpu))}, want: []string{`{"op":"add","path":"/spec/taints","value":[{"key":"gpu","effect":"NoSchedule"}]}`}, warnings: []string{`heirloom: taint "gpu:NoSchedule" was kept`}, outcome: "injected"},
 		{name: "a foreign taint may go", cache: withTaint, request: write{kind: "Node", object: tainted(gpu), old: tainted(gpu + ", {key: z, effect: NoExecute}")}, outcome: "unchanged"},
-		{name: "it stays even if nobody knows whom to tell", cache: withTaint.with(func(f *fleet) { f.sets = nil }), live: &broken, request: write{kind: "Node", object: tainted(""), old: tainted(gpu)}, want: []string{`{"op":"add","path":"/spec/taints","value":[{"key":"gpu","effect":"NoSchedule"}]}`}, warnings: []string{"Machine ns/m"}, outcome: "injected"},
+		{name: "it stays even if nobody knows whom to tell", cache: withTaint.with(func(f *fleet) { f.sets = nil }), live: broken, request: write{kind: "Node", object: tainted(""), old: tainted(gpu)}, want: []string{`{"op":"add","path":"/spec/taints","value":[{"key":"gpu","effect":"NoSchedule"}]}`}, warnings: []string{"Machine ns/m"}, outcome: "injected"},
 		{name: "a label that is taken away stays, and that is said", cache: labelled, request: write{
 			kind: "Node",
 			object: "{metadata: {name: node-1, labels: {node-role.kubernetes.io/gpu: '', heirloom.node-restriction.kubernetes.io/record: " + recorded("node-role.kubernetes.io/gpu;") + "}, " +
 				"annotations: {cluster.x-k8s.io/labels-from-machine: 'node-role.kubernetes.io/gpu,node.cluster.x-k8s.io/a', cluster.x-k8s.io/taints-from-machine: '', heirloom.dev/record-from-machine: 'node-role.kubernetes.io/gpu;'}}}",
 			old: "{metadata: {name: node-1, labels: {node-role.kubernetes.io/gpu: '', node.cluster.x-k8s.io/a: '1'}}}",
 		}, want: []string{`{"op":"add","path":"/metadata/labels","value":{"heirloom.node-restriction.kubernetes.io/record":"` + recorded("node-role.kubernetes.io/gpu;") + `","node-role.kubernetes.io/gpu":"","node.cluster.x-k8s.io/a":"1"}}`}, warnings: []string{`heirloom: label "node.cluster.x-k8s.io/a" was kept`}, outcome: "injected"},
-		{name: "a cache that fails lets the Node pass", cache: broken, request: write{kind: "Node", user: kubelet, object: node("")}, warnings: []string{"the object inherited nothing with this write"}, outcome: "failed"},
 	} {
 		t.Run(tc.name, tc.run)
 	}
@@ -102,7 +91,6 @@ func TestNodesInUseAreNotEvictedByAWrite(t *testing.T) {
 		digest   = "db48b362c677ffcb73e9ea79aa21ddd1"          // of one of drain=new:NoExecute
 		tracked  = "cluster.x-k8s.io/taints-from-machine: ''"
 		listed   = tracked + ", heirloom.dev/record-from-machine: ';drain=new:NoExecute', heirloom.dev/taints-from-machine: 'drain=new:NoExecute'"
-		waiting  = nothing + ", heirloom.node-restriction.kubernetes.io/initialization: waiting"
 		drain    = "{key: drain, value: new, effect: NoExecute}"
 		soften   = "{key: drain, value: new, effect: NoSchedule}"
 		softened = record + "a64c0322df5cbf1369317964966275dd, heirloom.node-restriction.kubernetes.io/softened: 20261127T203127Z"
@@ -114,12 +102,10 @@ func TestNodesInUseAreNotEvictedByAWrite(t *testing.T) {
 	paced := inherit.Policy{PaceEviction: true}
 	for _, tc := range []childCase{
 		{name: "a taint that is new to it", cache: always, request: write{kind: "Node", object: inUse(nothing, tracked, ""), old: inUse(nothing, tracked, "")}, outcome: "unchanged"},
-		{name: "another value of one that it has", cache: always, request: write{kind: "Node", object: inUse(nothing, tracked, older), old: inUse(nothing, tracked, older)}, outcome: "unchanged"},
 		{name: "an OnInitialization taint", cache: once, request: write{kind: "Node", object: inUse(nothing, "", ""), old: inUse("", "", "")}, want: []string{
 			`{"op":"add","path":"/metadata/labels","value":{"heirloom.node-restriction.kubernetes.io/initialization":"waiting","heirloom.node-restriction.kubernetes.io/record":"e3b0c44298fc1c149afbf4c8996fb924"}}`,
 			`{"op":"add","path":"/metadata/annotations","value":{"cluster.x-k8s.io/taints-from-machine":""}}`,
 		}, outcome: "injected"},
-		{name: "nor the next write", cache: once, request: write{kind: "Node", object: inUse(waiting, tracked, ""), old: inUse("", "", "")}, outcome: "unchanged"},
 		{name: "but a Node that is created by apply with an earlier date is new", cache: always, request: write{kind: "Node", user: "system:node:node-1", object: inUse("", tracked, "")}, want: []string{
 			`{"op":"add","path":"/metadata/annotations","value":{"cluster.x-k8s.io/taints-from-machine":"","heirloom.dev/taints-from-machine":"drain=new:NoExecute"}}`, putBack,
 		}, outcome: "injected"},
@@ -127,7 +113,6 @@ func TestNodesInUseAreNotEvictedByAWrite(t *testing.T) {
 			`{"op":"add","path":"/spec/taints","value":[{"key":"drain","value":"new","effect":"NoSchedule"}]}`,
 		}, warnings: []string{`heirloom: taint "drain=new:NoSchedule" was kept`}, outcome: "injected"},
 		{name: "what the write takes away is put back", cache: always, request: write{kind: "Node", object: inUse(record+digest, listed, ""), old: inUse(record+digest, listed, drain)}, want: []string{putBack}, warnings: []string{kept}, outcome: "injected"},
-		{name: "and what it changes", cache: always, request: write{kind: "Node", object: inUse(record+digest, listed, older), old: inUse(record+digest, listed, drain)}, want: []string{putBack}, warnings: []string{kept}, outcome: "injected"},
 		{name: "also if it takes the record away with it", cache: always, request: write{kind: "Node", object: inUse(record+digest, tracked, ""), old: inUse(record+digest, listed, drain)}, want: []string{
 			`{"op":"add","path":"/metadata/annotations","value":{"cluster.x-k8s.io/taints-from-machine":"","heirloom.dev/record-from-machine":";drain=new:NoExecute","heirloom.dev/taints-from-machine":"drain=new:NoExecute"}}`, putBack,
 		}, warnings: []string{kept}, outcome: "injected"},

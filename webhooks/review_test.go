@@ -4,19 +4,28 @@ package webhooks
 
 import (
 	"bytes"
+	"encoding/json"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+	kjson "sigs.k8s.io/json"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
+	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
 // TestReviewsAreAnsweredAsByControllerRuntime: reading a review at once changes nothing of the answer, whatever the review is.
@@ -25,9 +34,6 @@ func TestReviewsAreAnsweredAsByControllerRuntime(t *testing.T) {
 	whole := string(write{kind: "Machine", object: machine(bySet + ", " + ownsTeam), old: machine(bySet + ", labels: {team: a}, " + ownsTeam)}.review(t))
 	for name, body := range map[string]string{
 		"an update":                whole,
-		"a create":                 string(write{kind: "MachineSet", object: "{metadata: {namespace: ns, " + byDeployment + "}, " + inCluster + "}"}.review(t)),
-		"a kubelet's Node":         string(write{kind: "Node", object: "{metadata: {name: node-1}, spec: {}}", user: "system:node:node-1"}.review(t)),
-		"a refused taint":          string(write{kind: "Machine", object: "{spec: {taints: [{key: node.kubernetes.io/x, effect: NoSchedule}]}}"}.review(t)),
 		"a name that comes twice":  strings.Replace(whole, `"uid":"uid"`, `"uid":"first","uid":"uid"`, 1),
 		"a kind that comes twice":  strings.Replace(whole, `"kind":{`, `"kind":{"group":"g","version":"v"},"kind":{`, 1),
 		"a user who comes twice":   strings.Replace(whole, `"userInfo":`, `"userInfo":{"username":"first","groups":["a","b"],"extra":{"a":["b"]}},"userInfo":`, 1),
@@ -77,4 +83,59 @@ func (s server) sameAnswerBy(t *testing.T, decides decider, path string, body []
 		NewWithT(t).Expect(ask(quick)).To(Equal(answer), "once more")
 	})
 	return answer
+}
+
+// FuzzDecode: whatever an API server can write is read as it would be read there, into every type.
+func FuzzDecode(f *testing.F) {
+	machine := `{"apiVersion":"cluster.x-k8s.io/v1beta2","kind":"Machine","metadata":{"name":"m","labels":{"a":"1"},"creationTimestamp":"2026-01-01T00:00:00Z",` +
+		`"ownerReferences":[{"apiVersion":"v1","kind":"K","name":"n","uid":"u","controller":true}],"managedFields":[{"manager":"heirloom","operation":"Apply",` +
+		`"apiVersion":"v1","time":"2026-01-01T00:00:00Z","fieldsType":"FieldsV1","fieldsV1":{"f:metadata":{}}}]},"spec":{"clusterName":"c","providerID":"p",` +
+		`"taints":[{"key":"gpu","effect":"NoSchedule","propagation":"Always"}],"minReadySeconds":1,"template":{"metadata":{"annotations":{"b":"2"}},"spec":{}},` +
+		`"machineTemplate":{"metadata":{}},"unknown":{"x":[1.5,null]}},"status":{"nodeRef":{"name":"n"},"addresses":[{"type":"Hostname","address":"h"}]}}`
+	for _, text := range []string{
+		machine, `{}`, `null`, `[]`, `"text"`, `1`, ``, ` `, machine + " ", machine + "{}", machine[:len(machine)/2],
+		strings.Replace(machine, `"1"`, `null`, 1), strings.Replace(machine, `"1"`, `1`, 1), strings.Replace(machine, `"1"`, "\"\xff\"", 1),
+		strings.Replace(machine, `"1"`, `"\ud800"`, 1), strings.Replace(machine, `{"a":"1"}`, `{"a":"1","a":"2"}`, 1),
+		strings.Replace(machine, `"spec"`, `"spec":{"clusterName":"first","taints":[{"key":"x"}]},"spec"`, 1), strings.Replace(machine, `"spec"`, `"Spec"`, 1),
+		strings.Replace(machine, `"minReadySeconds":1`, `"minReadySeconds":1.0`, 1), strings.Replace(machine, `"minReadySeconds":1`, `"minReadySeconds":99999999999`, 1),
+		strings.Replace(machine, `"2026-01-01T00:00:00Z"`, `null`, 1), strings.Replace(machine, `"2026-01-01T00:00:00Z"`, `"yesterday"`, 1),
+		strings.Replace(machine, `[{"key"`, `[null,{"key"`, 1), strings.Replace(machine, `"controller":true`, `"controller":null`, 1),
+		strings.Replace(machine, `{"f:metadata":{}}`, `null`, 1), strings.Replace(machine, `{"nodeRef":{"name":"n"}`, `{"nodeRef":null`, 1),
+	} {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		var written any
+		if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &written); err != nil {
+			return
+		}
+		raw, err := json.Marshal(written) // as an API server writes it: no name comes twice
+		if err != nil {
+			t.Fatal(err)
+		}
+		alike[clusterv1.Machine](t, raw)
+		alike[clusterv1.MachineSet](t, raw)
+		alike[clusterv1.MachineDeployment](t, raw)
+		alike[clusterv1.MachinePool](t, raw)
+		alike[inherit.ControlPlane](t, raw)
+		alike[corev1.Node](t, raw)
+		alike[metav1.PartialObjectMetadata](t, raw)
+		alike[taint.Carrier](t, raw)
+	})
+}
+
+func alike[T any](t *testing.T, raw []byte) {
+	t.Helper()
+	want := new(T)
+	wantErr := kjson.UnmarshalCaseSensitivePreserveInts(raw, want)
+	got := new(T)
+	err := decode(runtime.RawExtension{Raw: raw}, got)
+	if (err == nil) != (wantErr == nil) {
+		t.Fatalf("%T of %q: got %v, want %v", want, raw, err, wantErr)
+	}
+	if err == nil {
+		if diff := cmp.Diff(want, got, cmp.Exporter(func(reflect.Type) bool { return true })); diff != "" {
+			t.Fatalf("%T of %q (-want +got):\n%s", want, raw, diff)
+		}
+	}
 }

@@ -17,7 +17,6 @@ import (
 
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/types"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
@@ -242,7 +241,7 @@ func TestReviewsThatComeTooSlowlyAreTurnedAway(t *testing.T) {
 func TestForgedPathsAreNotRead(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	s := newServer(t, abroad, nil, inherit.Policy{})
-	handler := newWorkload(s.Dependencies, func(context.Context) []byte { return newKey(1) })
+	handler := workload(s)
 	for path, read := range map[string]bool{webhook.Path(newKey(9), identity(red)): false, webhook.Path(newKey(1), identity(red)): true} {
 		was := false
 		recorder := httptest.NewRecorder()
@@ -257,17 +256,20 @@ func TestForgedPathsAreNotRead(t *testing.T) {
 	Expect(s.countedIn(t, "heirloom_admission_requests_rejected_total")).To(ConsistOf("too_slow workload"))
 }
 
-// counting counts reads by the name of their Cluster's Machine.
+// counting counts what is read, by name.
 type counting struct {
 	client.Reader
 	reads map[string]int
 }
 
 func (c *counting) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
-	if _, ok := into.(*clusterv1.Machine); ok {
-		c.reads[key.Name]++
-	}
+	c.reads[key.Name]++
 	return c.Reader.Get(ctx, key, into, options...)
+}
+
+func (c *counting) List(ctx context.Context, into client.ObjectList, options ...client.ListOption) error {
+	c.reads["a list"]++
+	return c.Reader.List(ctx, into, options...)
 }
 
 // Each workload cluster can cost the management cluster's API server so many reads and no more, whatever others cost it.
@@ -276,8 +278,7 @@ func TestReadsForWorkloadClustersAreLimited(t *testing.T) {
 		Expect := NewWithT(t).Expect
 		live := &counting{abroad, map[string]int{}}
 		s := newServer(t, abroad, live, inherit.Policy{})
-		handler := newWorkload(s.Dependencies, func(context.Context) []byte { return newKey(1) })
-		lost := nodeReview(t, write{object: "{metadata: {name: node-1}, spec: {}}", old: "{metadata: {name: node-1}, spec: {}}"}, nil)
+		handler, lost := workload(s), lostNode.review(t)
 		asks := func(cluster types.NamespacedName, times int) {
 			for range times {
 				ask(t, handler, webhook.Path(newKey(1), identity(cluster)), lost)
@@ -297,4 +298,42 @@ func TestReadsForWorkloadClustersAreLimited(t *testing.T) {
 		asks(red, 2*each)
 		Expect(live.reads["m-red"] - exhausted).To(And(BeNumerically(">", 0), BeNumerically("<=", readsPerSecond)))
 	})
+}
+
+// hugeReview is nearly the largest review that is read.
+const hugeReview = 3 << 20
+
+// filling is a list of texts of that size in all, each text with another number.
+func filling(size int, format string) string {
+	var all strings.Builder
+	for i := 0; all.Len() < size; i++ {
+		if i > 0 {
+			all.WriteByte(',')
+		}
+		fmt.Fprintf(&all, format, i)
+	}
+	return all.String()
+}
+
+// A review of one's own may be as large as it likes: what it costs grows with its size, and no faster. Where it did, these
+// tests would not end.
+func TestHugeReviewsAreAnswered(t *testing.T) {
+	declares := "{apiVersion: cluster.x-k8s.io/v1beta2, kind: Machine, metadata: {namespace: ns, name: m, labels: {team: a}, annotations: {taints.heirloom.dev/always: 'x:NoSchedule'}}, spec: {clusterName: c}, status: {nodeRef: {name: node-1}}}"
+	with := ordinary.with(func(f *fleet) { f.machines = map[string]string{"ns/m": declares} })
+	for name, tc := range map[string]struct{ path, kind, object string }{
+		"taints of a Node":           {path: NodesPath, kind: "Node", object: `{"metadata":{"name":"node-1"},"spec":{"taints":[` + filling(hugeReview/2, `{"key":"k%d","effect":"x"}`) + `]}}`},
+		"addresses of a Node":        {path: NodesPath, kind: "Node", object: `{"metadata":{"name":"node-1"},"status":{"addresses":[` + filling(hugeReview/2, `{"type":"InternalIP","address":"%d"}`) + `]}}`},
+		"tracked taints of a Node":   {path: NodesPath, kind: "Node", object: `{"metadata":{"name":"node-1","annotations":{"heirloom.dev/taints-from-machine":"` + filling(hugeReview/4, "k%d:x") + `"}},"spec":{"taints":[` + filling(hugeReview/4, `{"key":"k%d","effect":"y"}`) + `]}}`},
+		"taints of a Machine":        {path: PathOf(owners.Machines), kind: "Machine", object: `{"apiVersion":"cluster.x-k8s.io/v1beta2","kind":"Machine","metadata":{"namespace":"ns","name":"m","ownerReferences":[{"apiVersion":"cluster.x-k8s.io/v1beta2","kind":"MachineSet","name":"ms","uid":"ms","controller":true}]},"spec":{"clusterName":"c","taints":[` + filling(hugeReview/2, `{"key":"k%d","effect":"x"}`) + `]}}`},
+		"annotated taints":           {path: PathOf(owners.Machines), kind: "Machine", object: `{"apiVersion":"cluster.x-k8s.io/v1beta2","kind":"Machine","metadata":{"namespace":"ns","name":"m","annotations":{"taints.heirloom.dev/always":"` + filling(hugeReview/2, "k%d:NoExecute") + `"}},"spec":{"clusterName":"c"}}`},
+		"taints to validate":         {path: TaintsPath, kind: "Machine", object: `{"spec":{"taints":[` + filling(hugeReview/2, `{"key":"k%d","effect":"NoSchedule","propagation":"Always"}`) + `]}}`},
+		"invalid taints to validate": {path: TaintsPath, kind: "Machine", object: `{"metadata":{"annotations":{"taints.heirloom.dev/always":"` + filling(hugeReview/2, "k%d") + `"}}}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			handler := mux(t, newServer(t, with, nil, inherit.Policy{ClusterAPITaints: inherit.PropagationEnabled, PaceEviction: true}))
+			body := write{kind: tc.kind, object: tc.object, old: tc.object}.review(t)
+			review := ask(t, handler, tc.path, body)
+			NewWithT(t).Expect(review.Response.UID).To(BeEquivalentTo("uid"), "%+v", review.Response.Result)
+		})
+	}
 }

@@ -20,7 +20,6 @@ func TestTaints(t *testing.T) {
 		// causes are the field paths of a refusal; none means that the object is allowed.
 		causes []string
 	}{
-		{name: "an object without taints is allowed", request: write{kind: "Machine", object: "{spec: {clusterName: c}}"}},
 		{name: "good taints are allowed", request: write{kind: "Machine", object: "{spec: {taints: [{key: gpu, effect: NoSchedule, propagation: Always}]}}"}},
 		{name: "a reserved taint is refused", request: write{kind: "Machine", object: "{spec: {taints: " + reserved + "}}"}, causes: []string{"spec.taints[0].key"}},
 		{name: "every fault is a cause", request: write{kind: "MachineDeployment", object: "{metadata: {annotations: {taints.heirloom.dev/always: typo}}, spec: {template: {spec: {taints: [{key: a, value: b/c, effect: Never, propagation: Once}]}}}}"}, causes: []string{
@@ -70,14 +69,6 @@ func TestTaintsThatCannotBeReadAreAllowed(t *testing.T) {
 	Expect(response.Allowed).To(BeTrue())
 	Expect(response.Warnings).To(HaveExactElements(HavePrefix("heirloom: the taints of this write were not checked: ")))
 	Expect(s.counted(t)).To(HaveExactElements(HaveSuffix(" failed")))
-}
-
-func TestARefusalReadsLikeTheAPIServersOwn(t *testing.T) {
-	s := newServer(t, fleet{}, nil, inherit.Policy{})
-	req := write{kind: "Machine", object: "{spec: {taints: [{key: a, effect: NoSchedule, propagation: Once}]}}"}.request(t)
-	response := failOpen{decider: taints{s.Policy}, metrics: s.Metrics}.Handle(t.Context(), req)
-	NewWithT(t).Expect(response.Result.Message).To(Equal(
-		`Machine.cluster.x-k8s.io "x" is invalid: spec.taints[0].propagation: Unsupported value: "Once": supported values: "Always", "OnInitialization"`))
 }
 
 // Entries of keys that have no effect are warned about, wherever they are declared.

@@ -3,11 +3,12 @@
 package webhooks
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"net/http"
+	"net/http/httptest"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -15,26 +16,71 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	workloadwebhook "github.com/heirloom-dev/heirloom/pkg/workload/webhook"
 )
 
+var (
+	red  = types.NamespacedName{Namespace: "ns", Name: "red"}
+	blue = types.NamespacedName{Namespace: "other", Name: "blue"}
+)
+
+// identity is a Cluster as the fleet has it: its UID is its name.
+func identity(cluster types.NamespacedName) workloadwebhook.Identity {
+	return workloadwebhook.Identity{NamespacedName: cluster, UID: types.UID(cluster.Name)}
+}
+
+// abroad is two Clusters with a Machine each. Both have a Node node-1; their addresses, too, are the same.
+var abroad = fleet{
+	clusters: map[string]string{"ns/red": "{}", "other/blue": "{}"},
+	machines: map[string]string{
+		"ns/m-red":      "{metadata: {labels: {node.cluster.x-k8s.io/color: red}}, spec: {clusterName: red, taints: [{key: red, effect: NoSchedule, propagation: Always}]}, status: {nodeRef: {name: node-1}, addresses: [{type: InternalIP, address: 10.0.0.1}]}}",
+		"other/m-blue":  "{metadata: {labels: {node.cluster.x-k8s.io/color: blue}}, spec: {clusterName: blue, taints: [{key: blue, effect: NoSchedule, propagation: Always}]}, status: {nodeRef: {name: node-1}, addresses: [{type: InternalIP, address: 10.0.0.1}]}}",
+		"other/m-blue2": "{metadata: {labels: {node.cluster.x-k8s.io/color: navy}}, spec: {clusterName: blue, providerID: 'acme://2'}, status: {nodeRef: {name: node-2}, addresses: [{type: InternalIP, address: 10.0.0.2}]}}",
+	},
+}
+
+func newKey(b byte) []byte { return bytes.Repeat([]byte{b}, workloadwebhook.KeySize) }
+
+// workload is the webhook for workload clusters, with the key 1.
+func workload(s server) http.Handler {
+	return newWorkload(s.Dependencies, func(context.Context) []byte { return newKey(1) })
+}
+
+// workloadServer is the same as it is wired, on the webhook server.
+func workloadServer(s server) http.Handler {
+	webhookServer := webhook.NewServer(webhook.Options{})
+	RegisterWorkload(webhookServer, s.Dependencies, func(context.Context) []byte { return newKey(1) })
+	return webhookServer.WebhookMux()
+}
+
+// denied is how many requests were denied.
+func (s server) denied(t *testing.T) int {
+	t.Helper()
+	return len(s.countedIn(t, "heirloom_workload_admission_denied_total"))
+}
+
+// bare is a request about a Node node-1.
+var bare = write{kind: "Node", object: bareNode}
+
+const bareNode = "{metadata: {name: node-1}, spec: {}, status: {addresses: [{type: InternalIP, address: 10.0.0.1}]}}"
+
 func TestEachWorkloadClusterGetsItsOwn(t *testing.T) {
-	for _, onServer := range []bool{false, true} {
-		Expect := NewWithT(t).Expect
-		o := newOutpost(t, newServer(t, abroad, nil, inherit.Policy{}), onServer)
+	for _, handler := range []func(server) http.Handler{workload, workloadServer} {
+		Expect, s := NewWithT(t).Expect, newServer(t, abroad, nil, inherit.Policy{})
 		for cluster, color := range map[types.NamespacedName]string{red: "red", blue: "blue"} {
 			// An API server adds how long it waits.
-			response := o.ask(t, workloadwebhook.Path(newKey(1), identity(cluster))+"?timeout=2s", write{object: bare}, nil)
+			response := ask(t, handler(s), workloadwebhook.Path(newKey(1), identity(cluster))+"?timeout=2s", bare.review(t)).Response
 			Expect(response.Allowed).To(BeTrue())
 			Expect(string(response.Patch)).To(And(
 				ContainSubstring(`"node.cluster.x-k8s.io/color":"`+color+`"}`),
 				ContainSubstring(`"path":"/spec/taints","value":[{"key":"`+color+`","effect":"NoSchedule"}]`),
 			))
 		}
-		Expect(o.denied(t)).To(BeZero())
-		Expect(o.counted(t)).To(And(HaveLen(2), HaveEach("Node CREATE injected")))
+		Expect(s.denied(t)).To(BeZero())
+		Expect(s.counted(t)).To(And(HaveLen(2), HaveEach("Node CREATE injected")))
 	}
 }
 
@@ -54,28 +100,27 @@ func TestAWorkloadClusterIsAnsweredUntouched(t *testing.T) {
 		change  func(*admissionv1.AdmissionRequest)
 		failed  bool
 	}{
-		{name: "about a Node that is a Machine of another Cluster, by name", request: write{object: "{metadata: {name: node-2}, spec: {}}"}},
-		{name: "about a Node that is a Machine of another Cluster, by providerID", request: write{object: "{metadata: {name: x}, spec: {providerID: 'acme://2'}}"}},
-		{name: "about a Node that is a Machine of another Cluster, by address", request: write{object: "{metadata: {name: x}, status: {addresses: [{type: InternalIP, address: 10.0.0.2}]}}"}},
-		{name: "about a Node that no Machine is", request: write{object: "{metadata: {name: node-9}, spec: {}}"}},
-		{name: "about the status of a Node", request: write{object: bare}, change: resource("", "nodes", "status")},
-		{name: "about a Pod", request: write{object: bare}, change: resource("", "pods", "")},
-		{name: "about another group's nodes", request: write{object: bare}, change: resource("metrics.k8s.io", "nodes", "")},
-		{name: "about no resource", request: write{object: bare}, change: resource("", "", "")},
-		{name: "about a kubelet's update", request: write{object: bare, old: bare, user: "system:node:node-1"}},
-		{name: "whose Cluster opted out", cache: withRed("{metadata: {labels: {heirloom.dev/ignore: ''}}}"), request: write{object: bare}},
-		{name: "whose Cluster is paused", cache: withRed("{spec: {paused: true}}"), request: write{object: bare}},
-		{name: "while the cache fails, and is not told why", cache: listless{abroad}, request: write{object: bare}, failed: true},
-		{name: "while a handler panics, and is not told why", cache: panicking{abroad}, request: write{object: bare}, failed: true},
-		{name: "without an object", request: write{object: bare}, change: func(req *admissionv1.AdmissionRequest) { req.Object.Raw = nil }, failed: true},
+		{name: "about a Node that is a Machine of another Cluster, by name", request: write{kind: "Node", object: "{metadata: {name: node-2}, spec: {}}"}},
+		{name: "about a Node that is a Machine of another Cluster, by providerID", request: write{kind: "Node", object: "{metadata: {name: x}, spec: {providerID: 'acme://2'}}"}},
+		{name: "about a Node that is a Machine of another Cluster, by address", request: write{kind: "Node", object: "{metadata: {name: x}, status: {addresses: [{type: InternalIP, address: 10.0.0.2}]}}"}},
+		{name: "about the status of a Node", request: bare, change: resource("", "nodes", "status")},
+		{name: "about a Pod", request: bare, change: resource("", "pods", "")},
+		{name: "about another group's nodes", request: bare, change: resource("metrics.k8s.io", "nodes", "")},
+		{name: "about a kubelet's update", request: write{kind: "Node", object: bareNode, old: bareNode, user: "system:node:node-1"}},
+		{name: "whose Cluster opted out", cache: withRed("{metadata: {labels: {heirloom.dev/ignore: ''}}}"), request: bare},
+		{name: "while the cache fails, and is not told why", cache: listless{abroad}, request: bare, failed: true},
+		{name: "while a handler panics, and is not told why", cache: panicking{abroad}, request: bare, failed: true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			Expect := NewWithT(t).Expect
 			if tc.cache == nil {
 				tc.cache = abroad
 			}
-			o := newOutpost(t, newServer(t, tc.cache, nil, inherit.Policy{}), false)
-			response := o.ask(t, workloadwebhook.Path(newKey(1), identity(red)), tc.request, tc.change)
+			if tc.change == nil {
+				tc.change = func(*admissionv1.AdmissionRequest) {}
+			}
+			s := newServer(t, tc.cache, nil, inherit.Policy{})
+			response := ask(t, workload(s), workloadwebhook.Path(newKey(1), identity(red)), tc.request.review(t, tc.change)).Response
 			Expect(response.Allowed).To(BeTrue())
 			Expect(response.Patch).To(BeEmpty())
 			outcome, warnings := "unmatched", BeEmpty()
@@ -83,8 +128,8 @@ func TestAWorkloadClusterIsAnsweredUntouched(t *testing.T) {
 				outcome, warnings = "failed", HaveExactElements("heirloom: the object inherited nothing with this write")
 			}
 			Expect(response.Warnings).To(warnings)
-			Expect(o.counted(t)).To(HaveExactElements(HaveSuffix(" " + outcome)))
-			Expect(o.denied(t)).To(BeZero())
+			Expect(s.counted(t)).To(HaveExactElements(HaveSuffix(" " + outcome)))
+			Expect(s.denied(t)).To(BeZero())
 		})
 	}
 }
@@ -100,31 +145,14 @@ func (listless) List(context.Context, client.ObjectList, ...client.ListOption) e
 // cluster's API server is not asked: otherwise everybody could make it be asked.
 func TestNobodyIsKnownByTheAPIServerAlone(t *testing.T) {
 	for name, cache := range map[string]fleet{"a new Cluster": {}, "a cache that fails": {err: errors.New("no cache")}} {
-		Expect := NewWithT(t).Expect
-		live := &countingReader{Reader: abroad}
-		o := newOutpost(t, newServer(t, cache, live, inherit.Policy{}), false)
+		Expect, live := NewWithT(t).Expect, &counting{abroad, map[string]int{}}
+		s := newServer(t, cache, live, inherit.Policy{})
 		for i, path := range []string{workloadwebhook.Path(newKey(1), identity(red)), "/workload/ns/red/" + strings.Repeat("0", 64)} {
-			Expect(o.send(t, http.MethodPost, path, nodeReview(t, write{object: bare}, nil)).status).To(Equal(http.StatusForbidden), name)
-			Expect(o.denied(t)).To(BeEquivalentTo(i + 1))
+			Expect(post(workload(s), path, bare.review(t)).Code).To(Equal(http.StatusForbidden), name)
+			Expect(s.denied(t)).To(BeEquivalentTo(i + 1))
 		}
-		Expect(live.reads.Load()).To(BeZero(), name)
+		Expect(live.reads).To(BeEmpty(), name)
 	}
-}
-
-// countingReader counts what is read with it.
-type countingReader struct {
-	client.Reader
-	reads atomic.Int32
-}
-
-func (r *countingReader) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
-	r.reads.Add(1)
-	return r.Reader.Get(ctx, key, into, options...)
-}
-
-func (r *countingReader) List(ctx context.Context, into client.ObjectList, options ...client.ListOption) error {
-	r.reads.Add(1)
-	return r.Reader.List(ctx, into, options...)
 }
 
 // panicking is a cache with a bug.
@@ -150,7 +178,7 @@ func TestAWorkloadClusterDoesNotAskForWhatIsNotCached(t *testing.T) {
 		old:    "{metadata: {name: node-1}, spec: {taints: [{key: gpu, effect: NoSchedule}]}}",
 	}
 	path := workloadwebhook.Path(newKey(1), identity(types.NamespacedName{Namespace: "ns", Name: "c"}))
-	Expect(newOutpost(t, s, false).ask(t, path, request, nil).Warnings).To(HaveExactElements(HaveSuffix("to change it, edit Machine ns/m (spec.taints)")))
+	Expect(ask(t, workload(s), path, request.review(t)).Response.Warnings).To(HaveExactElements(HaveSuffix("to change it, edit Machine ns/m (spec.taints)")))
 	review := ask(t, mux(t, s), NodesPath, request.review(t))
 	Expect(review.Response.Warnings).To(HaveExactElements(HaveSuffix("to change it, edit MachineDeployment ns/md (spec.template.spec.taints)")), "the others still ask")
 }
@@ -211,21 +239,27 @@ func denied() (clean, unclean []knock) {
 // Callers that may not ask learn nothing from the answer: not whether the Cluster exists, and not what was wrong.
 func TestCallersThatMayNotAskGetOneAndTheSameAnswer(t *testing.T) {
 	clean, unclean := denied()
-	want := answered{status: http.StatusForbidden, body: "Forbidden\n", header: http.Header{
-		"Content-Type": {"text/plain; charset=utf-8"}, "Content-Length": {"10"}, "X-Content-Type-Options": {"nosniff"},
-	}}
-	for onServer, knocks := range map[bool][]knock{false: append(clean, unclean...), true: clean} {
-		o := newOutpost(t, newServer(t, abroad, nil, inherit.Policy{}), onServer)
-		for i, k := range knocks {
-			got := o.send(t, k.method, k.path, nodeReview(t, write{object: bare}, nil))
-			NewWithT(t).Expect(got).To(Equal(want), "%s: %s %s", k.name, k.method, k.path)
-			NewWithT(t).Expect(o.denied(t)).To(BeEquivalentTo(i+1), "%s: it is counted", k.name)
-		}
-		NewWithT(t).Expect(o.counted(t)).To(BeEmpty(), "no decider has seen a request")
+	want := http.Header{"Content-Type": {"text/plain; charset=utf-8"}, "X-Content-Type-Options": {"nosniff"}}
+	knocks := func(handler http.Handler, k knock) *httptest.ResponseRecorder {
+		answer := httptest.NewRecorder()
+		handler.ServeHTTP(answer, httptest.NewRequest(k.method, k.path, bytes.NewReader(bare.review(t))))
+		return answer
 	}
-	o := newOutpost(t, newServer(t, abroad, nil, inherit.Policy{}), true)
+	s := newServer(t, abroad, nil, inherit.Policy{})
+	handler, onServer, denials := workload(s), workloadServer(s), 0
+	deny := func(handler http.Handler, k knock) {
+		Expect, got := NewWithT(t).Expect, knocks(handler, k)
+		denials++
+		Expect([]any{got.Code, got.Header(), got.Body.String()}).To(Equal([]any{http.StatusForbidden, want, "Forbidden\n"}), "%s: %s %s", k.name, k.method, k.path)
+		Expect(s.denied(t)).To(Equal(denials), "%s: it is counted", k.name)
+	}
+	for _, k := range clean {
+		deny(handler, k)
+		deny(onServer, k)
+	}
 	for _, k := range unclean {
-		got := o.send(t, k.method, k.path, nodeReview(t, write{object: bare}, nil))
-		NewWithT(t).Expect(got.status).To(Equal(http.StatusTemporaryRedirect), "the webhook server does not serve %s", k.name)
+		deny(handler, k)
+		NewWithT(t).Expect(knocks(onServer, k).Code).To(Equal(http.StatusTemporaryRedirect), "the webhook server does not serve %s", k.name)
 	}
+	NewWithT(t).Expect(s.counted(t)).To(BeEmpty(), "no decider has seen a request")
 }

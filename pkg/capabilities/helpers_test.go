@@ -36,53 +36,27 @@ type apiServer struct {
 	*handler3.OpenAPIService
 	// indexes and documents count requests.
 	indexes, documents atomic.Int32
-	// answer stands in for a document's, where it is set.
-	answer atomic.Pointer[http.HandlerFunc]
-	// index stands in for that of all documents, likewise.
-	index atomic.Pointer[http.HandlerFunc]
+	// index and document stand in for what it publishes, where they are set.
+	index, document http.HandlerFunc
 }
 
 func newAPIServer() *apiServer {
 	return &apiServer{OpenAPIService: handler3.NewOpenAPIService()}
 }
 
-func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if !strings.HasPrefix(r.URL.Path, "/openapi/v3/") {
-		a.indexes.Add(1)
-		if answer := a.index.Load(); answer != nil {
-			(*answer)(w, r)
-			return
-		}
-		a.HandleDiscovery(w, r)
-		return
-	}
-	a.documents.Add(1)
-	if answer := a.answer.Load(); answer != nil {
-		(*answer)(w, r)
-		return
-	}
-	a.HandleGroupVersion(w, r)
-}
-
 // RoundTrip implements http.RoundTripper.
 func (a *apiServer) RoundTrip(r *http.Request) (*http.Response, error) {
-	answer := httptest.NewRecorder()
-	a.ServeHTTP(answer, r)
-	return answer.Result(), nil
-}
-
-// answerWith makes the API server answer with something else than the document; nil is the document again.
-func (a *apiServer) answerWith(answer http.HandlerFunc) {
-	if answer == nil {
-		a.answer.Store(nil)
-		return
+	asked, published, instead := &a.documents, a.HandleGroupVersion, a.document
+	if !strings.HasPrefix(r.URL.Path, "/openapi/v3/") {
+		asked, published, instead = &a.indexes, a.HandleDiscovery, a.index
 	}
-	a.answer.Store(&answer)
-}
-
-// answerIndexWith makes the API server answer with something else than what it publishes.
-func (a *apiServer) answerIndexWith(answer http.HandlerFunc) {
-	a.index.Store(&answer)
+	asked.Add(1)
+	if instead != nil {
+		published = instead
+	}
+	answer := httptest.NewRecorder()
+	published(answer, r)
+	return answer.Result(), nil
 }
 
 // client is what a manager makes its client of, over the network.

@@ -4,13 +4,16 @@ package capabilities
 
 import (
 	"context"
+	"fmt"
 	"net/http"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr/funcr"
 	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
@@ -22,25 +25,6 @@ var (
 
 func unavailable(w http.ResponseWriter, _ *http.Request) {
 	http.Error(w, "not now", http.StatusInternalServerError)
-}
-
-func TestAnswersFromMemory(t *testing.T) {
-	Expect := NewWithT(t).Expect
-	server := newAPIServer()
-	server.serve(t, "v1", crd(t, "NewerControlPlane", "v1", newer()), crd(t, "OlderControlPlane", "v1", older()))
-	s := &Schemas{Client: server.client(t)}
-
-	for range 2 {
-		got, err := s.ControlPlane(t.Context(), kindOf("v1", "NewerControlPlane"))
-		Expect(err).NotTo(HaveOccurred())
-		Expect(got).To(Equal(layout("v1", everything)))
-		got, err = s.ControlPlane(t.Context(), kindOf("v1", "OlderControlPlane"))
-		Expect(err).NotTo(HaveOccurred())
-		Expect(got).To(Equal(layout("v1", without("spec.machineTemplate.spec"))))
-	}
-
-	Expect(server.indexes.Load()).To(BeEquivalentTo(1))
-	Expect(server.documents.Load()).To(BeEquivalentTo(1), "one document for all kinds of a group version")
 }
 
 // What failed is tried again, and what is known besides stays.
@@ -56,11 +40,11 @@ func TestFailuresAreNotKept(t *testing.T) {
 	Expect(ask("FirstControlPlane")).To(MatchError(ContainSubstring(group+"/v1: the API server publishes none")), "no such group version")
 
 	server.serve(t, "v1", crd(t, "FirstControlPlane", "v1", newer()))
-	server.answerWith(unavailable)
+	server.document = unavailable
 	Expect(ask("FirstControlPlane")).To(MatchError(ContainSubstring("not now")))
-	server.answerWith(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("[]")) })
+	server.document = func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("[]")) }
 	Expect(ask("FirstControlPlane")).To(MatchError(ContainSubstring("unmarshal JSON array")))
-	server.answerWith(nil)
+	server.document = nil
 	Expect(ask("FirstControlPlane")).To(Succeed())
 
 	Expect(ask("SecondControlPlane")).To(MatchError("the API server publishes no schema of kind SecondControlPlane of " + group + "/v1"))
@@ -68,52 +52,52 @@ func TestFailuresAreNotKept(t *testing.T) {
 	Expect(ask("SecondControlPlane")).To(Succeed())
 
 	asked := server.documents.Load()
-	server.answerWith(unavailable)
+	server.document = unavailable
 	Expect(ask("ThirdControlPlane")).To(MatchError(ContainSubstring("publishes no schema of kind ThirdControlPlane")))
 	Expect(ask("FirstControlPlane")).To(Succeed())
 	Expect(server.documents.Load()).To(Equal(asked), "what is published is what is known")
 }
 
 // A caller that asks while a document is on its way waits for that one. A caller that cannot wait leaves it to the others.
-func TestFetchIsShared(t *testing.T) { synctest.Test(t, fetchIsShared) }
+func TestFetchIsShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		Expect := NewWithT(t).Expect
+		server := newAPIServer()
+		server.serve(t, "v1", crd(t, "NewerControlPlane", "v1", newer()))
+		s := &Schemas{Client: server.client(t)}
+		held, release := make(chan struct{}), make(chan struct{})
+		server.document = func(w http.ResponseWriter, r *http.Request) {
+			close(held)
+			<-release
+			server.HandleGroupVersion(w, r)
+		}
+		ask := func(ctx context.Context) <-chan error {
+			answer := make(chan error, 1)
+			go func() {
+				_, err := s.ControlPlane(ctx, kindOf("v1", "NewerControlPlane"))
+				answer <- err
+			}()
+			return answer
+		}
 
-func fetchIsShared(t *testing.T) {
-	Expect := NewWithT(t).Expect
-	server := newAPIServer()
-	server.serve(t, "v1", crd(t, "NewerControlPlane", "v1", newer()))
-	s := &Schemas{Client: server.client(t)}
-	held, release := make(chan struct{}), make(chan struct{})
-	server.answerWith(func(w http.ResponseWriter, r *http.Request) {
-		close(held)
-		<-release
-		server.HandleGroupVersion(w, r)
+		ctx, cancel := context.WithCancel(t.Context())
+		impatient := ask(ctx)
+		<-held
+		waiting := make([]<-chan error, 10)
+		for i := range waiting {
+			waiting[i] = ask(t.Context())
+		}
+		synctest.Wait()
+		cancel()
+		Expect(<-impatient).To(MatchError(context.Canceled), "the fetch has not ended yet")
+		Expect(server.documents.Load()).To(BeEquivalentTo(1))
+		close(release)
+
+		for _, answer := range waiting {
+			Expect(<-answer).NotTo(HaveOccurred())
+		}
+		Expect(server.documents.Load()).To(BeEquivalentTo(1))
 	})
-	ask := func(ctx context.Context) <-chan error {
-		answer := make(chan error, 1)
-		go func() {
-			_, err := s.ControlPlane(ctx, kindOf("v1", "NewerControlPlane"))
-			answer <- err
-		}()
-		return answer
-	}
-
-	ctx, cancel := context.WithCancel(t.Context())
-	impatient := ask(ctx)
-	<-held
-	waiting := make([]<-chan error, 10)
-	for i := range waiting {
-		waiting[i] = ask(t.Context())
-	}
-	synctest.Wait()
-	cancel()
-	Expect(<-impatient).To(MatchError(context.Canceled), "the fetch has not ended yet")
-	Expect(server.documents.Load()).To(BeEquivalentTo(1))
-	close(release)
-
-	for _, answer := range waiting {
-		Expect(<-answer).NotTo(HaveOccurred())
-	}
-	Expect(server.documents.Load()).To(BeEquivalentTo(1))
 }
 
 // A document is read again when its hash is another one, and subscribers are told of that.
@@ -140,12 +124,6 @@ func TestRefresh(t *testing.T) {
 			},
 		},
 		{
-			name: "another kind comes", documents: 1, told: true,
-			change: func(t *testing.T, server *apiServer) {
-				server.serve(t, "v1", crd(t, known, "v1", older()), crd(t, "Other", "v1", newer()))
-			},
-		},
-		{
 			name:   "another group version comes",
 			change: func(t *testing.T, server *apiServer) { server.serve(t, "v2", crd(t, known, "v2", newer())) },
 		},
@@ -153,7 +131,7 @@ func TestRefresh(t *testing.T) {
 			name: "the new document cannot be read", documents: 1, problem: "not now",
 			change: func(t *testing.T, server *apiServer) {
 				server.serve(t, "v1", crd(t, known, "v1", newer()))
-				server.answerWith(unavailable)
+				server.document = unavailable
 			},
 		},
 	} {
@@ -186,9 +164,7 @@ func TestRefresh(t *testing.T) {
 			} else {
 				Expect(logged).To(BeEmpty())
 			}
-			got, err := s.ControlPlane(t.Context(), kindOf("v1", known))
-			Expect(err).NotTo(HaveOccurred())
-			Expect(got.Template.Durations).To(Equal(!tc.newer))
+			Expect(s.ControlPlane(t.Context(), kindOf("v1", known))).To(HaveField("Template.Durations", !tc.newer))
 			Expect(server.documents.Load()-before).To(Equal(tc.documents), "answered from memory")
 		})
 	}
@@ -227,4 +203,62 @@ func TestStart(t *testing.T) {
 	NewWithT(t).Eventually(changes).WithTimeout(10 * time.Second).Should(Receive())
 	cancel()
 	Expect(<-stopped).NotTo(HaveOccurred())
+}
+
+// However many versions and kinds somebody makes up, the API server is asked once for a while what there is.
+func TestWhatIsUnknownIsRemembered(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	server := newAPIServer()
+	server.serve(t, "v1", crd(t, "TestControlPlane", "v1", newer()))
+	s := &Schemas{Client: server.client(t), UnknownFor: time.Hour}
+	_, err := s.ControlPlane(t.Context(), kindOf("v1", "TestControlPlane"))
+	Expect(err).NotTo(HaveOccurred())
+	for i := range 500 {
+		_, err := s.ControlPlane(t.Context(), kindOf(fmt.Sprintf("v%d", i+2), "TestControlPlane"))
+		Expect(err).To(MatchError(ContainSubstring("the API server publishes none")))
+		_, err = s.ControlPlane(t.Context(), kindOf("v1", fmt.Sprintf("Forged%d", i)))
+		Expect(err).To(MatchError(ContainSubstring("publishes no schema of kind")))
+		_, err = s.ControlPlane(t.Context(), schema.GroupVersionKind{Group: fmt.Sprintf("g%d", i), Version: "v1", Kind: "Deployment"})
+		Expect(err).To(MatchError(ContainSubstring("is not a kind of control plane")))
+	}
+	Expect(server.indexes.Load()).To(BeEquivalentTo(1))
+	Expect(server.documents.Load()).To(BeEquivalentTo(1))
+	known := 0
+	for range s.known.Range {
+		known++
+	}
+	Expect(known).To(Equal(1))
+
+	server.serve(t, "v2", crd(t, "TestControlPlane", "v2", newer()))
+	s.UnknownFor = 0 // the while is over
+	_, err = s.ControlPlane(t.Context(), kindOf("v2", "TestControlPlane"))
+	Expect(err).NotTo(HaveOccurred())
+}
+
+// While the API server does not answer, callers leave when they cannot wait any longer, and leave nothing behind: one
+// request is on its way for all of them.
+func TestForgedVersionsLeaveNoRequestsBehind(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	server := newAPIServer()
+	s := &Schemas{Client: server.client(t), UnknownFor: time.Hour}
+	held, release := make(chan struct{}, 1000), make(chan struct{})
+	server.index = func(w http.ResponseWriter, r *http.Request) {
+		held <- struct{}{}
+		<-release
+		server.HandleDiscovery(w, r)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var asking sync.WaitGroup
+	for i := range 500 {
+		asking.Go(func() {
+			_, err := s.ControlPlane(ctx, kindOf(fmt.Sprintf("v%d", i), "TestControlPlane"))
+			Expect(err).To(HaveOccurred())
+		})
+	}
+	<-held
+	cancel()
+	asking.Wait()
+	close(release)
+	Expect(held).To(BeEmpty())
+	Expect(server.indexes.Load()).To(BeEquivalentTo(1))
 }

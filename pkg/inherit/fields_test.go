@@ -3,50 +3,18 @@
 package inherit_test
 
 import (
+	"reflect"
+	"slices"
+	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/runtime"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/yaml"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
-
-// TestFields: the in-place fields of a template are inherited.
-func TestFields(t *testing.T) {
-	gates := []clusterv1.MachineReadinessGate{{ConditionType: "example.com/Ready", Polarity: "Negative"}}
-	deletion := func(drain, detach, deletion int32) clusterv1.MachineDeletionSpec {
-		return clusterv1.MachineDeletionSpec{NodeDrainTimeoutSeconds: &drain, NodeVolumeDetachTimeoutSeconds: &detach, NodeDeletionTimeoutSeconds: &deletion}
-	}
-	for _, tc := range []struct {
-		name string
-		spec clusterv1.MachineSpec
-		want inherit.Fields
-	}{
-		{name: "what is not declared is not inherited"},
-		{name: "timeouts are inherited", spec: clusterv1.MachineSpec{Deletion: deletion(1, 2, 3)}, want: inherit.Fields{Seconds: inherit.Seconds{inherit.NodeDrainTimeout: new(int32(1)), inherit.NodeVolumeDetachTimeout: new(int32(2)), inherit.NodeDeletionTimeout: new(int32(3))}}},
-		{name: "a timeout of zero is declared", spec: clusterv1.MachineSpec{Deletion: clusterv1.MachineDeletionSpec{NodeDrainTimeoutSeconds: new(int32(0))}}, want: inherit.Fields{Seconds: inherit.Seconds{inherit.NodeDrainTimeout: new(int32(0))}}},
-		{name: "minReadySeconds is inherited", spec: clusterv1.MachineSpec{MinReadySeconds: new(int32(5))}, want: inherit.Fields{Seconds: inherit.Seconds{inherit.MinReadySeconds: new(int32(5))}}},
-		{name: "readiness gates are inherited", spec: clusterv1.MachineSpec{ReadinessGates: gates}, want: inherit.Fields{ReadinessGates: gates}},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			Expect := NewWithT(t).Expect
-			md, ms := &clusterv1.MachineDeployment{}, &clusterv1.MachineSet{}
-			md.Spec.Template.Spec, ms.Spec.Template.Spec = tc.spec, tc.spec
-
-			set, err := withProblems(inherit.Policy{}.MachineSet(md, &clusterv1.MachineSet{}))
-			Expect(err).NotTo(HaveOccurred())
-			Expect(set.Top.Fields).To(Equal(inherit.Fields{}), "a MachineSet has them in its template only")
-			Expect(set.Template.Fields).To(Equal(tc.want))
-
-			m, err := withProblems(inherit.Policy{}.MachineFrom(inherit.TemplateOfMachineSet(ms), &clusterv1.Machine{}))
-			Expect(err).NotTo(HaveOccurred())
-			Expect(m.Top.Fields).To(Equal(tc.want))
-
-			has := inherit.OfMachineSet(ms)
-			Expect(has.Template.Fields).To(Equal(tc.want))
-		})
-	}
-}
 
 // A name is that of a field in either version of the contract, or of a condition.
 func TestFieldOf(t *testing.T) {
@@ -58,5 +26,139 @@ func TestFieldOf(t *testing.T) {
 		"example.com/Ready": inherit.ReadinessGates, "": inherit.ReadinessGates,
 	} {
 		NewWithT(t).Expect(inherit.FieldOf(name)).To(Equal(want), name)
+	}
+}
+
+// describePaths lists where a layout has something, with what else it says.
+func describePaths(p inherit.Paths) []string {
+	var lines []string
+	for _, path := range append([][]string{p.Metadata, p.Taints, p.Fields[inherit.ReadinessGates]}, p.Fields[:inherit.ReadinessGates]...) {
+		if path != nil {
+			lines = append(lines, strings.Join(path, "."))
+		}
+	}
+	if p.Durations {
+		lines = append(lines, "(durations)")
+	}
+	return lines
+}
+
+// lines splits the short form of a description; "<prefix>: a b c" stands for prefix.a, prefix.b and prefix.c.
+func lines(s string) []string {
+	prefix, rest, ok := strings.Cut(s, ": ")
+	if !ok {
+		return strings.Fields(s)
+	}
+	all := strings.Fields(rest)
+	for i := range all {
+		all[i] = prefix + "." + all[i]
+	}
+	return all
+}
+
+const (
+	secondsBelow   = "deletion.nodeDrainTimeoutSeconds deletion.nodeVolumeDetachTimeoutSeconds deletion.nodeDeletionTimeoutSeconds"
+	durationsBelow = "nodeDrainTimeout nodeVolumeDetachTimeout nodeDeletionTimeout"
+)
+
+func TestControlPlaneLayout(t *testing.T) {
+	const template = "spec.machineTemplate: "
+	for _, tc := range []struct {
+		name string
+		// has is what the kind's schema has below spec.machineTemplate.
+		has  string
+		want []string
+	}{
+		{name: "the v1beta2 contract has a Machine's fields in spec", has: "metadata spec.taints spec.readinessGates spec.deletion.nodeDrainTimeoutSeconds spec.deletion.nodeVolumeDetachTimeoutSeconds spec.deletion.nodeDeletionTimeoutSeconds", want: lines(template + "metadata spec.taints spec.readinessGates spec.deletion.nodeDrainTimeoutSeconds spec.deletion.nodeVolumeDetachTimeoutSeconds spec.deletion.nodeDeletionTimeoutSeconds")},
+		{name: "the v1beta1 contract has them beside the metadata", has: "metadata taints readinessGates " + durationsBelow, want: slices.Concat(lines(template+"metadata taints readinessGates "+durationsBelow), lines("(durations)"))},
+		{name: "of a kind with both, the newer contract counts", has: "metadata taints spec.taints readinessGates spec.readinessGates nodeDrainTimeout spec.deletion.nodeDrainTimeoutSeconds", want: lines(template + "metadata spec.taints spec.readinessGates spec.deletion.nodeDrainTimeoutSeconds")},
+		{name: "timeouts may be newer than lists", has: "metadata taints readinessGates spec.deletion.nodeDrainTimeoutSeconds", want: lines(template + "metadata taints readinessGates spec.deletion.nodeDrainTimeoutSeconds")},
+		{name: "timeouts of both contracts are not mixed, since their units differ", has: "nodeDrainTimeout nodeDeletionTimeout spec.deletion.nodeVolumeDetachTimeoutSeconds", want: lines(template + "spec.deletion.nodeVolumeDetachTimeoutSeconds")},
+		{name: "a control plane has no minReadySeconds, whatever its schema says", has: "metadata minReadySeconds spec.minReadySeconds", want: slices.Concat(lines(template+"metadata"), lines("(durations)"))},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			Expect := NewWithT(t).Expect
+			has := map[string]bool{}
+			for _, path := range lines(template + tc.has) {
+				has[path] = true
+			}
+			layout := inherit.ControlPlaneLayout("v1alpha3", func(path ...string) bool { return has[strings.Join(path, ".")] })
+			Expect(layout.Version).To(Equal("v1alpha3"), "the version is the provider's own")
+			Expect(describePaths(layout.Top)).To(Equal(lines("metadata")))
+			Expect(describePaths(layout.Template)).To(Equal(tc.want))
+		})
+	}
+}
+
+// Cluster API's own types have every field where a layout says it is.
+func TestLayoutsOfClusterAPI(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		layout inherit.Layout
+		object any
+	}{
+		{name: "Machine of v1beta2", layout: inherit.MachineLayout, object: clusterv1.Machine{}},
+		{name: "MachineSet of v1beta2", layout: inherit.WorkersLayout, object: clusterv1.MachineSet{}},
+		{name: "MachineDeployment of v1beta2", layout: inherit.WorkersLayout, object: clusterv1.MachineDeployment{}},
+		{name: "MachinePool of v1beta2", layout: inherit.WorkersLayout, object: clusterv1.MachinePool{}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			for _, path := range append(describePaths(tc.layout.Top), describePaths(tc.layout.Template)...) {
+				if !strings.HasPrefix(path, "(") {
+					NewWithT(t).Expect(hasField(reflect.TypeOf(tc.object), strings.Split(path, ".")...)).To(BeTrue(), path)
+				}
+			}
+		})
+	}
+}
+
+// hasField reports whether an object of the type has a field at this path of JSON names.
+func hasField(object reflect.Type, path ...string) bool {
+	if object.Kind() == reflect.Pointer {
+		object = object.Elem()
+	}
+	if len(path) == 0 {
+		return true
+	}
+	if object.Kind() != reflect.Struct {
+		return false
+	}
+	for i := range object.NumField() {
+		field := object.Field(i)
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		if name == path[0] && hasField(field.Type, path[1:]...) || name == "" && field.Anonymous && hasField(field.Type, path...) {
+			return true
+		}
+	}
+	return false
+}
+
+// A control plane of either contract is read, no matter who provides it.
+func TestControlPlaneOfEachContract(t *testing.T) {
+	const lists = "taints: [{key: gpu, effect: NoSchedule, propagation: Always}], readinessGates: [{conditionType: Warm}]"
+	for contract, template := range map[string]string{
+		"v1beta1": "{metadata: {labels: {a: '1'}}, nodeDrainTimeout: 90s, nodeVolumeDetachTimeout: 1900ms, nodeDeletionTimeout: 0s, " + lists + "}",
+		"v1beta2": "{metadata: {labels: {a: '1'}}, spec: {deletion: {nodeDrainTimeoutSeconds: 90, nodeVolumeDetachTimeoutSeconds: 1, nodeDeletionTimeoutSeconds: 0}, " + lists + "}}",
+	} {
+		t.Run(contract, func(t *testing.T) {
+			Expect := NewWithT(t).Expect
+			object := map[string]any{}
+			Expect(yaml.Unmarshal([]byte("{kind: AcmeControlPlane, metadata: {name: cp}, spec: {machineTemplate: "+template+", version: v1.36.3}}"), &object)).To(Succeed())
+			cp := &inherit.ControlPlane{}
+			Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(object, cp)).To(Succeed())
+			copied, ok := cp.DeepCopyObject().(*inherit.ControlPlane)
+			Expect(ok).To(BeTrue())
+			Expect(copied).To(Equal(cp))
+			read := inherit.TemplateOfControlPlane(cp)
+			Expect(read.Labels).To(Equal(labels("a=1")))
+			Expect(read.Taints).To(Equal(declared("gpu:NoSchedule")))
+			Expect(read.Fields.ReadinessGates).To(HaveExactElements(HaveField("ConditionType", "Warm")))
+			Expect(read.Fields.Seconds).To(Equal(inherit.Seconds{new(int32(90)), new(int32(1)), new(int32(0))}), "parts of a second do not count, as in Cluster API")
+
+			read.Labels["a"], read.Taints[0].Key, read.Fields.ReadinessGates[0].ConditionType = "", "", ""
+			Expect(inherit.TemplateOfControlPlane(copied).Labels).To(Equal(labels("a=1")), "a copy shares nothing")
+			Expect(inherit.TemplateOfControlPlane(copied).Taints).To(Equal(declared("gpu:NoSchedule")))
+			Expect(inherit.TemplateOfControlPlane(copied).Fields.ReadinessGates).To(HaveExactElements(HaveField("ConditionType", "Warm")))
+		})
 	}
 }

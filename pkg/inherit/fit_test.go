@@ -137,13 +137,6 @@ func TestMachinesStayValid(t *testing.T) {
 			problems: []string{`annotation "large": there is no room for it: an API server accepts no more than 256 KiB of annotations`, `annotation "larger": `},
 		},
 		{
-			name:     "what the Machine has with the same value takes no more room",
-			has:      inherit.Content{Annotations: map[string]string{"mine": kib(255)}},
-			declared: inherit.Content{Annotations: map[string]string{"mine": kib(255), "other": kib(1)}},
-			want:     inherit.Content{Annotations: map[string]string{"mine": kib(255)}},
-			problems: []string{`annotation "other": there is no room for it`},
-		},
-		{
 			name:     "what becomes smaller leaves room at once, not only for the next write",
 			has:      inherit.Content{Annotations: map[string]string{"mine": kib(255)}},
 			declared: inherit.Content{Annotations: map[string]string{"mine": kib(100), "other": kib(50)}},

@@ -190,4 +190,10 @@ func withProblems[T any](result T, dropped inherit.Drops) (T, error) {
 	return result, dropped.Problems()
 }
 
-func first[T, U any](result T, _ U) T { return result }
+// whole returns a result of which nothing was left out.
+func whole[T any](result T, dropped inherit.Drops) T {
+	if err := dropped.Problems(); err != nil {
+		panic(err)
+	}
+	return result
+}

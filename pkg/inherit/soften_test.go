@@ -63,8 +63,7 @@ func TestSoftenedTaints(t *testing.T) {
 			held := []taint.ID{taint.IDOf(onNode(tc.held)[0])}
 			policy, m := inherit.Policy{ClusterAPITaints: inherit.PropagationEnabled}, tc.machine.machine()
 			node := func(source inherit.NodeSource, held []taint.ID, has inherit.NodeState) inherit.NodeState {
-				result, err := withProblems(policy.NodeHolding(source, held, has, inherit.Privileged))
-				Expect(err).NotTo(HaveOccurred())
+				result := whole(policy.NodeHolding(source, held, has, inherit.Privileged))
 				return result
 			}
 			source, turn := inherit.SourceOfMachine(m), inherit.Softening(tc.node.node(), time.Date(2026, 11, 27, 20, 31, 27, 5, time.UTC))

@@ -29,7 +29,6 @@ func TestNamedKeys(t *testing.T) {
 	}{
 		{name: "a key", cluster: of + "team", allowed: anyKey, labels: "team=a,teams=b", want: "team=a"},
 		{name: "a prefix", cluster: of + "example.com/*", allowed: anyKey, labels: "example.com/a=1,example.com.evil/b=2", want: "example.com/a=1"},
-		{name: "of the Machine", machine: of + "team", allowed: anyKey, labels: "team=a", want: "team=a"},
 		{name: "of both", cluster: of + "a", machine: of + "b", allowed: anyKey, labels: "a=1,b=2,c=3", want: "a=1,b=2"},
 		{name: "any key", cluster: of + "*", allowed: anyKey, labels: "a=1,kubernetes.io/b=2,x.k8s.io/c=3", want: "a=1"},
 		{name: "a broken entry concerns no other", cluster: of + "-a, team ,,b c,ex*ample", allowed: anyKey, labels: "team=a,b=1", want: "team=a"},
@@ -38,7 +37,6 @@ func TestNamedKeys(t *testing.T) {
 		{name: "not of Kubernetes", cluster: of + "kubernetes.io/a,x.kubernetes.io/*,k8s.io/*", allowed: anyKey, labels: "kubernetes.io/a=1,x.kubernetes.io/b=2,k8s.io/c=3"},
 		{name: "of Kubernetes, if the operator says so", cluster: of + "kubernetes.io/a", allowed: []string{"kubernetes.io/*"}, labels: "kubernetes.io/a=1", want: "kubernetes.io/a=1"},
 		{name: "a wider prefix than allowed", cluster: of + "*", allowed: []string{"example.com/*", "team"}, labels: "example.com/a=1,team=2,b=3", want: "example.com/a=1,team=2"},
-		{name: "annotations are another list", cluster: "sync.heirloom.dev/annotations=team", allowed: anyKey, labels: "team=a"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			Expect := NewWithT(t).Expect

@@ -16,20 +16,12 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
-func always(key, value string, effect corev1.TaintEffect) clusterv1.MachineTaint {
-	return clusterv1.MachineTaint{Key: key, Value: value, Effect: effect, Propagation: clusterv1.MachineTaintPropagationAlways}
-}
-
-func once(key string, effect corev1.TaintEffect) clusterv1.MachineTaint {
-	return clusterv1.MachineTaint{Key: key, Effect: effect, Propagation: clusterv1.MachineTaintPropagationOnInitialization}
-}
-
 func TestEntriesOfContent(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	c := inherit.Content{
 		Labels:      map[string]string{"b": "2", "a": "1"},
 		Annotations: map[string]string{"x": "1", taint.AlwaysAnnotation: "gpu=annotated:NoSchedule,soft=yes:NoSchedule"},
-		Taints:      []clusterv1.MachineTaint{always("gpu", "typed", corev1.TaintEffectNoSchedule)},
+		Taints:      declared("gpu=typed:NoSchedule"),
 		Fields:      inherit.Fields{ReadinessGates: []clusterv1.MachineReadinessGate{{ConditionType: "Warm", Polarity: "Negative"}}},
 	}
 	c.Fields.Seconds[inherit.NodeDrainTimeout] = ptr.To(int32(60))
@@ -72,10 +64,7 @@ func TestWhyNotOnAnUnprovenNode(t *testing.T) {
 // Taints that wait, wait alone; OnInitialization taints wait together.
 func TestTaintsThatWait(t *testing.T) {
 	m := &clusterv1.Machine{}
-	m.Spec.Taints = []clusterv1.MachineTaint{
-		always("gone", "", corev1.TaintEffectNoExecute), always("here", "", corev1.TaintEffectNoSchedule),
-		once("soft", corev1.TaintEffectNoSchedule), once("hard", corev1.TaintEffectNoExecute),
-	}
+	m.Spec.Taints = declared("gone:NoExecute,here:NoSchedule,soft:NoSchedule@OnInitialization,hard:NoExecute@OnInitialization")
 	from, initialized := inherit.SourceOfMachine(m), inherit.NodeState{Annotations: map[string]string{clusterv1.TaintsFromMachineAnnotation: ""}}
 	for _, tc := range []struct {
 		held  string
@@ -100,7 +89,7 @@ func TestTaintsThatWait(t *testing.T) {
 func TestOneOfTwoDeclarationsCounts(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	m, e := &clusterv1.Machine{}, inherit.Entry{What: "taint", Name: "gpu:NoSchedule"}
-	m.Spec.Taints = []clusterv1.MachineTaint{always("gpu", "not valid", corev1.TaintEffectNoSchedule)}
+	m.Spec.Taints = []clusterv1.MachineTaint{{Key: "gpu", Value: "not valid", Effect: "NoSchedule", Propagation: "Always"}}
 	why := func() inherit.Why {
 		from := inherit.SourceOfMachine(m)
 		_, dropped := inherit.Policy{}.Node(from, inherit.NodeState{}, inherit.Privileged)
@@ -116,4 +105,39 @@ func TestOneOfTwoDeclarationsCounts(t *testing.T) {
 	Expect(inherit.Decision{Desired: desired, Dropped: dropped}.WhyNot(e)).To(Equal(inherit.DropInvalid))
 	desired, dropped = inherit.Policy{ClusterAPITaints: inherit.PropagationEnabled}.MachineFrom(template, m)
 	Expect(inherit.Decision{Desired: desired, Dropped: dropped}.WhyNot(e)).To(BeEmpty())
+}
+
+// Who declares a taint of those that a topology's object hands down: the class, the Cluster, both or neither.
+func TestSectionDeclares(t *testing.T) {
+	const always, initialize = "taints.heirloom.dev/always=", "taints.heirloom.dev/initialize="
+	for _, tc := range []struct {
+		name            string
+		class, topology content
+		want            []bool
+	}{
+		{name: "the class, by annotation", class: content{annotations: always + "drain:NoExecute"}, want: []bool{true, false}},
+		{name: "the class, once", class: content{annotations: initialize + "drain:NoExecute"}, want: []bool{true, false}},
+		{name: "the class, by type", class: content{taints: "drain:NoExecute"}, want: []bool{true, false}},
+		{name: "the Cluster", topology: content{annotations: always + "drain:NoExecute"}, want: []bool{false, true}},
+		{name: "the Cluster's annotation replaces the class's", class: content{annotations: always + "drain:NoExecute"}, topology: content{annotations: always + "other:NoExecute"}, want: []bool{false, false}},
+		{name: "the Cluster's list replaces the class's", class: content{taints: "drain:NoExecute"}, topology: content{taints: "other:NoExecute"}, want: []bool{false, false}},
+		{name: "both, in two ways", class: content{taints: "drain:NoExecute"}, topology: content{annotations: always + "drain:NoExecute"}, want: []bool{true, true}},
+		{name: "neither", class: content{annotations: always + "drain:NoSchedule"}, topology: content{taints: "other:NoExecute"}, want: []bool{false, false}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s := inherit.Section{Class: declaredBy(tc.class), Topology: declaredBy(tc.topology)}
+			drain, all := inherit.TaintEntry(taint.ID{Key: "drain", Effect: "NoExecute"}), s.Declarations(&clusterv1.Cluster{}, &clusterv1.ClusterClass{})
+			NewWithT(t).Expect(all).To(HaveExactElements(HaveField("Kind", "Cluster"), HaveField("Kind", "ClusterClass")))
+			NewWithT(t).Expect([]bool{all[1].Declares(drain), all[0].Declares(drain)}).To(Equal(tc.want))
+		})
+	}
+}
+
+// declaredBy is a section that declares this; a list of taints that would be empty is not declared.
+func declaredBy(c content) inherit.Part {
+	part := c.section()
+	if len(part.Taints) == 0 {
+		part.Taints = nil
+	}
+	return part
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,39 +16,22 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/managedfields"
 )
 
+// Which changes there are is for TestAgainstFieldManager; these are how they are told.
 func TestChanges(t *testing.T) {
 	for _, tc := range []struct {
-		name             string
-		current, desired content
-		fields           []metav1.ManagedFieldsEntry
-		want             []string
-		// ownershipOnly says that something is to be written although the content stays.
-		ownershipOnly bool
+		name    string
+		desired content
+		fields  []metav1.ManagedFieldsEntry
+		want    []string
 	}{
-		{name: "nothing to inherit, nothing to do", current: content{labels: "mine=1"}},
-		{name: "what is missing is added", desired: content{labels: "a=1", annotations: "b=2", taints: "gpu:NoSchedule"}, want: []string{"metadata.labels a 1", "metadata.annotations b 2", "spec.taints gpu:NoSchedule @Always"}},
 		{name: "changes come in order of their names", desired: content{labels: "c=1,a=1,b=1"}, want: []string{"metadata.labels a 1", "metadata.labels b 1", "metadata.labels c 1"}},
-		{name: "what is there with the right value belongs to the one that brought it", current: content{labels: "a=1", taints: "gpu:NoSchedule"}, desired: content{labels: "a=1", taints: "gpu:NoSchedule"}, fields: entries(theirs(labelA))},
-		{name: "what is ours already is left as it is", current: content{labels: "a=1"}, desired: content{labels: "a=1"}, fields: entries(ours(labelA))},
-		{name: "another value is overruled", current: content{labels: "a=2"}, desired: content{labels: "a=1"}, fields: entries(theirs(labelA)), want: []string{"metadata.labels a 1"}},
-		{name: "another propagation of a taint is overruled", current: content{taints: "gpu:NoSchedule@OnInitialization"}, desired: content{taints: "gpu:NoSchedule"}, want: []string{"spec.taints gpu:NoSchedule @Always"}},
-		{name: "what is ours and no longer declared goes", current: content{labels: "a=1,mine=1"}, fields: entries(ours(labelA)), want: []string{"metadata.labels a <nil>"}},
-		{name: "a taint that is ours and no longer declared goes", current: content{taints: "gpu:NoSchedule"}, fields: entries(ours(gpu)), want: []string{"spec.taints gpu:NoSchedule <nil>"}},
-		{name: "what somebody else owns too stays, and is ours no more", current: content{labels: "a=1"}, fields: entries(theirs(labelA), ours(labelA)), ownershipOnly: true},
-		{name: "what somebody else owns is none of our business", current: content{labels: "a=1"}, fields: entries(theirs(labelA))},
-		{name: "an update by a manager of our name is not our apply", current: content{labels: "a=1"}, fields: entries(managed("heirloom", update, labelA))},
-		{name: "what is ours and gone from the object is ours no more", fields: entries(ours(labelA)), ownershipOnly: true},
 		{name: "what is ours and was removed comes back", desired: content{labels: "a=1"}, fields: entries(ours(labelA)), want: []string{"metadata.labels a 1"}},
-		{name: "the same key with another effect is another taint", current: content{taints: "gpu:NoExecute"}, desired: content{taints: "gpu:NoSchedule"}, want: []string{"spec.taints gpu:NoSchedule @Always"}},
 		{name: "of two taints with one key and effect, the first counts", desired: content{taints: "gpu=1:NoSchedule,gpu=2:NoSchedule"}, want: []string{"spec.taints gpu:NoSchedule 1@Always"}},
-		{name: "an entry without fields says nothing", current: content{labels: "a=1"}, fields: entries(metav1.ManagedFieldsEntry{Manager: "heirloom", Operation: apply}, metav1.ManagedFieldsEntry{Manager: "x", FieldsV1: &metav1.FieldsV1{}})},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			Expect := NewWithT(t).Expect
-			plan, err := managedfields.New(&metav1.ObjectMeta{ManagedFields: tc.fields}, tc.current.top(), fromOwner(tc.desired.top()), nil)
-			Expect(err).NotTo(HaveOccurred())
-			Expect(changes(plan)).To(Equal(tc.want))
-			Expect(plan.Needed()).To(Equal(len(tc.want) > 0 || tc.ownershipOnly))
+			plan := planOf(t, machine(content{}, tc.fields...), fromOwner(tc.desired.top()))
+			NewWithT(t).Expect(changes(plan)).To(Equal(tc.want))
+			NewWithT(t).Expect(plan.Needed()).To(BeTrue())
 		})
 	}
 }
@@ -96,7 +80,6 @@ func unreadable() (inherit.Object, error) { return inherit.Object{}, errors.New(
 
 func TestManagedFieldsThatCannotBeRead(t *testing.T) {
 	const broken = "{'k:nonsense': {}}"
-	large := strings.Repeat("x", 200<<10)
 	for _, tc := range []struct {
 		name             string
 		current, desired content
@@ -105,10 +88,8 @@ func TestManagedFieldsThatCannotBeRead(t *testing.T) {
 	}{
 		{name: "our own are always needed", fields: entries(ours(broken)), problem: `manager "heirloom"`},
 		{name: "somebody else's are not needed to add", desired: content{labels: "a=1"}, fields: entries(theirs(broken))},
-		{name: "nor where nothing changes", current: content{labels: "a=1"}, desired: content{labels: "a=1"}, fields: entries(ours(labelA), theirs(broken))},
 		{name: "they are needed to tell whether a value may go", current: content{labels: "a=1"}, fields: entries(ours(labelA), theirs(broken)), problem: `manager "capi-machineset"`},
 		{name: "they are needed to take a value from them", current: content{labels: "a=2"}, desired: content{labels: "a=1"}, fields: entries(theirs(broken)), problem: `manager "capi-machineset"`},
-		{name: "they are needed to tell how much room there is", current: content{annotations: "b=" + large}, desired: content{annotations: "c=" + large}, fields: entries(theirs(broken), ours("{'f:metadata': {'f:annotations': {'f:b': {}}}}")), problem: `metadata.managedFields of manager "capi-machineset"`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			Expect := NewWithT(t).Expect
@@ -159,7 +140,6 @@ func TestPlansFit(t *testing.T) {
 		{name: "what is stale makes room", current: content{annotations: "old=" + large}, desired: content{annotations: "b=" + large}, fields: entries(ours(old)), want: []string{`annotation "old"`, `annotation "b"`}},
 		{name: "what somebody else owns as well does not", current: content{annotations: "old=" + large}, desired: content{annotations: "b=" + large}, fields: entries(theirs(old), ours(old)), leftOut: `annotation "b": there is no room for it`},
 		{name: "nor does what an orphan keeps", current: content{annotations: "old=" + large}, desired: content{annotations: "b=" + large}, fields: entries(ours(old)), orphan: true, leftOut: `annotation "b": there is no room for it`},
-		{name: "what is ours keeps its room", current: content{annotations: "b=" + large}, desired: content{annotations: "b=" + large + ",c=1"}, fields: entries(ours(noteB)), want: []string{`annotation "c"`}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			Expect := NewWithT(t).Expect
@@ -206,3 +186,74 @@ func TestAnUpdateDoesNotPushOut(t *testing.T) {
 		Expect(len(plan.Changes()) == 0).To(Equal(tc.leftOut))
 	}
 }
+
+func TestAdoption(t *testing.T) {
+	restored := managed("velero", update, labelsAB)
+	status := restored
+	status.Subresource = "status"
+	ab, a := content{labels: "a=1,b=2"}, content{labels: "a=1"}
+	for _, tc := range []struct {
+		name             string
+		age              time.Duration // an hour, if none is given
+		creating         bool
+		fields           []metav1.ManagedFieldsEntry
+		current, desired content
+		adopts           bool
+	}{
+		{name: "a restored object that carries all is adopted", fields: entries(restored), current: ab, desired: ab, adopts: true},
+		{name: "so is one that is just being created", creating: true, fields: entries(restored), current: a, desired: a, adopts: true},
+		{name: "so is one that was applied since", fields: entries(theirs(labelA), restored), current: a, desired: a, adopts: true},
+		{name: "so is one that has lost its managed fields", current: a, desired: a, adopts: true},
+		{name: "and had them made up at the first apply", age: 48 * time.Hour, fields: entries(theirs(labelB), managed("before-first-apply", update, labelA)), current: a, desired: a, adopts: true},
+		{name: "an object that lacks something is no copy", fields: entries(restored), current: a, desired: content{labels: "a=1,c=3"}},
+		{name: "what was set later is its writer's", age: 2 * time.Hour, fields: entries(restored), current: a, desired: a},
+		{name: "what a status has is nobody's business", fields: entries(status), current: a, desired: a},
+		{name: "a request without managed fields and without an age tells nothing", creating: true, current: a, desired: a},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			age := max(tc.age, time.Hour)
+			for _, fields := range [][]metav1.ManagedFieldsEntry{tc.fields, trimmed(tc.fields, now.Add(-age))} { // in admission, and in the loop
+				o := created(age, machine(tc.current), fields...)
+				if tc.creating {
+					o.SetCreationTimestamp(metav1.Time{})
+				}
+				plan := planOf(t, o, fromOwner(tc.desired.top()))
+				NewWithT(t).Expect(plan.Adopts()).To(Equal(tc.adopts))
+				NewWithT(t).Expect(tc.adopts && len(plan.Changes()) > 0).To(BeFalse(), "an adoption changes no content")
+			}
+		})
+	}
+}
+
+// other stands for entries of which nothing is kept but when they changed.
+func other(last metav1.ManagedFieldsEntry) metav1.ManagedFieldsEntry {
+	return metav1.ManagedFieldsEntry{Time: last.Time}
+}
+
+func trimmed(fields []metav1.ManagedFieldsEntry, created time.Time) []metav1.ManagedFieldsEntry {
+	return managedfields.Trimmed(fields, created, inherit.CapacityAnnotations)
+}
+
+// The cache keeps enough to tell whether there may be something to adopt, and when somebody last changed the object.
+func TestTrimmed(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	age := now.Add(-time.Hour)
+	restored, later := managed("velero", update, labelA), after(managed("kubectl", update, labelB), time.Minute)
+	for _, tc := range []struct{ all, kept []metav1.ManagedFieldsEntry }{
+		{entries(theirs(labelA), restored, later, ours(labelA)), entries(ours(labelA), other(later))},
+		{entries(restored, later, ours(gpu)), entries(restored, ours(gpu), other(later))}, // taints may be the object's own
+		{entries(theirs(told)), entries(theirs(told))},
+		{entries(theirs(labelA)), entries(other(theirs(labelA)))}, // none is not the same as none of interest
+	} {
+		kept := trimmed(tc.all, age)
+		Expect(kept).To(Equal(tc.kept))
+		Expect(managedfields.LastChanged(kept)).To(Equal(managedfields.LastChanged(tc.all)))
+	}
+	Expect(trimmed(nil, age)).To(BeEmpty())
+	status := after(restored, time.Hour)
+	status.Subresource = "status"
+	Expect(managedfields.LastChanged(entries(restored, later, status, after(ours(labelA), time.Hour)))).To(Equal(later.Time.Time), "by somebody else, and not the status")
+	Expect(managedfields.LastChanged(nil)).To(BeZero())
+}
+
+const told = "{'f:metadata': {'f:annotations': {'f:capacity.cluster-autoscaler.kubernetes.io/labels': {}}}}"

@@ -14,13 +14,7 @@ import (
 )
 
 func TestRelease(t *testing.T) {
-	const (
-		apply, update = metav1.ManagedFieldsOperationApply, metav1.ManagedFieldsOperationUpdate
-		gpu           = `'k:{"effect":"NoSchedule","key":"gpu"}'`
-		gpuTaint      = `{key: gpu, effect: NoSchedule, value: "1", propagation: Always}`
-		ownGPU        = `{f:spec: {f:taints: {` + gpu + `: {.: {}, f:key: {}, f:effect: {}, f:value: {}, f:propagation: {}}}}}`
-	)
-	ours := func(fields string) metav1.ManagedFieldsEntry { return managed("heirloom", apply, fields) }
+	const gpuTaint = `{key: gpu, effect: NoSchedule, value: "1", propagation: Always}`
 	for _, tc := range []struct {
 		name    string
 		object  string
@@ -32,57 +26,44 @@ func TestRelease(t *testing.T) {
 	}{
 		{
 			name: "a key that only we own goes, others stay", object: `{metadata: {labels: {a: "1", b: "2"}}}`,
-			fields: []metav1.ManagedFieldsEntry{ours(`{f:metadata: {f:labels: {f:a: {}}}}`), managed("kubectl", update, `{f:metadata: {f:labels: {.: {}, f:b: {}}}}`)},
+			fields: entries(ours(labelA), managed("kubectl", update, labelB)),
 			want:   `{metadata: {labels: {b: "2"}}}`, removed: []string{".metadata.labels.a"}, left: []string{"kubectl"},
 		},
 		{
-			name: "a key that somebody else owns too stays", object: `{metadata: {labels: {a: "1"}}}`,
-			fields: []metav1.ManagedFieldsEntry{ours(`{f:metadata: {f:labels: {f:a: {}}}}`), managed("capi-machineset", apply, `{f:metadata: {f:labels: {f:a: {}}}}`)},
-			want:   `{metadata: {labels: {a: "1"}}}`, left: []string{"capi-machineset"},
-		},
-		{
 			name: "values stay where that is wanted, and nobody owns them", object: `{metadata: {labels: {a: "1"}}}`, keep: true,
-			fields: []metav1.ManagedFieldsEntry{ours(`{f:metadata: {f:labels: {f:a: {}}}}`), managed("kubectl", update, `{f:spec: {}}`)},
+			fields: entries(ours(labelA), managed("kubectl", update, `{f:spec: {}}`)),
 			want:   `{metadata: {labels: {a: "1"}}}`, left: []string{"kubectl"},
 		},
 		{
 			name: "what this empties goes, as far as it was not in the object anyhow", object: `{metadata: {annotations: {a: "1"}}, spec: {clusterName: c, template: {metadata: {labels: {a: "1"}}, spec: {deletion: {nodeDrainTimeoutSeconds: 1}}}}}`,
-			fields:  []metav1.ManagedFieldsEntry{ours(`{f:metadata: {f:annotations: {f:a: {}}}, f:spec: {f:template: {f:metadata: {f:labels: {f:a: {}}}, f:spec: {f:deletion: {f:nodeDrainTimeoutSeconds: {}}}}}}`), managed("kubectl", update, `{f:spec: {f:clusterName: {}}}`)},
+			fields:  entries(ours(`{f:metadata: {f:annotations: {f:a: {}}}, f:spec: {f:template: {f:metadata: {f:labels: {f:a: {}}}, f:spec: {f:deletion: {f:nodeDrainTimeoutSeconds: {}}}}}}`), managed("kubectl", update, `{f:spec: {f:clusterName: {}}}`)),
 			want:    `{metadata: {}, spec: {clusterName: c}}`,
 			removed: []string{".metadata.annotations.a", ".spec.template.metadata.labels.a", ".spec.template.spec.deletion.nodeDrainTimeoutSeconds"}, left: []string{"kubectl"},
 		},
 		{
 			name: "a taint of a list goes, those of others stay", object: `{metadata: {}, spec: {taints: [{key: b, effect: NoSchedule}, ` + gpuTaint + `, {key: gpu, effect: NoExecute}]}}`,
-			fields: []metav1.ManagedFieldsEntry{ours(ownGPU), managed("kubectl", update, `{f:spec: {f:taints: {}}}`)},
+			fields: entries(ours(gpuWithValue), managed("kubectl", update, `{f:spec: {f:taints: {}}}`)),
 			want:   `{metadata: {}, spec: {taints: [{key: b, effect: NoSchedule}, {key: gpu, effect: NoExecute}]}}`, left: []string{"kubectl"},
 			removed: []string{`.spec.taints[effect="NoSchedule",key="gpu"]`},
 		},
 		{
 			name: "of a taint that is somebody else's too, our field goes", object: `{metadata: {}, spec: {taints: [` + gpuTaint + `]}}`,
-			fields:  []metav1.ManagedFieldsEntry{ours(ownGPU), managed("capi-machineset", apply, `{f:spec: {f:taints: {`+gpu+`: {.: {}, f:key: {}, f:effect: {}, f:propagation: {}}}}}`)},
+			fields:  entries(ours(gpuWithValue), theirs(gpu)),
 			want:    `{metadata: {}, spec: {taints: [{key: gpu, effect: NoSchedule, propagation: Always}]}}`,
 			removed: []string{`.spec.taints[effect="NoSchedule",key="gpu"].value`}, left: []string{"capi-machineset"},
 		},
 		{
-			name: "so do those of several", object: `{metadata: {}, spec: {taints: [{key: a, effect: NoSchedule, value: "1"}, {key: b, effect: NoSchedule, value: "1"}]}}`,
-			fields: []metav1.ManagedFieldsEntry{
-				ours(`{f:spec: {f:taints: {'k:{"effect":"NoSchedule","key":"a"}': {f:value: {}}, 'k:{"effect":"NoSchedule","key":"b"}': {f:value: {}}}}}`), managed("kubectl", update, `{}`),
-			},
-			want:    `{metadata: {}, spec: {taints: [{key: a, effect: NoSchedule}, {key: b, effect: NoSchedule}]}}`,
-			removed: []string{`.spec.taints[effect="NoSchedule",key="a"].value`, `.spec.taints[effect="NoSchedule",key="b"].value`}, left: []string{"kubectl"},
-		},
-		{
 			name: "what is not there any more is nothing to remove", object: `{metadata: {}, spec: {taints: []}}`,
-			fields: []metav1.ManagedFieldsEntry{ours(ownGPU), managed("kubectl", update, `{}`)}, want: `{metadata: {}, spec: {taints: []}}`, left: []string{"kubectl"},
+			fields: entries(ours(gpuWithValue), managed("kubectl", update, `{}`)), want: `{metadata: {}, spec: {taints: []}}`, left: []string{"kubectl"},
 		},
 		{
 			name: "what an update of ours left is forgotten and stays", object: `{metadata: {labels: {a: "1"}}}`,
-			fields: []metav1.ManagedFieldsEntry{managed("heirloom", update, `{f:metadata: {f:labels: {f:a: {}}}}`), managed("kubectl", update, `{}`)},
+			fields: entries(managed("heirloom", update, labelA), managed("kubectl", update, `{}`)),
 			want:   `{metadata: {labels: {a: "1"}}}`, left: []string{"kubectl"},
 		},
 		{
 			name: "where nobody else is recorded, the API server is told to forget all", object: `{metadata: {labels: {a: "1", b: "2"}}, spec: {minReadySeconds: 1}}`,
-			fields: []metav1.ManagedFieldsEntry{ours(`{f:metadata: {f:labels: {f:a: {}}}, f:spec: {f:minReadySeconds: {}}}`)},
+			fields: entries(ours(`{f:metadata: {f:labels: {f:a: {}}}, f:spec: {f:minReadySeconds: {}}}`)),
 			want:   `{metadata: {labels: {b: "2"}}, spec: {}}`, removed: []string{".metadata.labels.a", ".spec.minReadySeconds"}, left: []string{""},
 		},
 	} {

@@ -73,20 +73,6 @@ func TestPatch(t *testing.T) {
 			want: []string{`{"op":"remove","path":"/metadata/labels"}`, `{"op":"add","path":"/metadata/managedFields","value":[]}`},
 		},
 		{
-			name: "the rest of an entry stays", object: machine(content{labels: "a=2"}, ours("{}"), managed("user", update, labelsAB)), desired: content{labels: "a=1"}.top(),
-			want: []string{
-				`{"op":"add","path":"/metadata/labels","value":{"a":"1"}}`,
-				`{"op":"add","path":"/metadata/managedFields","value":[` + entry + a + `,{"manager":"user","operation":"Update","apiVersion":"cluster.x-k8s.io/v1beta2","time":"2026-11-21T11:00:00Z","fieldsType":"FieldsV1","fieldsV1":{"f:metadata":{"f:labels":{"f:b":{}}}}}]}`,
-			},
-		},
-		{
-			name: "a taint is owned as an element of its list", object: machine(content{taints: "z:NoExecute"}), desired: content{taints: "gpu=1:NoSchedule"}.top(),
-			want: []string{
-				`{"op":"add","path":"/spec/taints","value":[{"effect":"NoExecute","key":"z","propagation":"Always"},{"effect":"NoSchedule","key":"gpu","propagation":"Always","value":"1"}]}`,
-				`{"op":"add","path":"/metadata/managedFields","value":[` + entry + `{"f:spec":{"f:taints":{"k:{\"effect\":\"NoSchedule\",\"key\":\"gpu\"}":{".":{},"f:effect":{},"f:key":{},"f:propagation":{},"f:value":{}}}}}}]}`,
-			},
-		},
-		{
 			name: "fields are where the API has them", object: machine(content{}), desired: contentOf(fields),
 			want: []string{
 				`{"op":"add","path":"/spec","value":{}}`, `{"op":"add","path":"/spec/deletion","value":{}}`, `{"op":"add","path":"/spec/deletion/nodeDrainTimeoutSeconds","value":90}`,
@@ -121,8 +107,6 @@ func TestEntriesStayInTheAPIServersOrder(t *testing.T) {
 		entry.Time = &metav1.Time{Time: now.Add(after)}
 		return entry
 	}
-	timeless := managed("timeless", apply, labelZ)
-	timeless.Time = nil
 	for _, tc := range []struct {
 		name             string
 		current, desired content
@@ -130,20 +114,12 @@ func TestEntriesStayInTheAPIServersOrder(t *testing.T) {
 		want             string
 	}{
 		{
-			name: "a new entry comes behind older applies and before updates", desired: content{labels: "a=1"}, want: "timeless capi-machineset heirloom user",
-			fields: entries(timeless, theirs(labelZ), managed("user", update, labelZ)),
-		},
-		{
 			name: "a new entry comes before newer applies", desired: content{labels: "a=1"}, want: "heirloom capi-machineset user",
 			fields: entries(at(theirs(labelZ), time.Hour), managed("user", update, labelZ)),
 		},
 		{
 			name: "within a second the manager's name decides", desired: content{labels: "a=1"}, want: "capi-machineset heirloom zorro",
 			fields: entries(at(theirs(labelZ), time.Millisecond), at(managed("zorro", apply, labelZ), 0)),
-		},
-		{
-			name: "an entry that changes moves to its new place", current: content{labels: "a=1"}, desired: content{labels: "a=1,b=2"}, want: "capi-machineset heirloom user",
-			fields: entries(ours(labelA), at(theirs(labelZ), -time.Minute), managed("user", update, labelZ)),
 		},
 		{
 			name: "entries of which nothing is left go, wherever they stand", current: content{labels: "a=2"}, desired: content{labels: "a=1"}, want: "two heirloom two",

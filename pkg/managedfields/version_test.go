@@ -92,16 +92,12 @@ spec:
 		moved bool
 	}{
 		{name: "all is as before", applied: all, decided: fromOwner(desired("a=1", mine, new(int32(60)))), writes: "apply", labels: "a user", taint: "gpu user", drain: int64(60), moved: true},
-		{name: "a label changes", applied: all, decided: fromOwner(desired("a=2", mine, new(int32(60)))), writes: "apply", labels: "a user", taint: "gpu user", drain: int64(60), moved: true},
-		{name: "a field changes", applied: all, decided: fromOwner(desired("a=1", mine, new(int32(90)))), writes: "apply", labels: "a user", taint: "gpu user", drain: int64(90), moved: true},
-		{name: "a field goes", applied: all, decided: fromOwner(desired("a=1", mine, nil)), writes: "apply", labels: "a user", taint: "gpu user", moved: true},
 		{name: "a taint goes", applied: all, decided: fromOwner(desired("a=1", "", new(int32(60)))), writes: "apply", labels: "a user", taint: "user", drain: int64(60), moved: true},
 		{name: "a label goes first, with a patch", applied: all, decided: fromOwner(desired("", mine, nil)), writes: "patch apply", labels: "user", taint: "gpu user", moved: true},
 		{name: "all goes", applied: all, decided: fromOwner(desired("", "", nil)), writes: "patch apply", labels: "user", taint: "user"},
 		{name: "an orphan keeps all", applied: all, decided: orphan(desired("", "", nil)), labels: "a user", taint: "gpu user", drain: int64(60)},
 		{name: "labels alone need no move", applied: labels, decided: fromOwner(desired("a=1", "", nil)), labels: "a user", taint: "user"},
 		{name: "what the create brought is adopted first", applied: "{spec: {machineTemplate: {nodeDrainTimeout: 60s}}}", decided: fromOwner(desired("user=1", "", nil)), writes: "patch apply", labels: "user", taint: "user", moved: true},
-		{name: "a taint comes to labels", applied: labels, decided: fromOwner(desired("a=1", mine, nil)), writes: "apply", labels: "a user", taint: "gpu user", moved: true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			Expect := NewWithT(t).Expect

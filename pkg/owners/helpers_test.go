@@ -195,18 +195,18 @@ func controlPlane(cluster string, changes ...func(metav1.Object)) *unstructured.
 	return cp
 }
 
-// topology is of ClusterClass ns/cc, with a section for every kind. Those of workers have that name.
-func topology(name string) clusterv1.Topology {
+// topology is of ClusterClass ns/cc, with a section for every kind. Those of workers are of name a.
+func topology() clusterv1.Topology {
 	labels := clusterv1.ObjectMeta{Labels: map[string]string{"fromCluster": "1"}}
 	return clusterv1.Topology{ClassRef: clusterv1.ClusterClassRef{Name: "cc"}, ControlPlane: clusterv1.ControlPlaneTopology{Metadata: labels}, Workers: clusterv1.WorkersTopology{
-		MachineDeployments: []clusterv1.MachineDeploymentTopology{{Name: name, Class: "small", Metadata: labels}},
-		MachinePools:       []clusterv1.MachinePoolTopology{{Name: name, Class: "small", Metadata: labels}},
+		MachineDeployments: []clusterv1.MachineDeploymentTopology{{Name: "a", Class: "small", Metadata: labels}},
+		MachinePools:       []clusterv1.MachinePoolTopology{{Name: "a", Class: "small", Metadata: labels}},
 	}}
 }
 
 // managedCluster is ns/c, of ClusterClass ns/cc.
 func managedCluster() *clusterv1.Cluster {
-	return &clusterv1.Cluster{ObjectMeta: named("c", ""), Spec: clusterv1.ClusterSpec{Topology: topology("a")}}
+	return &clusterv1.Cluster{ObjectMeta: named("c", ""), Spec: clusterv1.ClusterSpec{Topology: topology()}}
 }
 
 func clusterClass() *clusterv1.ClusterClass {

@@ -3,9 +3,7 @@
 package app
 
 import (
-	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"io"
 	"net"
@@ -24,7 +22,6 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/client-go/rest"
 
-	"github.com/heirloom-dev/heirloom/certs"
 	"github.com/heirloom-dev/heirloom/pkg/config"
 	"github.com/heirloom-dev/heirloom/webhooks"
 )
@@ -40,21 +37,11 @@ func parse(t *testing.T, args ...string) *config.Config {
 	return c
 }
 
-// valid is the source of a certificate that is valid.
-func valid(t *testing.T) certs.Source {
-	t.Helper()
-	certificate := newIssuer(t).issue("server", x509.ExtKeyUsageServerAuth)
-	leaf, err := x509.ParseCertificate(certificate.Certificate[0])
-	NewWithT(t).Expect(err).NotTo(HaveOccurred())
-	certificate.Leaf = leaf
-	return func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &certificate, nil }
-}
-
-// statusOf asks a server, with a token if there is one, and returns status and body of the answer.
-func statusOf(t *testing.T, url, token string) (int, string) {
+// statusOf asks a server, with a token and a certificate if there are any, and returns status and body of the answer.
+func statusOf(t *testing.T, url, token string, certificates ...tls.Certificate) (int, string) {
 	t.Helper()
 	Expect := NewWithT(t).Expect
-	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true}
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true, Certificates: certificates}, ForceAttemptHTTP2: true}
 	defer transport.CloseIdleConnections()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
 	Expect(err).NotTo(HaveOccurred())
@@ -98,7 +85,7 @@ func TestProbes(t *testing.T) {
 // A client that takes all connections of the webhooks must not have the program restarted.
 func TestProbesAnswerWhileWebhooksHaveNoConnectionLeft(t *testing.T) {
 	Expect := NewWithT(t).Expect
-	webhooks := serve(t, t.Context(), saysProtocol()).address
+	webhooks := added(t, t.Context(), false, saysProtocol()).start(t)
 	for range mostConnections {
 		dial(t, webhooks)
 	}
@@ -208,22 +195,14 @@ func TestAPortThatIsTakenIsSaid(t *testing.T) {
 func overPipe(t *testing.T, handler http.Handler, sent string) (answer string, after time.Duration) {
 	t.Helper()
 	Expect := NewWithT(t).Expect
-	ctx, cancel := context.WithCancel(t.Context())
-	server := bounded("probes", briefTimeout, handler)
 	ours, theirs := net.Pipe()
-	listener := oneConnection{connections: make(chan net.Conn, 1), closed: make(chan struct{})}
-	listener.connections <- theirs
-	server.Listener = listener
-	ended := make(chan error, 1)
-	go func() { ended <- server.Start(ctx) }()
+	servesOne(t, bounded("probes", briefTimeout, handler), theirs)
 	since := time.Now()
 	go func() { _, _ = io.WriteString(ours, sent) }() // the server need not read everything
 	read, err := io.ReadAll(ours)
 	after = time.Since(since)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(ours.Close()).To(Succeed())
-	cancel()
-	Expect(<-ended).To(Succeed())
 	return string(read), after
 }
 
@@ -281,19 +260,12 @@ func TestAnswersMustBeRead(t *testing.T) {
 			written <- err
 		}))
 		ours, theirs := net.Pipe()
-		listener := oneConnection{connections: make(chan net.Conn, 1), closed: make(chan struct{})}
-		listener.connections <- theirs
-		ctx, cancel := context.WithCancel(t.Context())
-		server.Listener = listener
-		ended := make(chan error, 1)
-		go func() { ended <- server.Start(ctx) }()
+		servesOne(t, server, theirs)
 		since := time.Now()
 		_, err := io.WriteString(ours, "GET /metrics HTTP/1.1\r\nHost: h\r\n\r\n")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(<-written).To(HaveOccurred())
 		Expect(time.Since(since)).To(Equal(webhooks.LongestAnswer))
 		Expect(ours.Close()).To(Succeed())
-		cancel()
-		Expect(<-ended).To(Succeed())
 	})
 }

@@ -22,7 +22,6 @@ func TestWhatAWriteChanges(t *testing.T) {
 	}{
 		{name: "nothing"},
 		{name: "what is new is brought", result: content{labels: "a=1", annotations: "b=2", taints: "t=3:NoSchedule"}, brought: []string{`label "a"`, `annotation "b"`, `taint "t=3:NoSchedule"`}},
-		{name: "what has a new value is brought", current: content{labels: "a=1", taints: "t=1:NoSchedule"}, result: content{labels: "a=2", taints: "t=2:NoSchedule"}, brought: []string{`label "a"`, `taint "t=2:NoSchedule"`}},
 		{name: "what goes is removed", current: content{labels: "a=1", annotations: "b=2", taints: "t=3:NoSchedule"}, removed: []string{`label "a"`, `annotation "b"`, `taint "t=3:NoSchedule"`}},
 		{name: "what stays is neither", current: content{labels: "a=1", taints: "t=1:NoSchedule"}, result: content{labels: "a=1", taints: "t=1:NoSchedule"}},
 		{name: "tracking is neither", current: content{annotations: "capi/labels=a"}, result: content{annotations: "own/labels=b"}},
@@ -45,9 +44,7 @@ func TestLost(t *testing.T) {
 		{name: "what a Node never had is not lost"},
 		{name: "what is recorded and not there is", current: content{annotations: "capi/labels=a; capi/annotations=c; capi/taints=t:NoSchedule"}, want: []string{`label "a"`, `annotation "c"`, `taint "t=5:NoSchedule"`}},
 		{name: "also if only Heirloom brings it", current: content{annotations: "own/labels=b; own/annotations=d; own/taints=u=6:NoSchedule"}, want: []string{`label "b"`, `annotation "d"`, `taint "u=6:NoSchedule"`}},
-		{name: "what is there is not", current: content{labels: "a=1", annotations: "c=3; capi/labels=a; capi/annotations=c; capi/taints=t:NoSchedule", taints: "t=5:NoSchedule"}},
 		{name: "what has another value may be an owner's change", current: content{labels: "a=0", annotations: "capi/labels=a; capi/taints=t:NoSchedule", taints: "t=0:NoSchedule"}},
-		{name: "what is inherited no more is not", current: content{annotations: "capi/labels=gone; capi/taints=gone:NoSchedule"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			NewWithT(t).Expect(named(inherit.Lost(tc.current.node(), result.node()))).To(Equal(tc.want))
@@ -64,7 +61,6 @@ func TestUnprotected(t *testing.T) {
 		{name: "a Node whose Machine declares nothing"},
 		{name: "a Node with its taints", machine: content{taints: "t=1:NoSchedule", annotations: "taints.heirloom.dev/always=u:NoExecute"}, node: content{taints: "t=1:NoSchedule,u:NoExecute"}},
 		{name: "a Node without them", machine: content{taints: "t=1:NoSchedule", annotations: "taints.heirloom.dev/always=u:NoExecute"}, want: []string{"t:NoSchedule", "u:NoExecute"}},
-		{name: "another value does not protect", machine: content{taints: "t=1:NoSchedule"}, node: content{taints: "t=2:NoSchedule"}, want: []string{"t:NoSchedule"}},
 		{name: "Initialize taints may go", machine: content{taints: "t=1:NoSchedule@OnInitialization"}},
 		{name: "reserved taints are not to come", machine: content{taints: "node.kubernetes.io/not-ready:NoSchedule"}},
 	} {
@@ -124,4 +120,33 @@ func TestBrokenTracking(t *testing.T) {
 	g.Expect(inherit.BrokenTracking(content{annotations: "capi/taints=t:NoSchedule; own/taints=u=1:NoExecute"}.node())).To(Succeed())
 	expectProblem(t, inherit.BrokenTracking(content{annotations: "capi/taints=???"}.node()), "cluster.x-k8s.io/taints-from-machine")
 	expectProblem(t, inherit.BrokenTracking(content{annotations: "own/taints=???"}.node()), "heirloom.dev/taints-from-machine")
+}
+
+func TestRelease(t *testing.T) {
+	for _, tc := range []struct {
+		name       string
+		node, want content
+		keep       bool
+	}{
+		{name: "what we list goes, with the lists", node: content{labels: "team=a,mine=1", annotations: "note=x; mine=1; own/labels=team; own/annotations=note; own/taints=gpu=1:NoSchedule", taints: "gpu=1:NoSchedule,mine:NoSchedule"}, want: content{labels: "mine=1", annotations: "mine=1", taints: "mine:NoSchedule"}},
+		{name: "where values stay, only the lists go", keep: true, node: content{labels: "team=a", annotations: "note=x; own/labels=team; own/annotations=note; own/taints=gpu=1:NoSchedule", taints: "gpu=1:NoSchedule"}, want: content{labels: "team=a", annotations: "note=x", taints: "gpu=1:NoSchedule"}},
+		{name: "what Cluster API lists is its own", node: content{labels: "node-role.kubernetes.io/a=", annotations: "capi/labels=node-role.kubernetes.io/a; capi/taints=gpu:NoSchedule", taints: "gpu=1:NoSchedule"}, want: content{labels: "node-role.kubernetes.io/a=", annotations: "capi/labels=node-role.kubernetes.io/a; capi/taints=gpu:NoSchedule", taints: "gpu=1:NoSchedule"}},
+		{name: "what both list stays", node: content{labels: "team=a", annotations: "note=x; capi/labels=team; own/labels=team; capi/annotations=note; own/annotations=note; capi/taints=gpu:NoSchedule; own/taints=gpu=1:NoSchedule", taints: "gpu=1:NoSchedule"}, want: content{labels: "team=a", annotations: "note=x; capi/labels=team; capi/annotations=note; capi/taints=gpu:NoSchedule", taints: "gpu=1:NoSchedule"}},
+		{name: "what Cluster API propagates as well goes to its list", node: content{labels: "node.cluster.x-k8s.io/a=1", annotations: "node.cluster.x-k8s.io/b=1; capi/labels=node.cluster.x-k8s.io/z; own/labels=node.cluster.x-k8s.io/a; own/annotations=node.cluster.x-k8s.io/b"}, want: content{labels: "node.cluster.x-k8s.io/a=1", annotations: "node.cluster.x-k8s.io/b=1; capi/labels=node.cluster.x-k8s.io/a,node.cluster.x-k8s.io/z; capi/annotations=node.cluster.x-k8s.io/b"}},
+		{name: "a key that the Node no longer has does not", node: content{annotations: "own/labels=node.cluster.x-k8s.io/a"}},
+		{name: "a taint to which somebody has given another value is theirs", node: content{annotations: "own/taints=gpu=1:NoSchedule", taints: "gpu=2:NoSchedule"}, want: content{taints: "gpu=2:NoSchedule"}},
+		{name: "Cluster API's list is left in the form that it can read", node: content{annotations: "capi/taints=a=1:NoSchedule,b:NoExecute", taints: "a=1:NoSchedule"}, want: content{annotations: "capi/taints=a:NoSchedule,b:NoExecute", taints: "a=1:NoSchedule"}},
+		{name: "the guard taint goes where we have added it", node: content{annotations: guarded, taints: uninitialized + ",a:NoSchedule"}, want: content{taints: "a:NoSchedule"}},
+		{name: "a softened taint goes, and its mark", node: content{labels: softened, annotations: "own/taints=drain:NoSchedule", taints: "drain:NoSchedule"}},
+		{name: "the guard taint stays where Cluster API's bootstrap provider has added it", node: content{taints: uninitialized}, want: content{taints: uninitialized}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			Expect := NewWithT(t).Expect
+			node := tc.node.node()
+			released := inherit.Release(node, tc.keep)
+			Expect(describe(released)).To(Equal(describe(tc.want.node())))
+			Expect(node).To(Equal(tc.node.node()), "the input is not mutated")
+			Expect(inherit.Release(released, tc.keep).Equal(released)).To(BeTrue(), "there is nothing to do twice")
+		})
+	}
 }
