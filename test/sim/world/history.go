@@ -130,9 +130,8 @@ func (h *history) stored(server string, w apiserver.Write) {
 		return
 	}
 	h.keepsForeign(w)
+	h.disowns(w)
 	switch w.GVR.Resource {
-	case "fakemachines":
-		h.disowns(w)
 	case "machines":
 		h.asks(w.After.GetName(), w.After.GetAnnotations())
 		if w.After.GetDeletionTimestamp() != nil {
@@ -166,6 +165,9 @@ func (h *history) declared(w apiserver.Write) {
 
 // disowns notes the entries of an external object that a write of Cluster API leaves without a field manager.
 func (h *history) disowns(w apiserver.Write) {
+	if w.GVR.Resource != "fakemachines" {
+		return
+	}
 	for _, key := range slices.Concat(labels, annotations) {
 		name := w.After.GetName() + " " + key
 		switch {
@@ -177,10 +179,15 @@ func (h *history) disowns(w apiserver.Write) {
 	}
 }
 
+// mayStay reports whether an object may end with a label or an annotation that nobody declares.
+func (h *history) mayStay(kind, name, key string) bool {
+	return kind == "Node" && h.blinded[name] || h.disowned[name+" "+key]
+}
+
 // owns reports whether any field manager owns the label or annotation.
 func owns(object *unstructured.Unstructured, key string) bool {
 	return slices.ContainsFunc(object.GetManagedFields(), func(of metav1.ManagedFieldsEntry) bool {
-		return strings.Contains(string(of.FieldsV1.Raw), `"f:`+key+`"`)
+		return strings.Contains(of.FieldsV1.GetRawString(), `"f:`+key+`"`)
 	})
 }
 

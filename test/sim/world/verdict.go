@@ -102,10 +102,7 @@ func (w *World) equal(kind string, object *unstructured.Unstructured, want conte
 		for _, key := range keys {
 			value, ok := has[key]
 			wanted, wants := want[key]
-			if !wants && (kind == "Node" && w.history.blinded[object.GetName()] || w.history.disowned[object.GetName()+" "+key]) {
-				continue
-			}
-			if ok != wants || value != wanted {
+			if (ok != wants || value != wanted) && (wants || !w.history.mayStay(kind, object.GetName(), key)) {
 				w.history.violated("%s %s ends with %s %s=%q (there: %t), which should be %q (there: %t)", kind, object.GetName(), what, key, value, ok, wanted, wants)
 			}
 		}
