@@ -17,9 +17,9 @@ import (
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
-// BenchmarkClient reports how long a client waits for a real API server, half of the time at most, as a multiple of the same
-// request that no webhook and no policy is asked about: past controller-runtime's no-op webhook, past a policy that adds a label
-// (a MutatingAdmissionPolicy), and past Heirloom. The requests take turns.
+// BenchmarkClient reports how long a client waits for a real API server (median), as a multiple of the same request without a webhook and
+// a policy: with controller-runtime's no-op webhook, with a MutatingAdmissionPolicy that adds a label, and with Heirloom. The requests
+// take turns.
 func BenchmarkClient(b *testing.B) {
 	f := newResidents(b, stage.Options{WithoutLoop: true})
 	touched := f.oneOfEachWay(b)
@@ -39,7 +39,7 @@ func BenchmarkClient(b *testing.B) {
 		{"Machine, update that loses an inherited label", func(b *testing.B, way string, _ int) time.Duration {
 			patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"node.cluster.x-k8s.io/label-0":null}}}`))
 			took := timed(b, func(ctx context.Context) error { return f.Client.Patch(ctx, touched[way], patch) })
-			if way != byHeirloom { // which has put it back
+			if way != byHeirloom { // the webhook has put the label back
 				restored := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"node.cluster.x-k8s.io/label-0":"value"}}}`))
 				timed(b, func(ctx context.Context) error { return f.Client.Patch(ctx, touched[way], restored) })
 			}
@@ -55,7 +55,7 @@ func BenchmarkClient(b *testing.B) {
 	}
 }
 
-// inTurns measures a request on every way, another one first each time.
+// inTurns measures a request on every way. Each round begins with another way.
 func inTurns(b *testing.B, request func(b *testing.B, way string, number int) time.Duration) {
 	b.Helper()
 	ways := []string{byNothing, byNoOp, byPolicy, byHeirloom}
@@ -71,10 +71,10 @@ func inTurns(b *testing.B, request func(b *testing.B, way string, number int) ti
 		b.ReportMetric(float64(median(took[way]))/float64(alone), way+"×nothing")
 	}
 	b.ReportMetric(alone.Seconds()*1000, "ms-by-nothing")
-	b.ReportMetric(0, "ns/op") // all of them together say nothing
+	b.ReportMetric(0, "ns/op") // a mean over all ways means nothing
 }
 
-// machine is a new Machine that takes a way.
+// machine returns a new Machine that takes a way.
 func (f *residents) machine(way string) *clusterv1.Machine {
 	f.others++
 	machine := stage.Machine(f.set, fmt.Sprintf("%s-%d", strings.ToLower(way), f.others))
@@ -82,14 +82,14 @@ func (f *residents) machine(way string) *clusterv1.Machine {
 	return machine
 }
 
-// node is the Node of a Machine that oneOfEachWay creates.
+// node returns the Node of a Machine that oneOfEachWay creates.
 func (f *residents) node(way string) *corev1.Node {
 	node := kubeletsNode("node-" + strings.ToLower(way))
 	take(node, way)
 	return node
 }
 
-// oneOfEachWay creates a Machine for each way. All have the same content, so that they differ in nothing but their way.
+// oneOfEachWay creates a Machine for each way. The Machines differ only in their way.
 func (f *residents) oneOfEachWay(b *testing.B) map[string]*clusterv1.Machine {
 	b.Helper()
 	machines := map[string]*clusterv1.Machine{}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package bench measures what Heirloom costs, always as a ratio to a baseline that is measured in the same run, in turn
-// with it, so that the result does not depend on the machine.
+// Package bench measures the costs of Heirloom, always as a ratio to a baseline that is measured in the same run, in turn with Heirloom,
+// so that the result does not depend on the machine.
 package bench
 
 import (
@@ -19,10 +19,10 @@ import (
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
-// planes are the control planes of all benchmarks: to start one takes longer than most of what is measured on it.
+// planes has the control planes of all benchmarks: a start takes longer than most measurements.
 var planes controlplane.Pool
 
-// TestMain keeps log lines, such as a warning for each label that Heirloom puts back, out of the benchmarks' lines.
+// TestMain keeps log lines, for example the warning for each label that Heirloom restores, out of the lines of benchmarks.
 func TestMain(m *testing.M) {
 	ctrl.SetLogger(logr.Discard())
 	if address, is := os.LookupEnv(noOpEnvironment); is {
@@ -40,7 +40,8 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-// newAuditedStage is a control plane with Heirloom as a program, and the API server's audit log. What is in it already is others'.
+// newAuditedStage returns a control plane with Heirloom as a program, and the path of the API server's audit log, which may already have
+// entries of others.
 func newAuditedStage(b *testing.B, options stage.Options) (s *stage.Stage, auditLog string) {
 	b.Helper()
 	var err error
@@ -70,7 +71,7 @@ func newAuditedStage(b *testing.B, options stage.Options) (s *stage.Stage, audit
 	return s, lent.AuditLog
 }
 
-// sizes are those of an environment variable. Without it, they are so small that each benchmark can run once in a moment.
+// sizes returns the sizes in an environment variable. The default sizes are small, so that each benchmark can run once in a moment.
 func sizes(b *testing.B, variable string, small ...int) (of []int) {
 	b.Helper()
 	for field := range strings.FieldsSeq(os.Getenv(variable)) {

@@ -21,21 +21,21 @@ import (
 	"github.com/heirloom-dev/heirloom/test/controlplane"
 )
 
-// The environment of a process that serves the no-op webhook: where it reports, and where its certificate is.
+// The environment of a process that serves the no-op webhook: its ports, and the directory of its certificate.
 const (
 	noOpPath        = "/no-op"
 	noOpEnvironment = "HEIRLOOM_BENCH_NO_OP"
 	noOpCertificate = "HEIRLOOM_BENCH_NO_OP_CERTIFICATE"
 )
 
-// noOp is controller-runtime's webhook with a handler that only says "allowed", as a process of its own like Heirloom, so that
-// what it uses can be told from what its callers use.
+// noOp is controller-runtime's webhook with a handler that allows every request, in its own process like Heirloom, so that its usage and
+// its callers' usage are measured separately.
 type noOp struct {
 	url, report string
 	ca          []byte
 }
 
-// noOpUsage is what the process has done and used so far.
+// noOpUsage has the number of requests and the CPU time of the process so far.
 type noOpUsage struct {
 	Requests int64
 	CPU      time.Duration
@@ -79,7 +79,7 @@ func startNoOp(b *testing.B) *noOp {
 	return n
 }
 
-// usage asks the process.
+// usage reads the usage that the process reports.
 func (n *noOp) usage(b *testing.B) (used noOpUsage) {
 	b.Helper()
 	response, err := http.Get(n.report)
@@ -93,7 +93,7 @@ func (n *noOp) usage(b *testing.B) (used noOpUsage) {
 	return used
 }
 
-// serveNoOp serves the webhook at the first of two ports and, once it does, reports at the second one.
+// serveNoOp serves the webhook at the first of two ports and, once the webhook is ready, the report at the second port.
 func serveNoOp(ctx context.Context, ports, certificate string) error {
 	host, reports, err := net.SplitHostPort(ports)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
-// stayQuiet reports what the leader does while nothing happens, within BENCH_QUIET: writes and reads but for leases and watches, by
-// the API server's audit log, and how much of a core it uses.
+// stayQuiet reports the work of the leader while nothing happens, within BENCH_QUIET: its reads and writes except for leases and watches,
+// according to the API server's audit log, and its use of a core.
 func (f *residents) stayQuiet(b *testing.B) {
 	quiet := 2 * time.Second
 	if text := os.Getenv("BENCH_QUIET"); text != "" {
@@ -29,7 +29,7 @@ func (f *residents) stayQuiet(b *testing.B) {
 		_, _, from := f.requests(b, 0)
 		start, before := time.Now(), f.cpu(b)
 		select {
-		case <-time.After(quiet): // not a wait for something: this is what is measured
+		case <-time.After(quiet): // the duration of the measurement, not a wait for an event
 		case <-b.Context().Done():
 			b.Fatal(b.Context().Err())
 		}
@@ -44,7 +44,7 @@ func (f *residents) stayQuiet(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// requests counts what the program has asked the API server since the audit log was that long, and returns how long it is.
+// requests counts the requests of the program from an offset in the audit log, and returns the log's new length.
 func (f *residents) requests(b *testing.B, from int64) (reads, writes float64, end int64) {
 	b.Helper()
 	end, err := controlplane.ReadAudit(f.auditLog, from, func(event *auditv1.Event) {

@@ -13,8 +13,8 @@ import (
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
-// kubeletsNode is a Node as a kubelet registers it, with all that its setters of a Node's status fill in. Most of a review is about
-// that, and both Heirloom's webhook and the no-op webhook have to get past it.
+// kubeletsNode is a Node as a kubelet registers it, with all fields of the status that a kubelet fills in. They are most of a review, and
+// both Heirloom's webhook and the no-op webhook have to decode them.
 func kubeletsNode(name string) *corev1.Node {
 	node := stage.Node(name)
 	for _, prefix := range []string{"", "beta."} {
@@ -44,7 +44,7 @@ func kubeletsNode(name string) *corev1.Node {
 	return node
 }
 
-// kubeletsConditions are those of a Node whose network plugin has yet to come.
+// kubeletsConditions are the conditions of a Node whose network plugin is not ready yet.
 func kubeletsConditions() []corev1.NodeCondition {
 	condition := func(of corev1.NodeConditionType, reason, message string) corev1.NodeCondition {
 		return corev1.NodeCondition{
@@ -60,7 +60,7 @@ func kubeletsConditions() []corev1.NodeCondition {
 	}
 }
 
-// kubeletsImages are those of a machine image that kubeadm has prepared.
+// kubeletsImages are the images on a machine image that kubeadm has prepared.
 func kubeletsImages() []corev1.ContainerImage {
 	var images []corev1.ContainerImage
 	for i, name := range []string{

@@ -18,19 +18,19 @@ import (
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
-// residents are a stage with Machines of one MachineSet that declares what a world does, each with its Node. The stage's own API
-// server has the Nodes.
+// residents is a stage with a MachineSet and its Machines, each with a Node. The MachineSet has the declarations of package scenes. The
+// stage's own API server has the Nodes.
 type residents struct {
 	*stage.Stage
 	set *clusterv1.MachineSet
-	// machines are how many there are with a Node, others how many have been made beside them.
+	// machines is the number of Machines with a Node, others the number of further Machines.
 	machines, others int
 	auditLog         string
 }
 
 func newResidents(b *testing.B, options stage.Options) *residents {
 	b.Helper()
-	// How much is logged is what it is by default.
+	// The default log level.
 	options.Args = append(options.Args, "-v=0", "--no-execute-rate=0")
 	f := &residents{}
 	f.Stage, f.auditLog = newAuditedStage(b, options)
@@ -48,7 +48,7 @@ func newResidents(b *testing.B, options stage.Options) *residents {
 	return f
 }
 
-// grow creates Machines and their Nodes until there are that many.
+// grow creates Machines and their Nodes up to this number.
 func (f *residents) grow(b *testing.B, machines int) {
 	b.Helper()
 	creating, ctx := errgroup.WithContext(b.Context())
@@ -67,7 +67,7 @@ func (f *residents) grow(b *testing.B, machines int) {
 	}
 }
 
-// declared are 15 keys and 2 taints.
+// declared returns 15 keys and 2 taints.
 func declared() stage.Declared {
 	d := stage.Declared{
 		Labels: map[string]string{}, Annotations: map[string]string{},
@@ -94,7 +94,7 @@ func timed(b *testing.B, call func(context.Context) error) time.Duration {
 	return took
 }
 
-// median is half of the values' upper bound.
+// median returns the median of the values.
 func median(values []time.Duration) time.Duration {
 	sorted := slices.Sorted(slices.Values(values))
 	return sorted[len(sorted)/2]

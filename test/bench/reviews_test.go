@@ -16,13 +16,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// create returns what an API server asks when Cluster API creates an object.
+// create returns the request of an API server for an object that Cluster API creates.
 func create(kind string, object client.Object) admissionv1.AdmissionRequest {
 	gvk := clusterv1.GroupVersion.WithKind(kind)
 	if kind == "Node" {
 		gvk = corev1.SchemeGroupVersion.WithKind(kind)
 	}
-	object.GetObjectKind().SetGroupVersionKind(gvk) // an API server sends it
+	object.GetObjectKind().SetGroupVersionKind(gvk) // an API server sends the kind
 	resource, _ := meta.UnsafeGuessKindToResource(gvk)
 	return admissionv1.AdmissionRequest{
 		UID: "705ab4f5-6393-11e8-b7cc-42010a800002", Operation: admissionv1.Create, Namespace: object.GetNamespace(), Name: object.GetName(),
@@ -47,7 +47,7 @@ func update(kind string, object, old client.Object) admissionv1.AdmissionRequest
 	return request
 }
 
-// registering is a kubelet's request to create its Node.
+// registering returns the request of a kubelet that creates its Node.
 func registering(node *corev1.Node) admissionv1.AdmissionRequest {
 	return by(authenticationv1.UserInfo{Username: "system:node:" + node.Name, Groups: []string{"system:nodes"}}, create("Node", node))
 }
@@ -57,7 +57,7 @@ func by(user authenticationv1.UserInfo, request admissionv1.AdmissionRequest) ad
 	return request
 }
 
-// clusterAPI is what an API server says of Cluster API's manager.
+// clusterAPI returns the user info of Cluster API's manager in a request.
 func clusterAPI() authenticationv1.UserInfo {
 	return authenticationv1.UserInfo{
 		Username: "system:serviceaccount:capi-system:capi-manager", UID: "5f1f3a3e-3d0b-4a4c-9a4e-8a4f4c1f9d11",
@@ -72,7 +72,7 @@ func clusterAPI() authenticationv1.UserInfo {
 	}
 }
 
-// sentByClusterAPI adds what the API server adds to a new Machine that Cluster API has applied, before it asks the webhooks.
+// sentByClusterAPI adds the fields that the API server adds to a new Machine of a Cluster API apply before it calls the webhooks.
 func sentByClusterAPI(machine *clusterv1.Machine) *clusterv1.Machine {
 	machine.UID, machine.Generation, machine.CreationTimestamp = types.UID("9b1c7a52-7e0f-4f7a-8b1f-0a5a7d8e6c11"), 1, metav1.Now()
 	machine.ManagedFields = []metav1.ManagedFieldsEntry{{
@@ -86,7 +86,7 @@ func sentByClusterAPI(machine *clusterv1.Machine) *clusterv1.Machine {
 	return machine
 }
 
-// sentByKubelet adds what the API server adds to a Node of a kubelet before it asks the webhooks.
+// sentByKubelet adds the fields that the API server adds to a kubelet's Node before it calls the webhooks.
 func sentByKubelet(node *corev1.Node) *corev1.Node {
 	node.ManagedFields = []metav1.ManagedFieldsEntry{{
 		Manager: "kubelet", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", Time: new(metav1.Now()), FieldsType: "FieldsV1",

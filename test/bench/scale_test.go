@@ -19,10 +19,10 @@ import (
 	"github.com/heirloom-dev/heirloom/webhooks"
 )
 
-// BenchmarkResidentMemory reports what the leader needs to start: how much memory is resident once it has looked at everything, in MiB,
-// as a multiple of a leader's with no Machines (metric ×idle) and what each Machine with its Node adds; how long it took until it was
-// ready, and until it had looked at everything. At the largest size up to a thousand Machines, it then lets it run for a while in which
-// nothing happens; at the largest of all, it compares admission with that of a program with few Machines.
+// BenchmarkResidentMemory reports the costs of a leader's start: the resident memory once it has evaluated every object, in MiB and as a
+// multiple of the memory without Machines (metric ×idle), the memory of each Machine with its Node, the time until the leader is ready,
+// and the time until it has evaluated every object. At the largest size up to a thousand Machines, the leader then runs for a while in
+// which nothing happens. At the largest size, admission is compared with a program that has few Machines.
 func BenchmarkResidentMemory(b *testing.B) {
 	small := newResidents(b, stage.Options{})
 	large := newResidents(b, stage.Options{})
@@ -31,11 +31,11 @@ func BenchmarkResidentMemory(b *testing.B) {
 	var idle float64
 	b.Run("no Machines", func(b *testing.B) { idle = small.started(b, 0) })
 	for _, machines := range many {
-		// While it runs, so that its webhooks write what is inherited: the loop would take longer.
+		// With the program running, its webhooks write the inherited entries: the loop would take longer.
 		large.grow(b, machines)
 		b.Run(fmt.Sprintf("machines=%d", machines), func(b *testing.B) {
 			loaded := large.started(b, machines)
-			if idle > 0 { // not if -bench has left it out
+			if idle > 0 { // zero if -bench has left out the benchmark of an idle leader
 				b.ReportMetric(loaded/idle, "×idle")
 				b.ReportMetric((loaded-idle)/float64(machines)/(1<<10), "KiB/Machine")
 			}
@@ -49,7 +49,7 @@ func BenchmarkResidentMemory(b *testing.B) {
 	b.Run(fmt.Sprintf("admission, machines=%d", many[len(many)-1]), func(b *testing.B) { large.admissionBeside(b, small, few) })
 }
 
-// quietSize is the largest size up to a thousand, or the first one.
+// quietSize returns the largest size up to a thousand, or the first size.
 func quietSize(sizes []int) int {
 	quiet := sizes[0]
 	for _, size := range sizes {
@@ -60,7 +60,7 @@ func quietSize(sizes []int) int {
 	return quiet
 }
 
-// started starts the leader again and again, and reports and returns how much memory was resident on average.
+// started starts the leader several times. It reports and returns the mean of the resident memory.
 func (f *residents) started(b *testing.B, machines int) float64 {
 	b.Helper()
 	var resident float64
@@ -77,8 +77,8 @@ func (f *residents) started(b *testing.B, machines int) float64 {
 	return resident
 }
 
-// restart stops the program, starts it and waits until it leads, has looked at that many Machines and Nodes and has nothing left to
-// do. Then it measures what is resident.
+// restart stops and starts the program, and waits until it leads, has evaluated this number of Machines and Nodes and has an empty queue.
+// Then it measures the resident memory.
 func (f *residents) restart(b *testing.B, machines int) (ready, done time.Duration, resident float64) {
 	b.Helper()
 	if err := f.StopHeirloom(); err != nil {
@@ -107,8 +107,8 @@ func (f *residents) restart(b *testing.B, machines int) (ready, done time.Durati
 	return ready, done, now["process_resident_memory_bytes"]
 }
 
-// admissionBeside reports how long the webhook takes for a new Machine of here, half of the time at most, as a multiple of
-// what it takes in another program for one of a smaller one. The requests take turns.
+// admissionBeside reports how long the webhook takes for a new Machine (median), as a multiple of the time in another program with fewer
+// Machines. The requests take turns.
 func (f *residents) admissionBeside(b *testing.B, other *residents, few int) {
 	review := func(f *residents) *caller {
 		request := create("Machine", stage.Machine(f.set, "new"))

@@ -26,11 +26,11 @@ import (
 	"github.com/heirloom-dev/heirloom/webhooks"
 )
 
-// callers are how many requests are on their way at a time, so that the server always has something to do.
+// callers is the number of concurrent requests, so that the server is always busy.
 const callers = 8
 
-// BenchmarkWebhookCPU reports what a request costs Heirloom's process, over TLS, as a multiple of what the same request costs a
-// process of controller-runtime's no-op webhook (metric ×no-op). The processes take turns.
+// BenchmarkWebhookCPU reports the CPU time of Heirloom's process for a request over TLS, as a multiple of the CPU time that a process of
+// controller-runtime's no-op webhook takes for the same request (metric ×no-op). The processes take turns.
 func BenchmarkWebhookCPU(b *testing.B) {
 	f := newResidents(b, stage.Options{WithoutLoop: true})
 	n := startNoOp(b)
@@ -58,7 +58,7 @@ func BenchmarkWebhookCPU(b *testing.B) {
 			subject, baseline := newCaller(f.WebhookURL+tc.path, body), newCaller(n.url+noOpPath, body)
 			subject.expect(b, tc.mutates)
 			baseline.expect(b, false)
-			baseline.saturate(b, requests) // the first requests also pay for connections, and for what is done once
+			baseline.saturate(b, requests) // the first requests also pay for connections and other work that is done once
 			subject.saturate(b, requests)
 			var ours, theirs float64
 			for b.Loop() {
@@ -76,7 +76,7 @@ func BenchmarkWebhookCPU(b *testing.B) {
 	}
 }
 
-// stored creates a Machine and returns it as it is stored, with all that it inherits and who owns what of it.
+// stored creates a Machine and returns the stored object, with all inherited entries and its managed fields.
 func (f *residents) stored(b *testing.B, name string) *clusterv1.Machine {
 	b.Helper()
 	machine := stage.Machine(f.set, name)
@@ -90,7 +90,7 @@ func (f *residents) stored(b *testing.B, name string) *clusterv1.Machine {
 	return machine
 }
 
-// cpu returns how many seconds of a core the program has used.
+// cpu returns the CPU time of the program in seconds.
 func (f *residents) cpu(b *testing.B) float64 {
 	b.Helper()
 	now, err := samples.Of(b.Context(), f.MetricsURL)
@@ -100,7 +100,7 @@ func (f *residents) cpu(b *testing.B) float64 {
 	return now["process_cpu_seconds_total"]
 }
 
-// caller asks a webhook, as an API server does.
+// caller calls a webhook as an API server does.
 type caller struct {
 	client *http.Client
 	url    string
@@ -108,7 +108,7 @@ type caller struct {
 }
 
 func newCaller(url string, body []byte) *caller {
-	// API servers speak HTTP/1.1 to every webhook that is not on their own machine.
+	// API servers speak HTTP/1.1 to every webhook on another machine.
 	config := &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"http/1.1"}}
 	transport := utilnet.SetTransportDefaults(&http.Transport{TLSClientConfig: config, MaxIdleConnsPerHost: callers})
 	return &caller{client: &http.Client{Transport: transport}, url: url, body: body}
@@ -132,7 +132,7 @@ func (c *caller) ask(ctx context.Context) ([]byte, error) {
 	return answer, err
 }
 
-// expect keeps a benchmark from measuring something else.
+// expect fails the benchmark if the webhook does not answer as expected: the benchmark would measure something else.
 func (c *caller) expect(b *testing.B, mutates bool) {
 	b.Helper()
 	answer, err := c.ask(b.Context())
@@ -148,7 +148,7 @@ func (c *caller) expect(b *testing.B, mutates bool) {
 	}
 }
 
-// saturate asks that many times, several at a time.
+// saturate sends this number of requests, several at a time.
 func (c *caller) saturate(b *testing.B, requests int) {
 	b.Helper()
 	asking, ctx := errgroup.WithContext(b.Context())
@@ -164,7 +164,7 @@ func (c *caller) saturate(b *testing.B, requests int) {
 	}
 }
 
-// took returns how long one request took.
+// took returns the duration of one request.
 func (c *caller) took(b *testing.B) time.Duration {
 	b.Helper()
 	return timed(b, func(ctx context.Context) error {

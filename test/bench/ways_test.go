@@ -19,8 +19,8 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
-// The ways that an object can take into the store: past nothing, past the no-op webhook, past a policy that adds a label, or past
-// Heirloom. An object says in this label which way it takes. One without it takes Heirloom's.
+// The ways of an object through admission: no webhook, the no-op webhook, a MutatingAdmissionPolicy that adds a label, or Heirloom. This
+// label of an object names its way. The way without the label is Heirloom.
 const (
 	wayLabel = "way"
 
@@ -30,7 +30,7 @@ const (
 	byHeirloom = "Heirloom"
 )
 
-// take makes an object take a way.
+// take sets the way of an object.
 func take(object client.Object, way string) {
 	if way == byHeirloom {
 		return
@@ -39,7 +39,7 @@ func take(object client.Object, way string) {
 	labels[wayLabel], labels[inherit.IgnoreLabel] = way, ""
 }
 
-// laneRules are the requests that all ways are for.
+// laneRules are the rules of all ways.
 func laneRules() []admissionregistrationv1.RuleWithOperations {
 	both := []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update}
 	return []admissionregistrationv1.RuleWithOperations{
@@ -50,7 +50,7 @@ func laneRules() []admissionregistrationv1.RuleWithOperations {
 	}
 }
 
-// openWays puts the no-op webhook and the policy beside Heirloom, and waits until each object takes its own way.
+// openWays creates the no-op webhook and the MutatingAdmissionPolicy, and waits until each object takes only its own way.
 func (f *residents) openWays(b *testing.B, n *noOp) {
 	b.Helper()
 	for _, object := range append(policyWay(), noOpWay(n)) {
@@ -114,7 +114,7 @@ func policyWay() []client.Object {
 	}
 }
 
-// keepNodesApart makes Heirloom's webhook leave Nodes alone that take another way: they cannot be opted out.
+// keepNodesApart makes Heirloom's webhook skip Nodes on another way: Nodes cannot opt out.
 func (f *residents) keepNodesApart(b *testing.B) {
 	b.Helper()
 	configuration := &admissionregistrationv1.MutatingWebhookConfiguration{}
@@ -134,7 +134,7 @@ func (f *residents) keepNodesApart(b *testing.B) {
 	}
 }
 
-// waysAreOpen creates objects without storing them, and looks what has happened to them on their way.
+// waysAreOpen creates objects in a dry run, and checks the changes of each way.
 func (f *residents) waysAreOpen(b *testing.B, ctx context.Context, n *noOp) (bool, error) {
 	b.Helper()
 	before := n.usage(b).Requests
@@ -143,7 +143,7 @@ func (f *residents) waysAreOpen(b *testing.B, ctx context.Context, n *noOp) (boo
 		for _, object := range []client.Object{f.machine(way), f.node(way)} {
 			err := f.Client.Create(ctx, object, client.DryRunAll)
 			if apierrors.IsServiceUnavailable(err) {
-				return false, nil // policies learn only now and then which kinds there are
+				return false, nil // the API server rarely updates the kinds that it knows for policies
 			}
 			if err != nil {
 				return false, fmt.Errorf("by %s: %w", way, err)

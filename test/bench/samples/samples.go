@@ -14,7 +14,8 @@ import (
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
-// Of returns the sum of each metric of a program, and of those that have a label "controller" also the sum for each, by "name controller".
+// Of returns the sum of each metric of a program. For metrics with a label "controller", it also returns the sum of each controller, by
+// "name controller".
 func Of(ctx context.Context, url string) (map[string]float64, error) {
 	text, err := stage.Metrics(ctx, url)
 	if err != nil {

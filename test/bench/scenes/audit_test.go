@@ -14,10 +14,10 @@ import (
 	"github.com/heirloom-dev/heirloom/test/controlplane"
 )
 
-// clusterAPI is the user as which Cluster API acts. In workload clusters Heirloom acts as the same user, with another user agent.
+// clusterAPI is the user of Cluster API. In workload clusters, Heirloom acts as the same user, with another user agent.
 const clusterAPI = "cluster-api"
 
-// auditPolicy asks for a line for each request of that user, and for none that anybody else makes: it costs less than what is measured.
+// auditPolicy logs a line for each request of this user, and no request of other users: the log costs less than the measured programs.
 const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
@@ -27,8 +27,8 @@ rules:
 - {level: None}
 `
 
-// requests are numbers of Cluster API's requests, without watches, leases and events. onNodes are those conflicts that writes of Nodes
-// have: Cluster API has others with itself, when it writes the status of Machines.
+// requests are numbers of Cluster API's requests, without watches, leases and events. onNodes counts conflicts on Nodes only: Cluster API
+// also has conflicts with itself, when it writes the status of Machines.
 type requests struct{ all, conflicts, onNodes float64 }
 
 func (r requests) plus(other requests) requests {
@@ -39,14 +39,14 @@ func (r requests) minus(earlier requests) requests {
 	return requests{r.all - earlier.all, r.conflicts - earlier.conflicts, r.onNodes - earlier.onNodes}
 }
 
-// auditLog counts what Cluster API asks of an API server.
+// auditLog counts Cluster API's requests to an API server.
 type auditLog struct {
 	path    string
 	offset  int64
 	counted requests
 }
 
-// audit returns options of an API server that notes what Cluster API asks.
+// audit returns the options of an API server that logs Cluster API's requests.
 func (w *world) audit(of string) (controlplane.Options, error) {
 	path := filepath.Join(w.dir, of+"-audit.log")
 	policy := path + ".policy.yaml"
@@ -57,7 +57,7 @@ func (w *world) audit(of string) (controlplane.Options, error) {
 	return controlplane.Options{APIServerArgs: map[string][]string{"audit-log-path": {path}, "audit-policy-file": {policy}}}, nil
 }
 
-// requests are Cluster API's, of both API servers.
+// requests returns the numbers of Cluster API's requests to both API servers.
 func (w *world) requests() (requests, error) {
 	sum := requests{}
 	for _, log := range w.audits {
@@ -69,7 +69,7 @@ func (w *world) requests() (requests, error) {
 	return sum, nil
 }
 
-// read counts what has been added since it was read last.
+// read counts the lines that were added since the last read.
 func (l *auditLog) read() (err error) {
 	l.offset, err = controlplane.ReadAudit(l.path, l.offset, func(event *auditv1.Event) {
 		if event.Verb == "watch" || strings.HasPrefix(event.UserAgent, "heirloom/") {

@@ -10,15 +10,15 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// measured is what a step took in a world, and what was used until all was calm again.
+// measured has the duration of a step in a world, and the usage until all programs were calm again.
 type measured struct {
 	took time.Duration
 	used usage
-	// delays are those of single Nodes, in seconds.
+	// delays are the delays of single Nodes, in seconds.
 	delays map[string]float64
 }
 
-// measure measures a step: what somebody does in a world who returns when it was done.
+// measure measures a step in a world. The function returns the time at which the step was done.
 func (w *world) measure(ctx context.Context, do func(context.Context) (time.Time, error)) (m measured, err error) {
 	before, err := w.usage()
 	if err != nil {
@@ -38,7 +38,7 @@ func (w *world) measure(ctx context.Context, do func(context.Context) (time.Time
 	return m, err
 }
 
-// both does the same in both worlds at once, where nothing is measured.
+// both runs a function in both worlds at the same time, where nothing is measured.
 func (s *scenes) both(ctx context.Context, do func(ctx context.Context, i int, w *world) error) error {
 	both, ctx := errgroup.WithContext(ctx)
 	for i, w := range []*world{s.alone, s.with} {
@@ -47,7 +47,7 @@ func (s *scenes) both(ctx context.Context, do func(ctx context.Context, i int, w
 	return both.Wait()
 }
 
-// inTurn returns what is in both worlds in the order in which it is measured: who comes first changes from round to round.
+// inTurn returns the items of both worlds in the order of their measurement, which changes from round to round.
 func inTurn[E any](both []E, round int) []E {
 	order := slices.Clone(both)
 	if round%2 == 0 {
@@ -56,7 +56,7 @@ func inTurn[E any](both []E, round int) []E {
 	return order
 }
 
-// rest measures what API servers cost that nobody changes anything in.
+// rest measures the usage of idle API servers.
 func (s *scenes) rest(ctx context.Context) error {
 	tell("measuring what idle API servers cost")
 	return s.both(ctx, func(ctx context.Context, _ int, w *world) (err error) {
@@ -65,7 +65,7 @@ func (s *scenes) rest(ctx context.Context) error {
 	})
 }
 
-// compare adds the metrics of a step: of both worlds, and how many times as much it was with Heirloom.
+// compare adds the metrics of a step: of both worlds, and with Heirloom as a multiple of without.
 func (r results) compare(step string, in map[string]measured) {
 	for variant, m := range in {
 		r.add(m.took.Seconds(), step, variant, "sec")
@@ -78,17 +78,17 @@ func (r results) compare(step string, in map[string]measured) {
 	}
 	alone, with := in["alone"], in["with"]
 	if len(in) < 2 {
-		return // there is nothing to compare it with
+		return // there is nothing to compare
 	}
 	r.ratio(with.took.Seconds(), alone.took.Seconds(), step, "with-sec×alone")
 	r.ratio(with.used.server, alone.used.server, step, "with-server-cpu×alone")
 	r.ratio(with.used.requests.all, alone.used.requests.all, step, "with-capi-requests×alone")
 	r.ratio(with.used.requests.conflicts, alone.used.requests.conflicts, step, "with-capi-conflicts×alone")
-	// Of no conflicts there is no multiple.
+	// There is no multiple of zero conflicts.
 	r.add(with.used.requests.conflicts-alone.used.requests.conflicts, step, "with-capi-conflicts-more-than-alone")
 }
 
-// ratio adds how many times as much as the other one is. Of nothing there is no multiple: where neither is anything, it is once as much.
+// ratio adds one as a multiple of other. There is no multiple of zero; if both are zero, the ratio is one.
 func (r results) ratio(one, other float64, unit ...string) {
 	if other == 0 && one == 0 {
 		one, other = 1, 1

@@ -14,17 +14,17 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
-// change is something that a MachineDeployment declares from now on, or no longer.
+// change is an entry that a MachineDeployment begins or ceases to declare.
 type change struct {
 	step string
 	// deployment is a merge patch of the MachineDeployment.
 	deployment []byte
 	looks      func(*corev1.Node) bool
-	// byHeirloom says that Cluster API alone does nothing of it to Nodes.
+	// byHeirloom says that Cluster API alone does not propagate the change to Nodes.
 	byHeirloom bool
 }
 
-// labels are the changes of a label.
+// labels returns the changes of a label.
 func labels() []change {
 	const key = "node.cluster.x-k8s.io/changes"
 	of := func(step, value string, looks func(*corev1.Node) bool) change {
@@ -40,10 +40,10 @@ func labels() []change {
 	}
 }
 
-// changing is the key of the taint that comes and goes.
+// changing is the key of the taint that is added and removed.
 const changing = "changes"
 
-// taints are the changes of a taint: of a typed one, which Cluster API itself propagates if its gate is on, or of one by annotation.
+// taints returns the changes of a taint: of a typed taint, which Cluster API propagates if its gate is on, or of an annotated taint.
 func taints(typed bool) []change {
 	of := func(step, template string, looks func(*corev1.Node) bool) change {
 		return change{step: step, byHeirloom: !typed, looks: looks, deployment: fmt.Appendf(nil, `{"spec":{"template":%s}}`, template)}
@@ -69,17 +69,17 @@ func taints(typed bool) []change {
 	}
 }
 
-// converging are fleets of one size in all worlds.
+// converging has the fleets of one size in both worlds.
 type converging struct {
 	*scenes
 	size   int
 	fleets []*fleet // alone, and with Heirloom
-	// names are those of the Machines and Nodes, for each fleet.
+	// names are the names of Machines and Nodes, by fleet.
 	names map[string][]string
 	round int
 }
 
-// benchmarkConvergence measures how long it takes until a change of a MachineDeployment has reached all Nodes.
+// benchmarkConvergence measures the time until a change of a MachineDeployment has reached all Nodes.
 func benchmarkConvergence(b *testing.B, s *scenes, sizes []int) {
 	b.Helper()
 	for _, size := range sizes {
@@ -92,8 +92,8 @@ func benchmarkConvergence(b *testing.B, s *scenes, sizes []int) {
 	}
 }
 
-// benchmarkTyped measures the same of a typed taint, with Cluster API's gate MachineTaintPropagation on. It comes last: what Cluster
-// API costs otherwise is what it costs by default.
+// benchmarkTyped measures the same for a typed taint, with Cluster API's gate MachineTaintPropagation on. It comes last, so that the
+// other benchmarks measure Cluster API with its default gates.
 func benchmarkTyped(b *testing.B, s *scenes, sizes []int) {
 	b.Helper()
 	for _, size := range sizes {
@@ -116,7 +116,7 @@ func benchmarkTyped(b *testing.B, s *scenes, sizes []int) {
 	}
 }
 
-// converge makes the fleets, all at once: nothing is measured yet. It makes them once.
+// converge creates the fleets, all at the same time, because nothing is measured yet. Later calls return the same fleets.
 func (s *scenes) converge(ctx context.Context, size int) (*converging, error) {
 	if s.converging[size] != nil {
 		return s.converging[size], nil
@@ -140,7 +140,7 @@ func (s *scenes) converge(ctx context.Context, size int) (*converging, error) {
 	return c, s.rest(ctx)
 }
 
-// benchmark measures changes in all worlds, one world after the other.
+// benchmark measures changes in both worlds, one world after the other.
 func (c *converging) benchmark(b *testing.B, changes []change) {
 	r := results{}
 	for range b.N {
@@ -154,7 +154,7 @@ func (c *converging) benchmark(b *testing.B, changes []change) {
 	r.report(b)
 }
 
-// measure measures one change in all worlds.
+// measure measures one change in both worlds.
 func (c *converging) measure(ctx context.Context, r results, change change) error {
 	in := map[string]measured{}
 	for _, f := range inTurn(c.fleets, c.round) {
@@ -176,7 +176,7 @@ func (c *converging) tell(change change, variant string, took time.Duration) {
 	tell("convergence, %d Nodes, round %d, %s, %s: %s", c.size, c.round, change.step, variant, took.Round(time.Millisecond))
 }
 
-// follow changes a MachineDeployment and measures until all its Nodes look as expected.
+// follow changes a MachineDeployment and measures the time until all its Nodes look as expected.
 func (c *converging) follow(ctx context.Context, f *fleet, change change) (measured, error) {
 	if err := f.nodes.none(c.names[f.name], change.looks); err != nil {
 		return measured{}, err

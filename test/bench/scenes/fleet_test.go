@@ -31,7 +31,7 @@ const (
 	alwaysTaint          = "dedicated"
 )
 
-// declared is what every MachineDeployment declares: labels that a Node inherits, of which a kubelet may set only the first, and a taint.
+// declared returns the declarations of every MachineDeployment: labels for Nodes, of which a kubelet may set only the first, and a taint.
 func declared() stage.Declared {
 	return stage.Declared{
 		Labels:      map[string]string{poolLabel: "bench", roleLabel: "", "team": "bench"},
@@ -74,10 +74,11 @@ func (f *fleet) machines(ctx context.Context) ([]clusterv1.Machine, error) {
 	return list.Items, nil
 }
 
-// awaitMachines polls, and is not for what is measured. It returns the names of so many Machines that are as they should be.
+// awaitMachines polls, so it is not for measurements. It returns the names of the Machines that satisfy the condition, once there are
+// count of them.
 func (f *fleet) awaitMachines(ctx context.Context, what string, count int, are func(*clusterv1.Machine) bool) ([]string, error) {
 	var names []string
-	var failed error // an API server that has much to do may fail once
+	var failed error // a busy API server may fail once
 	err := wait.PollUntilContextTimeout(ctx, 2*time.Second, patience, true, func(ctx context.Context) (bool, error) {
 		var machines []clusterv1.Machine
 		if machines, failed = f.machines(ctx); failed != nil {
@@ -98,11 +99,12 @@ func (f *fleet) awaitMachines(ctx context.Context, what string, count int, are f
 	return names, nil
 }
 
-// atOnce is how many Machines are made at a time where nothing is measured: fewer than Cluster API reconciles at a time. With more on a
-// small machine, its writes can overtake its cache, and then each of them is a conflict, for minutes.
+// atOnce is the number of Machines that are created at a time where nothing is measured: fewer than Cluster API reconciles at a time.
+// With more Machines on a small machine, the writes of Cluster API can overtake its cache, and then each write is a conflict, for
+// minutes.
 const atOnce = 50
 
-// populate makes so many Machines that are provisioned and have Nodes, and returns their names.
+// populate creates count Machines that are provisioned and have Nodes, and returns their names.
 func (f *fleet) populate(ctx context.Context, count int) (names []string, err error) {
 	for len(names) < count {
 		if names, err = f.grow(ctx, names, min(count, len(names)+atOnce)); err != nil {
@@ -113,7 +115,7 @@ func (f *fleet) populate(ctx context.Context, count int) (names []string, err er
 	return names, f.settle(ctx)
 }
 
-// grow scales up to so many Machines, gives Nodes to those that are not known, and returns the names of all.
+// grow scales up to count Machines, registers Nodes for the new Machines, and returns the names of all.
 func (f *fleet) grow(ctx context.Context, known []string, count int) ([]string, error) {
 	if err := f.scale(ctx, count); err != nil {
 		return nil, err
@@ -123,7 +125,7 @@ func (f *fleet) grow(ctx context.Context, known []string, count int) ([]string, 
 		return nil, err
 	}
 	added := sets.List(sets.New(names...).Delete(known...))
-	// Nodes come first: as long as there is none, Cluster API looks for it again and again.
+	// Nodes come first: Cluster API would look for a missing Node again and again.
 	if err := each(ctx, added, inParallel, f.register); err != nil {
 		return nil, err
 	}
@@ -133,7 +135,7 @@ func (f *fleet) grow(ctx context.Context, known []string, count int) ([]string, 
 	return f.awaitMachines(ctx, "have Nodes", count, func(m *clusterv1.Machine) bool { return m.Status.NodeRef.IsDefined() })
 }
 
-// provision does what providers do, and waits until Cluster API has taken it over.
+// provision acts as the providers, and waits until Cluster API has seen the result.
 func (f *fleet) provision(ctx context.Context, names []string) error {
 	if err := each(ctx, names, inParallel, f.provide); err != nil {
 		return err
@@ -142,10 +144,10 @@ func (f *fleet) provision(ctx context.Context, names []string) error {
 	return err
 }
 
-// inParallel is how many requests are on the way at once where there is no other limit.
+// inParallel is the number of concurrent requests where there is no other limit.
 const inParallel = 32
 
-// each calls a function for each name, so many at a time.
+// each calls a function for each name, up to limit calls at a time.
 func each(ctx context.Context, names []string, limit int, do func(context.Context, string) error) error {
 	all, ctx := errgroup.WithContext(ctx)
 	all.SetLimit(limit)

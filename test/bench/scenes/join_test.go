@@ -22,7 +22,7 @@ import (
 // kubelet returns a client with the rights of a Node's kubelet.
 func (w *world) kubelet(name string) (*corev1client.CoreV1Client, error) {
 	config := w.workload.AdminConfig()
-	// For authorization and admission, it comes to the same as a certificate of its own, and takes no key.
+	// Authorization and admission treat impersonation like the kubelet's own certificate, and it needs no key.
 	config.Impersonate = rest.ImpersonationConfig{UserName: "system:node:" + name, Groups: []string{"system:nodes"}}
 	kubelet, err := corev1client.NewForConfig(config)
 	if err != nil {
@@ -31,7 +31,7 @@ func (w *world) kubelet(name string) (*corev1client.CoreV1Client, error) {
 	return kubelet, nil
 }
 
-// register creates a Machine's Node as its kubelet does.
+// register creates a Machine's Node as the kubelet.
 func (w *world) register(ctx context.Context, name string) error {
 	kubelet, err := w.kubelet(name)
 	if err != nil {
@@ -43,14 +43,15 @@ func (w *world) register(ctx context.Context, name string) error {
 	return nil
 }
 
-// registered is a Node as a kubelet creates it.
+// registered returns a Node as a kubelet creates it.
 func registered(name string) *corev1.Node {
 	node := stage.Node(name)
 	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady"}}
 	return node
 }
 
-// inheritsLabels and inheritsAll tell what a Node has by now. A kubelet may set neither the restricted label nor the taint's like.
+// inheritsLabels and inheritsAll report whether a Node has its inherited entries. A kubelet may set neither the restricted label nor the
+// taint.
 func inheritsLabels(node *corev1.Node) bool {
 	_, role := node.Labels[roleLabel]
 	return role && node.Labels[poolLabel] != ""
@@ -60,8 +61,8 @@ func inheritsAll(node *corev1.Node) bool {
 	return inheritsLabels(node) && slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == alwaysTaint })
 }
 
-// join lets all Nodes join at once, and returns when the last had what it inherits in this world: Cluster API alone knows no taints by
-// annotation. It notes how long after they were created Nodes had it, in seconds.
+// join registers all Nodes at the same time, and returns the time at which the last Node had its inherited entries of this world: Cluster
+// API alone does not propagate annotated taints. It records the delays between the creation of Nodes and their entries, in seconds.
 func (f *fleet) join(ctx context.Context, delays map[string]float64, names []string) (last time.Time, err error) {
 	looks := inheritsLabels
 	if f.heirloom {
@@ -86,13 +87,13 @@ func (f *fleet) join(ctx context.Context, delays map[string]float64, names []str
 	}
 	took := make([]float64, 0, len(names))
 	for name := range at {
-		took = append(took, max(0, at[name].Sub(answered[name]).Seconds())) // what was there from the start took no time
+		took = append(took, max(0, at[name].Sub(answered[name]).Seconds())) // entries of the first version took no time
 	}
 	quantiles(delays, "labels", took)
 	return last, nil
 }
 
-// quantiles notes quantiles of durations in seconds.
+// quantiles records quantiles of durations in seconds.
 func quantiles(into map[string]float64, what string, took []float64) {
 	slices.Sort(took)
 	for name, share := range map[string]float64{"p50": 0.5, "p99": 0.99} {
@@ -100,7 +101,7 @@ func quantiles(into map[string]float64, what string, took []float64) {
 	}
 }
 
-// registerAll creates all Nodes at once, and returns when each was there. It notes how long kubelets waited for that.
+// registerAll creates all Nodes at the same time, and returns the time of each answer. It records how long kubelets waited for it.
 func (f *fleet) registerAll(ctx context.Context, delays map[string]float64, names []string) (map[string]time.Time, error) {
 	kubelets := map[string]*corev1client.CoreV1Client{}
 	for _, name := range names {

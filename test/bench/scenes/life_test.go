@@ -13,13 +13,13 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// mortal is a fleet whose Machines come, get Nodes and go.
+// mortal is a fleet whose Machines are created, get Nodes and are deleted.
 type mortal struct {
 	*fleet
 	machines cache.Store
 }
 
-// living are such fleets in both worlds.
+// living has the mortal fleets of both worlds.
 type living struct {
 	*scenes
 	size   int
@@ -27,8 +27,8 @@ type living struct {
 	round  int
 }
 
-// benchmarkLife measures how long it takes until Machines exist, until their Nodes that join have what they inherit, and until
-// all of them are gone again.
+// benchmarkLife measures the times until Machines exist, until the Nodes that join have their inherited entries, and until all Machines
+// are gone.
 func benchmarkLife(b *testing.B, s *scenes, sizes []int) {
 	b.Helper()
 	for _, size := range sizes {
@@ -69,7 +69,7 @@ func (l *living) benchmark(b *testing.B) {
 	r.report(b)
 }
 
-// live is one life of a fleet.
+// live creates all Machines of a fleet, registers their Nodes and deletes the Machines.
 func (l *living) live(ctx context.Context, f *mortal, steps map[string]map[string]measured) (err error) {
 	note := func(step string, m measured) {
 		tell("life, %d Machines, round %d, %s, %s: %s", l.size, l.round, step, f.name, m.took.Round(time.Millisecond))
@@ -105,8 +105,8 @@ func (l *living) live(ctx context.Context, f *mortal, steps map[string]map[strin
 	return err
 }
 
-// first lets a Node join alone, as a new cluster's first one does. When an API server first evaluates a policy for a Node, it parses
-// the schema of Nodes, and each request that comes meanwhile parses it again.
+// first registers one Node alone, like the first Node of a new cluster. When an API server first evaluates a policy for a Node, it parses
+// the schema of Nodes, and each concurrent request parses the schema again.
 func (l *living) first(ctx context.Context, f *mortal) error {
 	if l.round > 1 {
 		return nil
@@ -114,7 +114,7 @@ func (l *living) first(ctx context.Context, f *mortal) error {
 	return f.register(ctx, f.md.Name+"-first")
 }
 
-// scaleTo scales the MachineDeployment and returns when it has so many Machines.
+// scaleTo scales the MachineDeployment and returns when it has count Machines.
 func (f *mortal) scaleTo(count int) func(context.Context) (time.Time, error) {
 	return func(ctx context.Context) (time.Time, error) {
 		if err := f.scale(ctx, count); err != nil {

@@ -20,10 +20,10 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// resolution is how often the caches are looked at, which are filled by one watch each: it costs the same whatever is measured.
+// resolution is the interval between two looks at a cache. One watch fills each cache, so a look costs no request.
 const resolution = 10 * time.Millisecond
 
-// nodes are the Nodes of a workload cluster.
+// nodes has the Nodes of a workload cluster.
 type nodes struct{ cache.Store }
 
 func watchNodes(ctx context.Context, config *rest.Config) (*nodes, error) {
@@ -59,7 +59,7 @@ func (n *nodes) look(name string, looks func(*corev1.Node) bool) bool {
 	return exists && looks(node.(*corev1.Node))
 }
 
-// none expects that none of these Nodes looks like that yet; there need not be any of them.
+// none returns an error if one of these Nodes already satisfies the condition. The Nodes need not exist.
 func (n *nodes) none(names []string, looks func(*corev1.Node) bool) error {
 	for _, name := range names {
 		if n.look(name, looks) {
@@ -69,7 +69,7 @@ func (n *nodes) none(names []string, looks func(*corev1.Node) bool) error {
 	return nil
 }
 
-// wait waits until all of these Nodes look like that. It returns when each of them was first seen so.
+// wait waits until all of these Nodes satisfy the condition. It returns the time at which each Node first did.
 func (n *nodes) wait(ctx context.Context, names []string, looks func(*corev1.Node) bool) (at map[string]time.Time, err error) {
 	at = map[string]time.Time{}
 	err = wait.PollUntilContextTimeout(ctx, resolution, patience, true, func(context.Context) (bool, error) {

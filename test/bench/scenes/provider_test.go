@@ -23,7 +23,7 @@ const (
 	controlPlaneGroup   = "controlplane.cluster.x-k8s.io"
 )
 
-// provided returns an object of a provider. No provider runs: what one would do is done where a scene needs it.
+// provided returns an object of a provider. No provider runs: a scene does its work where needed.
 func provided(group, kind, name string, spec map[string]any) *unstructured.Unstructured {
 	object := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
 	object.SetAPIVersion(group + "/v1beta2")
@@ -34,7 +34,7 @@ func provided(group, kind, name string, spec map[string]any) *unstructured.Unstr
 	return object
 }
 
-// reference refers to what there is one of.
+// reference returns a reference to the only object of a kind.
 func reference(group, kind string) clusterv1.ContractVersionedObjectReference {
 	return clusterv1.ContractVersionedObjectReference{APIGroup: group, Kind: kind, Name: namespace}
 }
@@ -47,7 +47,7 @@ func inCluster(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{clusterv1.ClusterNameLabel: namespace}}
 }
 
-// acceptBootstrap gives the bootstrap provider's kinds the label by which Cluster API finds the version for its contract.
+// acceptBootstrap adds the label by which Cluster API finds the contract's version to the kinds of the bootstrap provider.
 func (w *world) acceptBootstrap(ctx context.Context) error {
 	scheme := stage.Scheme()
 	if err := apiextensionsv1.AddToScheme(scheme); err != nil {
@@ -67,7 +67,7 @@ func (w *world) acceptBootstrap(ctx context.Context) error {
 	return nil
 }
 
-// patchStatus writes a part of an object's status, as its provider would.
+// patchStatus writes a part of an object's status as its provider.
 func (w *world) patchStatus(ctx context.Context, object *unstructured.Unstructured, status map[string]any) error {
 	raw, err := json.Marshal(map[string]any{"status": status})
 	if err != nil {
@@ -79,7 +79,8 @@ func (w *world) patchStatus(ctx context.Context, object *unstructured.Unstructur
 	return nil
 }
 
-// provide is what providers do for a Machine: its bootstrap data are there, and its infrastructure. Both have its name.
+// provide acts as the providers of a Machine: it reports that the bootstrap data and the infrastructure are ready. Both objects have the
+// Machine's name.
 func (w *world) provide(ctx context.Context, machine string) error {
 	err := w.patchStatus(ctx, provided(bootstrapGroup, "KubeadmConfig", machine, nil), map[string]any{
 		"dataSecretName": machine, "initialization": map[string]any{"dataSecretCreated": true},

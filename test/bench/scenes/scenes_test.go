@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package scenes measures Heirloom beside Cluster API's released core manager: how long a change takes to reach every Node, what
-// Machines cost that come and go, and how soon a Node that joins has what it inherits.
+// Package scenes compares Heirloom and Cluster API's released core manager with the manager alone: the time until a change reaches every
+// Node, the cost of Machines that are created and deleted, and the time until a Node that joins has its inherited entries.
 //
-// Each benchmark measures the same in a world with Cluster API alone and in one with Heirloom beside it, one after the other, and
-// what it would take a client that does nothing but the writes. Metrics are named step-variant-what; a ratio ends with what it is a
-// multiple of. BENCH_SIZES says how many Machines there are.
+// Each benchmark measures the same steps in a world with Cluster API alone and in a world with Cluster API and Heirloom, one world after
+// the other. Metrics are named step-variant-unit; the name of a ratio ends with its baseline. BENCH_SIZES has the numbers of Machines.
 package scenes
 
 import (
@@ -18,7 +17,7 @@ import (
 	"time"
 )
 
-// BenchmarkBesideClusterAPI has parts that can be run by themselves, as in -bench '/convergence'. All of them share their worlds.
+// BenchmarkBesideClusterAPI has parts that can run alone, for example with -bench '/convergence'. All parts share their worlds.
 func BenchmarkBesideClusterAPI(b *testing.B) {
 	sizes := sizes(b)
 	s := newScenes(b)
@@ -27,7 +26,7 @@ func BenchmarkBesideClusterAPI(b *testing.B) {
 	b.Run("gate-on", func(b *testing.B) { benchmarkTyped(b, s, sizes) })
 }
 
-// sizes are the numbers of Machines that were asked for.
+// sizes returns the requested numbers of Machines.
 func sizes(b *testing.B) []int {
 	b.Helper()
 	asked := os.Getenv("BENCH_SIZES")
@@ -45,8 +44,8 @@ func sizes(b *testing.B) []int {
 	return sizes
 }
 
-// tell says on stderr what is being done. The go command merges that with the results, and where a benchmark runs several times,
-// its name stands on a line that has no end yet. With -v, every result has a whole line.
+// tell prints the current action to stderr. The go command merges stderr with the results, and where a benchmark runs several times, its
+// name is printed without the end of the line. With -v, every result has a whole line.
 func tell(format string, args ...any) {
 	if count := flag.Lookup("test.count"); count != nil && count.Value.String() != "1" && !testing.Verbose() {
 		return
@@ -59,7 +58,7 @@ type results map[string]float64
 
 func (r results) add(value float64, unit ...string) { r[strings.Join(unit, "-")] += value }
 
-// report adds them to the benchmark's line. The time of an iteration, of which much is waiting, would mean nothing there.
+// report adds the results to the benchmark's line, without the time of an iteration, which is mostly waiting.
 func (r results) report(b *testing.B) {
 	b.Helper()
 	for unit, sum := range r {

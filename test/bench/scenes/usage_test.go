@@ -13,14 +13,14 @@ import (
 	"github.com/heirloom-dev/heirloom/test/bench/samples"
 )
 
-// patience is how long anything may take.
+// patience is the time limit of each wait.
 const patience = 10 * time.Minute
 
-// calm is for how long nobody may have done anything where everything has settled. Cluster API looks at an object once a second at
-// most, and what it puts off until then is in no queue that could be asked for.
+// calm is the time without reconciles after which a world counts as settled. Cluster API reconciles an object at most once a second, and
+// no queue shows the objects that it defers until then.
 const calm = 2 * time.Second
 
-// usage is what has been used of a world since its beginning.
+// usage is the usage of a world since its start.
 type usage struct {
 	at       time.Time
 	requests requests
@@ -28,7 +28,7 @@ type usage struct {
 	server float64
 }
 
-// usage returns what has been used until now.
+// usage returns the current usage.
 func (w *world) usage() (u usage, err error) {
 	u.at = time.Now()
 	for _, pid := range w.PIDs() {
@@ -42,8 +42,8 @@ func (w *world) usage() (u usage, err error) {
 	return u, err
 }
 
-// minus is what has been used since then. What an API server costs that nobody changes anything in, in CPU time per time, is left out:
-// otherwise it would speak for what is quicker.
+// minus returns the usage since an earlier time, without the CPU time that idle API servers take anyway: otherwise the ratio would favour
+// the faster world. idle is in CPU time per time.
 func (u usage) minus(earlier usage, idle float64) usage {
 	return usage{
 		at: u.at, requests: u.requests.minus(earlier.requests), server: u.server - earlier.server - idle*u.at.Sub(earlier.at).Seconds(),
@@ -62,7 +62,7 @@ func cpuTime(pid int) (float64, error) {
 	return stat.CPUTime(), nil
 }
 
-// programs are where the metrics of those are that work in a world.
+// programs returns the metrics URLs of the programs in a world.
 func (w *world) programs() map[string]string {
 	urls := map[string]string{"capi": w.managers.MetricsURLs()[0]}
 	if w.heirloom {
@@ -71,7 +71,7 @@ func (w *world) programs() map[string]string {
 	return urls
 }
 
-// idle measures what the management cluster's API server and etcd use while nobody changes anything.
+// idle measures the CPU time of the management cluster's API server and etcd while nobody changes anything.
 func (w *world) idle(ctx context.Context, during time.Duration) (float64, error) {
 	before, err := w.usage()
 	if err != nil {
@@ -86,19 +86,19 @@ func (w *world) idle(ctx context.Context, during time.Duration) (float64, error)
 	return after.minus(before, 0).server / after.at.Sub(before.at).Seconds(), err
 }
 
-// settle waits until nobody has anything left to do.
+// settle waits until no program has work left.
 func (w *world) settle(ctx context.Context) error {
 	return w.settled(ctx, w.programs())
 }
 
-// prepare waits until Heirloom has nothing left to do. Cluster API looks for each Node that is not there again and again.
+// prepare waits until Heirloom has no work left. Cluster API never rests before all Nodes exist.
 func (w *world) prepare(ctx context.Context) error {
 	programs := w.programs()
 	delete(programs, "capi")
 	return w.settled(ctx, programs)
 }
 
-// settled waits until these programs are calm. It asks them and not the API servers, whose work is measured.
+// settled waits until these programs are calm. It does not ask the API servers, whose work is measured.
 func (w *world) settled(ctx context.Context, programs map[string]string) error {
 	last, since := -1.0, time.Now()
 	err := wait.PollUntilContextTimeout(ctx, time.Second, patience, true, func(ctx context.Context) (bool, error) {
@@ -108,7 +108,7 @@ func (w *world) settled(ctx context.Context, programs map[string]string) error {
 			if err != nil {
 				return false, err
 			}
-			// It looks at something again and again, whatever happens.
+			// The clustercache reconciles periodically.
 			of := func(metric string) float64 { return now[metric] - now[metric+" clustercache"] }
 			done += of("controller_runtime_reconcile_total")
 			if of("workqueue_depth")+of("controller_runtime_active_workers") > 0 {

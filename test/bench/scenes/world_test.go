@@ -21,13 +21,13 @@ import (
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
-// namespace is where everything of Cluster API is, and the name of the only Cluster.
+// namespace is the namespace of all Cluster API objects, and the name of the only Cluster.
 const namespace = "fleet"
 
-// scenes are the worlds in which everything is played.
+// scenes has the worlds of all scenes.
 type scenes struct {
 	alone, with *world
-	// converging are those that there are, by size.
+	// converging has the existing fleets, by size.
 	converging map[int]*converging
 }
 
@@ -41,13 +41,13 @@ type world struct {
 	workload *controlplane.ControlPlane
 	nodes    *nodes
 	cluster  *clusterv1.Cluster
-	// audits are of the management cluster and of the workload cluster.
+	// audits are the audit logs of the management cluster and of the workload cluster.
 	audits []*auditLog
-	// idles is what its management cluster's API server and etcd use while nobody changes anything, in CPU time per time.
+	// idles is the usage of the idle API server and etcd of the management cluster, in CPU time per time.
 	idles float64
 }
 
-// newScenes starts the worlds; they end with the benchmark.
+// newScenes starts the worlds, and stops them at the end of the benchmark.
 func newScenes(b *testing.B) *scenes {
 	b.Helper()
 	s := &scenes{alone: &world{name: "alone"}, with: &world{name: "with", heirloom: true}, converging: map[int]*converging{}}
@@ -86,7 +86,7 @@ func (w *world) start(ctx context.Context) error {
 	}
 	w.Stage, err = stage.New(ctx, stage.Options{
 		Program: program, Dir: w.dir, WithoutWebhooks: !w.heirloom, WithoutProgram: !w.heirloom, ControlPlane: audited,
-		// The chart logs as little. On a busy machine, to renew a lease may take longer than one lasts there.
+		// The chart has the same log level. On a busy machine, the renewal of a lease may take longer than the lease lasts there.
 		Args: []string{
 			"--v=0", "--leader-elect-lease-duration=60s", "--leader-elect-renew-deadline=45s",
 		},
@@ -116,7 +116,7 @@ func (w *world) startWorkload(ctx context.Context) error {
 	return err
 }
 
-// addCluster creates the Cluster, and what providers would say of it. Its Machines have templates of both kinds.
+// addCluster creates the Cluster, with the status that providers would report. Its Machines have both templates.
 func (w *world) addCluster(ctx context.Context) error {
 	kubeconfig, err := w.workload.Kubeconfig(clusterAPI, "system:masters")
 	if err != nil {
@@ -151,7 +151,7 @@ func (w *world) addCluster(ctx context.Context) error {
 	})
 }
 
-// logs shows what the programs have said at last.
+// logs prints the last lines of the programs' logs.
 func (w *world) logs(b *testing.B) {
 	b.Helper()
 	const last = 4_000
@@ -162,7 +162,7 @@ func (w *world) logs(b *testing.B) {
 	}
 }
 
-// end stops whatever has been started.
+// end stops everything.
 func (w *world) end() error {
 	var errs []error
 	if w.managers != nil {
