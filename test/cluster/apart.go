@@ -16,7 +16,7 @@ import (
 	"syscall"
 )
 
-// dirVariable names the directory of a run, which only the process in namespaces of its own can see into.
+// dirVariable names the directory of a run. Only the process in its own namespaces can see its contents.
 const dirVariable = "HEIRLOOM_CLUSTER_DIR"
 
 // Missing returns what this machine lacks to run a cluster, or "".
@@ -32,7 +32,7 @@ func Missing() string {
 	if _, err := os.Stat(filepath.Join(pluginDir, "bridge")); err != nil {
 		return "a cluster needs " + filepath.Join(pluginDir, "bridge") + ", of the package containernetworking-plugins"
 	}
-	// In a container root may not have the right.
+	// Root in a container may lack the right.
 	probe := exec.Command("/bin/true")
 	probe.SysProcAttr = namespaces()
 	if err := probe.Run(); err != nil {
@@ -41,7 +41,7 @@ func Missing() string {
 	return ""
 }
 
-// namespaces asks for namespaces of processes, mounts and networks. Mounts made in there are not seen outside.
+// namespaces requests new namespaces for processes, mounts and networks. Mounts inside are invisible outside.
 func namespaces() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{
 		Cloneflags:   syscall.CLONE_NEWPID,
@@ -50,8 +50,8 @@ func namespaces() *syscall.SysProcAttr {
 	}
 }
 
-// Main is for TestMain. It runs this program once more in namespaces of its own, there calls run, and returns its exit
-// code, or 1 when something is left of it. Where a cluster cannot run, it only calls run.
+// Main is for TestMain. It runs this program once more in its own namespaces, calls run there, and returns its exit code, or 1 if
+// anything is left of the run. Where a cluster cannot run, it only calls run.
 func Main(run func() int) int {
 	if dir := os.Getenv(dirVariable); dir != "" {
 		if err := settle(dir); err != nil {
@@ -101,7 +101,7 @@ func runApart() (code int, err error) {
 	return child.ProcessState.ExitCode(), errors.Join(err, sweep(dir), nothingLeft(dir, own))
 }
 
-// namespacesOf returns the namespaces of a process that are not this process's own.
+// namespacesOf returns the namespaces of a process that differ from the namespaces of this process.
 func namespacesOf(pid int) ([]string, error) {
 	var own []string
 	for _, kind := range []string{"pid_for_children", "mnt", "net"} {
@@ -121,7 +121,7 @@ func namespacesOf(pid int) ([]string, error) {
 	return own, nil
 }
 
-// sweep removes what the kernel does not remove by itself: empty control groups and an empty directory.
+// sweep removes the leftovers that the kernel keeps: empty control groups and an empty directory.
 func sweep(dir string) error {
 	errs := []error{os.Remove(dir)}
 	groups, err := controlGroups(dir)

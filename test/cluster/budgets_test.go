@@ -26,8 +26,8 @@ import (
 	"github.com/heirloom-dev/heirloom/test/controlplane"
 )
 
-// A disruption budget holds the Node's taint up, and the taint keeps new Pods away meanwhile. The Pod leaves by eviction once its budget
-// allows that, and only then the Node gets the taint. When nobody declares the taint any more, nothing stays.
+// A disruption budget delays the Node's taint, and the softened taint keeps new Pods away meanwhile. The Pod is evicted once its budget
+// allows an eviction, and the Node gets the taint only afterwards. When the declaration is removed, all its effects are.
 func TestNoExecuteWithinBudgets(t *testing.T) {
 	const name = "budgets"
 	drain := func(effect corev1.TaintEffect) corev1.Taint {
@@ -35,7 +35,7 @@ func TestNoExecuteWithinBudgets(t *testing.T) {
 	}
 	root, err := controlplane.RepositoryRoot(t.Context())
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
-	t.Cleanup(func() { keepNoTaint(t, "drain") }) // when the release is gone: it would keep the next tests' Pods away
+	t.Cleanup(func() { keepNoTaint(t, "drain") }) // after the uninstallation: the taint would keep the Pods of later tests away
 	r := newRelease(t, "--values", filepath.Join(root, "docs", "examples", "no-execute-budgets", "values.yaml"),
 		"--set", "managementCluster="+name+"/"+name, "--set", "tolerations[0].operator=Exists")
 	r.settle()
@@ -83,7 +83,7 @@ func TestNoExecuteWithinBudgets(t *testing.T) {
 	})
 }
 
-// runWithBudget runs a Pod on the Node whose budget lets nobody evict it.
+// runWithBudget runs a Pod on the Node, with a budget that allows no eviction.
 func (r *release) runWithBudget(namespace string) (pod *corev1.Pod, budget *policyv1.PodDisruptionBudget) {
 	r.t.Helper()
 	web, one := map[string]string{"app": "web"}, intstr.FromInt32(1)

@@ -17,11 +17,11 @@ import (
 const (
 	// NodeName is the Node's name.
 	NodeName = "node"
-	// ProviderID is what its kubelet says of it.
+	// ProviderID is the provider ID that its kubelet reports.
 	ProviderID = "test://node"
 )
 
-// Options says what is in a cluster from the start.
+// Options describes the initial content of a cluster.
 type Options struct {
 	// CRDPaths are files and directories whose CustomResourceDefinitions are installed.
 	CRDPaths []string
@@ -34,16 +34,16 @@ type Cluster struct {
 	*controlplane.ControlPlane
 	// Kubeconfig is the path of an administrator's kubeconfig.
 	Kubeconfig string
-	// Image is the name of the image of Options.
+	// Image is the name of the image in the archive of Options.
 	Image string
 
 	dir     string
 	kubelet *controlplane.Process
-	others  []*controlplane.Process // in the order in which they were started
+	others  []*controlplane.Process // in the order of their starts
 }
 
-// Start starts a cluster in the namespaces that Main has entered. Its Node may not be ready yet. ctx bounds the start only: it
-// is Stop that ends the cluster.
+// Start starts a cluster in the namespaces that Main has entered. Its Node may not be ready yet. ctx limits only the start: Stop ends the
+// cluster.
 func Start(ctx context.Context, options Options) (*Cluster, error) {
 	c := &Cluster{dir: os.Getenv(dirVariable)}
 	c.Kubeconfig = filepath.Join(c.dir, "admin.kubeconfig")
@@ -57,8 +57,8 @@ func Start(ctx context.Context, options Options) (*Cluster, error) {
 	return c, nil
 }
 
-// startControlPlane starts an API server that Pods can reach: at the Node's address, with a certificate for it. Clients
-// on the Node use the loopback interface, as they do with every other control plane of these tests.
+// startControlPlane starts an API server that Pods can reach: at the Node's address, with a certificate for this address. Clients on the
+// Node use the loopback interface, as with every other control plane of these tests.
 func (c *Cluster) startControlPlane(ctx context.Context, options Options) error {
 	if _, err := controlplane.ServingCertificate(c.dir, nodeAddress, apiServiceIP); err != nil {
 		return err
@@ -95,7 +95,7 @@ func (c *Cluster) startControllers(ctx context.Context, _ Options) error {
 	return c.start(ctx, "kube-scheduler", "system:kube-scheduler", "--leader-elect=false")
 }
 
-// start starts one of Kubernetes' programs with a kubeconfig for this user.
+// start starts a program of Kubernetes with a kubeconfig for this user.
 func (c *Cluster) start(ctx context.Context, name, user string, args ...string) error {
 	path, err := controlplane.NodeProgram(name)
 	if err != nil {
@@ -122,13 +122,12 @@ func (c *Cluster) path(name string) string {
 	return filepath.Join(c.dir, name)
 }
 
-// Logs are the logs of the cluster's programs.
+// Logs returns the logs of the cluster's programs.
 func (c *Cluster) Logs() ([]string, error) {
 	return filepath.Glob(c.path("*.log"))
 }
 
-// Stop stops everything but the containers, which end with this process. It returns an error when a program has ended
-// before.
+// Stop stops all programs except the containers, which end with this process. It returns an error if a program has ended before.
 func (c *Cluster) Stop() error {
 	var errs []error
 	if c.kubelet != nil {
@@ -143,7 +142,7 @@ func (c *Cluster) Stop() error {
 	return errors.Join(errs...)
 }
 
-// stop ends a program. How it ends is its own affair (the scheduler's exit code is 1), if it has not ended before.
+// stop ends a program. Its exit code matters only if it has ended before: the scheduler's exit code is always 1.
 func stop(process *controlplane.Process) error {
 	select {
 	case <-process.Done():

@@ -12,11 +12,11 @@ import (
 )
 
 const (
-	// PauseImage does nothing until it is told to end.
+	// PauseImage does nothing until a signal ends it.
 	PauseImage = "heirloom.test/pause:latest"
 	pluginDir  = "/usr/lib/cni" // where the package containernetworking-plugins has them
 	serviceIPs = "10.96.0.0/16"
-	// apiServiceIP is the first of them, which the Service "kubernetes" gets.
+	// apiServiceIP is the first Service address, which the Service "kubernetes" gets.
 	apiServiceIP = "10.96.0.1"
 	dnsServiceIP = "10.96.0.10"
 )
@@ -24,7 +24,7 @@ const (
 //go:embed config
 var configFiles embed.FS
 
-// settings is what the configuration files say of a run.
+// settings are the values that the configuration files of a run need.
 type settings struct {
 	Dir, PauseImage, PluginDir, ProviderID, ControlGroup, DNSService string
 }

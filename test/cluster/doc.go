@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cluster tests the image and the chart in a real Kubernetes cluster of one Node: kubelet, containerd,
-// kube-proxy, scheduler and controller manager beside etcd and kube-apiserver, without Docker and without a registry.
+// Package cluster tests the image and the chart in a real Kubernetes cluster of one Node (kubelet, containerd, kube-proxy, scheduler,
+// controller manager, etcd and kube-apiserver), without Docker and without a registry.
 //
-// All of it, the test itself included, runs in Linux namespaces of its own (processes, mounts, network), which Main
-// enters. So the test reaches Pods and Services as the Node does, no packet leaves the machine, two runs do not meet, and
-// the kernel ends and unmounts everything as soon as the test ends, however it ends.
+// All programs, including the test, run in their own Linux namespaces (processes, mounts, network), which Main enters. So the test
+// reaches Pods and Services as the Node does, no packet leaves the machine, two runs do not meet, and the kernel ends and unmounts
+// everything at the end of the test, even after a crash.
 //
-// It needs Linux, root, and the packages that prepare.sh installs. Where they are missing, Missing says which, and tests skip.
+// It needs Linux, root, and the packages that prepare.sh installs. Where they are missing, Missing names them, and the tests skip.
 package cluster

@@ -17,15 +17,15 @@ import (
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
-// What a reader has already, by the names that the pages use: MachineDeployment fleet/workers of a Cluster that is the
-// management cluster itself, and what Cluster API has made of it.
+// The objects that a reader already has, with the names on the pages: MachineDeployment fleet/workers of a Cluster that is the management
+// cluster itself, and the objects that Cluster API has created for it.
 const (
 	fleet        = "fleet"
 	fleetCluster = "prod"
 	fleetNode    = "workers-1"
 )
 
-// createFleet creates it.
+// createFleet creates these objects.
 func (w *walk) createFleet() {
 	w.release.t.Helper()
 	create := func(objects ...client.Object) {
@@ -52,14 +52,14 @@ func (w *walk) createFleet() {
 	node := stage.Node(fleetNode)
 	create(stage.Machine(ms, fleetNode), node)
 	w.release.t.Cleanup(func() {
-		// The context of the test has ended by then. To the Heirlooms of other tests, this would be a Cluster like any other.
+		// The context of the test has ended by then. The Heirlooms of other tests would treat this Cluster like any other.
 		for _, object := range []client.Object{node, owner, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: fleet}}} {
 			w.Expect(shared.Delete(context.WithoutCancel(w.ctx), object)).To(Succeed())
 		}
 	})
 }
 
-// startCertManager runs cert-manager's controllers, as long as the test runs.
+// startCertManager runs cert-manager's controllers until the test ends.
 func (w *walk) startCertManager() {
 	w.release.t.Helper()
 	crds, err := controlplane.CertManagerCRDs()
@@ -73,7 +73,7 @@ func (w *walk) startCertManager() {
 	w.release.t.Cleanup(func() { w.Expect(process.Stop()).To(Succeed()) })
 }
 
-// expectArrived waits until Machine and Node have what has been declared.
+// expectArrived waits until Machine and Node have the declared entries.
 func (w *walk) expectArrived(labels map[string]string, taints ...corev1.Taint) {
 	w.release.t.Helper()
 	machine, node := &clusterv1.Machine{}, &corev1.Node{}
@@ -88,7 +88,7 @@ func (w *walk) expectArrived(labels map[string]string, taints ...corev1.Taint) {
 	}).WithTimeout(patience).WithPolling(polling).Should(Succeed())
 }
 
-// expectImage checks that all Pods run from the image that has been pushed to the registry of the pages.
+// expectImage checks that all Pods run from the image in the registry of the pages.
 func (w *walk) expectImage() {
 	w.release.t.Helper()
 	w.settle()

@@ -18,13 +18,13 @@ import (
 	"github.com/heirloom-dev/heirloom/test/controlplane"
 )
 
-// session is the terminal of a reader, in a copy of the repository. What one block exports is there in the next.
+// session is the terminal of a reader, in a copy of the repository. The exports of a block are visible in the next block.
 type session struct {
 	t    *testing.T
 	root string
-	// dir is the reader's copy: links to all that is in the repository, except for what the reader makes.
+	// dir is the reader's copy: links to all files of the repository, except for the files that the reader creates.
 	dir string
-	// state is what has been exported so far, change what the editor is to change.
+	// state is the file with all exports so far, change the file with the next change of the editor.
 	state, change string
 	env           []string
 }
@@ -57,12 +57,12 @@ func newSession(ctx context.Context, t *testing.T) *session {
 		Expect(err).NotTo(HaveOccurred())
 		s.env = append(s.env, name+"="+strings.TrimSpace(string(value)))
 	}
-	// Nothing is left in the home directory of the user who runs this.
+	// The blocks must not write to the home directory of the user who runs this test.
 	s.env = append(s.env, "HOME="+t.TempDir())
 	return s
 }
 
-// linkImages puts the image that was made for this test where the pages' "VERSION=dev hack/release.sh image" puts it.
+// linkImages links the image of this test to the path at which the pages' "VERSION=dev hack/release.sh image" writes it.
 func (s *session) linkImages() {
 	s.t.Helper()
 	Expect := NewWithT(s.t).Expect
@@ -75,7 +75,7 @@ func (s *session) linkImages() {
 	Expect(os.Symlink(prefix+"-oci.tar", filepath.Join(dist, "heirloom-dev-oci.tar"))).To(Succeed())
 }
 
-// run gives a text to bash, which stops at the first command that fails, and returns what was printed and the exit code.
+// run runs a text in bash, which stops at the first command that fails, and returns the output and the exit code.
 func (s *session) run(ctx context.Context, text string) (out string, exitCode int) {
 	s.t.Helper()
 	script := "set -euo pipefail\n[[ ! -f $STATE ]] || . \"$STATE\"\ncd \"$CLONE\"\n" + text + "\nexport -p >\"$STATE\"\n"
@@ -90,7 +90,7 @@ func (s *session) run(ctx context.Context, text string) (out string, exitCode in
 	return string(printed), command.ProcessState.ExitCode()
 }
 
-// edits is what the editor changes from now on.
+// edits sets the change that the editor makes from now on.
 func (s *session) edits(change string) {
 	s.t.Helper()
 	NewWithT(s.t).Expect(os.WriteFile(s.change, []byte(change), 0o600)).To(Succeed())

@@ -10,7 +10,7 @@ import (
 
 const gettingStarted = "docs/getting-started.md"
 
-// documented is what this test knows of the blocks of the page: which are not run, and what follows from the others.
+// documented returns the steps for the blocks of the page: the skipped blocks, and the checks after other blocks.
 func documented() []step {
 	return []step{
 		{starts: "git clone", passed: "it is for kind; `make test-cluster` builds the image (linkImages), and the blocks below push it"},

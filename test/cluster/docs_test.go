@@ -20,7 +20,7 @@ import (
 	"github.com/heirloom-dev/heirloom/test/markdown"
 )
 
-// walk is a reader's way through the page: every block is run as it is written, in order.
+// walk plays a reader of the page, who runs every block as it is written, in order.
 type walk struct {
 	*release
 	*session
@@ -28,25 +28,25 @@ type walk struct {
 	steps []step
 }
 
-// step is what this test knows of a block.
+// step has the expectations of this test for a block.
 type step struct {
-	// starts is how its text begins.
+	// starts is the beginning of its text.
 	starts string
-	// passed says why it is not run here. Whatever else the page has is run.
+	// passed is the reason why this test skips the block. All other blocks of the page run.
 	passed string
-	// without are the beginnings of those of its lines that are not run here, for the reason in a comment.
+	// without has the beginnings of the lines that do not run here; a comment has the reason.
 	without []string
 	// exits is the exit code that the page announces.
 	exits int
-	// warns is a regular expression for what Heirloom's webhook answers. API servers pass over a webhook that takes longer than two
-	// seconds, so the block is run until it answers: the loop puts back what was removed meanwhile.
+	// warns is a regular expression for the warning of Heirloom's webhook. API servers ignore a webhook that takes longer than two
+	// seconds, so the block runs again until it shows the warning: the loop has then restored the removed entries.
 	warns string
-	// follows checks what the page says of it.
+	// follows checks the effect that the page describes.
 	follows func(w *walk, printed string)
 }
 
-// The commands of the page for the first hour do what it says, for a reader who types them one after the other: on a real Node, with
-// cert-manager's controllers, and with the image in a registry.
+// The commands of the page for the first hour have the effects that it describes, for a reader who types them one after the other: on a
+// real Node, with cert-manager's controllers, and with the image in a registry.
 func TestTheDocumentedCommands(t *testing.T) {
 	if shared.Cluster == nil {
 		t.Skip(cluster.Missing())
@@ -65,8 +65,7 @@ func TestTheDocumentedCommands(t *testing.T) {
 	t.Logf("all commands: %.1f s", time.Since(started).Seconds())
 }
 
-// What these tests know of the pages is what is there: no block asks for a name that they do not know, and none has gone that they
-// pass over or check.
+// These tests match the pages: they know every placeholder in a block, and every block that they skip or check exists.
 func TestTheDocumentedCommandsAreKnown(t *testing.T) {
 	for page, steps := range map[string][]step{gettingStarted: documented(), quickStart: quickStarted()} {
 		t.Run(page, func(t *testing.T) { knows(t, page, steps) })
@@ -91,7 +90,7 @@ func knows(t *testing.T, page string, steps []step) {
 		}
 	}
 	for _, known := range w.steps {
-		w.Expect(met).To(HaveKey(known.starts), "no block begins so")
+		w.Expect(met).To(HaveKey(known.starts), "no block of the page begins with this text")
 	}
 }
 
@@ -108,7 +107,7 @@ func (w *walk) follow() {
 	}
 }
 
-// blocks are the blocks of code of the page.
+// blocks returns the code blocks of the page.
 func (w *walk) blocks() []markdown.Block {
 	w.release.t.Helper()
 	content, err := os.ReadFile(filepath.Join(w.root, w.page))
@@ -118,7 +117,7 @@ func (w *walk) blocks() []markdown.Block {
 	return blocks
 }
 
-// do runs a block, with the change that the block below it shows.
+// do runs a block, with the change in the block below it.
 func (w *walk) do(b markdown.Block, change string) {
 	w.release.t.Helper()
 	known := w.stepOf(b)
@@ -129,7 +128,7 @@ func (w *walk) do(b markdown.Block, change string) {
 	switch {
 	case isChange(b):
 		w.Expect(w.change).NotTo(BeEmpty())
-		return // has been made by the block above
+		return // the block above has made it
 	case strings.Contains(commands, " edit "):
 		w.Expect(change).NotTo(BeEmpty(), "%s:%d: no block below shows the change", w.page, b.Line)
 		w.edits(change)
@@ -154,7 +153,7 @@ func (w *walk) do(b markdown.Block, change string) {
 	}
 }
 
-// kept is what is run of a block.
+// kept returns the lines of a block that run.
 func (s step) kept(commands string) string {
 	var kept strings.Builder
 	for line := range strings.Lines(commands) {
@@ -165,12 +164,12 @@ func (s step) kept(commands string) string {
 	return kept.String()
 }
 
-// isChange says whether a block is a part of an object, for the editor that the block above it opens.
+// isChange reports whether a block is a part of an object, for the editor that the block above it opens.
 func isChange(b markdown.Block) bool {
 	return b.Language == "yaml"
 }
 
-// stepOf is what is known of a block, if anything is.
+// stepOf returns the step for a block, or an empty step.
 func (w *walk) stepOf(b markdown.Block) step {
 	w.release.t.Helper()
 	var found []step
@@ -186,7 +185,7 @@ func (w *walk) stepOf(b markdown.Block) step {
 	return found[0]
 }
 
-// filled is a block with the reader's own names in it.
+// filled returns a block with the reader's names in place of the placeholders.
 func (w *walk) filled(b markdown.Block) string {
 	w.release.t.Helper()
 	names := map[string]string{

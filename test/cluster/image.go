@@ -18,11 +18,11 @@ import (
 	"github.com/heirloom-dev/heirloom/test/controlplane"
 )
 
-// pauseProgram holds a Pod's namespaces: it does nothing until it is told to end.
+// pauseProgram holds a Pod's namespaces: it does nothing until a signal ends it.
 const pauseProgram = "test/cluster/pause"
 
-// buildPauseImage builds the image that every Pod needs besides its own, as an archive in Docker's format: a program
-// that is linked statically, and nothing else.
+// buildPauseImage builds the pause image that every Pod needs, as an archive in Docker's format. It has only one program, which is
+// statically linked.
 func buildPauseImage(ctx context.Context, dir string) (archive string, err error) {
 	root, err := controlplane.RepositoryRoot(ctx)
 	if err != nil {
@@ -46,7 +46,7 @@ func buildPauseImage(ctx context.Context, dir string) (archive string, err error
 	return archive, writeTar(archive, map[string]string{"layer.tar": layer, "config.json": config, "manifest.json": manifest})
 }
 
-// describeImage writes the two files of an image of one layer, whose entry point is /pause.
+// describeImage writes the two metadata files of an image with one layer, whose entry point is /pause.
 func describeImage(layer string) (config, manifest string, err error) {
 	content, err := os.ReadFile(layer)
 	if err != nil {
@@ -74,7 +74,7 @@ func writeJSON(path string, value any) error {
 	return os.WriteFile(path, content, 0o600)
 }
 
-// writeTar writes an archive of these files, each under the name that it is to have.
+// writeTar writes an archive of these files, by their names in it.
 func writeTar(path string, files map[string]string) error {
 	out, err := os.Create(path)
 	if err != nil {
@@ -104,7 +104,7 @@ func addFile(archive *tar.Writer, name, source string) error {
 	return err
 }
 
-// importImage gives containerd the images of an archive and returns the name of the first.
+// importImage imports the images of an archive into containerd and returns the name of the first image.
 func importImage(ctx context.Context, archive string) (string, error) {
 	out, err := exec.CommandContext(ctx, "ctr", "--namespace", "k8s.io", "images", "import", archive).CombinedOutput()
 	if err != nil {

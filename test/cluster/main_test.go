@@ -25,7 +25,7 @@ const (
 	polling  = 100 * time.Millisecond
 )
 
-// shared is the cluster that all tests use, and an administrator's client of it.
+// shared is the cluster that all tests use, with an administrator's client.
 var shared struct {
 	*cluster.Cluster
 	client.Client
@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 	os.Exit(cluster.Main(func() int { return run(m) }))
 }
 
-// run runs the tests, in a cluster where there can be one.
+// run runs the tests, with a cluster where this machine can run a cluster.
 func run(m *testing.M) int {
 	if cluster.Missing() != "" {
 		return m.Run()

@@ -24,7 +24,7 @@ const (
 	patience     = time.Minute
 )
 
-// startContainerd starts containerd and gives it the images.
+// startContainerd starts containerd and imports the images.
 func (c *Cluster) startContainerd(ctx context.Context, options Options) error {
 	if err := writeConfig(c.dir); err != nil {
 		return err
@@ -65,7 +65,7 @@ func waitForContainerd(ctx context.Context) error {
 	return nil
 }
 
-// Trust lets the Node pull images from a registry, by HTTPS, whose certificate is of the CA in this file.
+// Trust lets the Node pull images from a registry by HTTPS, whose certificate the CA in this file has signed.
 func (c *Cluster) Trust(host, ca string) error {
 	dir := c.path(filepath.Join("registries", host))
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -78,7 +78,7 @@ func (c *Cluster) Trust(host, ca string) error {
 	return nil
 }
 
-// PodKubeconfig is a kubeconfig of an administrator that leads to the API server from Pods, too.
+// PodKubeconfig returns an administrator's kubeconfig with an address of the API server that Pods can also reach.
 func (c *Cluster) PodKubeconfig() ([]byte, error) {
 	raw, err := c.ControlPlane.Kubeconfig("pods", "system:masters")
 	if err != nil {
@@ -104,7 +104,7 @@ func (c *Cluster) PodKubeconfig() ([]byte, error) {
 
 // startNode starts kube-proxy and the kubelet.
 func (c *Cluster) startNode(ctx context.Context, _ Options) error {
-	// The limits of connection tracking are the machine's.
+	// The limits of connection tracking belong to the machine.
 	err := c.start(ctx, "kube-proxy", "system:kube-proxy", "--proxy-mode=iptables", "--hostname-override="+NodeName,
 		"--conntrack-max-per-core=0", "--conntrack-min=0",
 		"--conntrack-tcp-timeout-established=0", "--conntrack-tcp-timeout-close-wait=0")
@@ -117,7 +117,7 @@ func (c *Cluster) startNode(ctx context.Context, _ Options) error {
 	return c.StartKubelet(ctx)
 }
 
-// StartKubelet starts the kubelet, which registers its Node if there is none.
+// StartKubelet starts the kubelet, which registers its Node unless the Node exists.
 func (c *Cluster) StartKubelet(ctx context.Context) error {
 	path, err := controlplane.NodeProgram("kubelet")
 	if err != nil {
@@ -129,7 +129,7 @@ func (c *Cluster) StartKubelet(ctx context.Context) error {
 	return err
 }
 
-// StopKubelet stops the kubelet. Pods go on running.
+// StopKubelet stops the kubelet. Pods keep running.
 func (c *Cluster) StopKubelet() error {
 	kubelet := c.kubelet
 	c.kubelet = nil

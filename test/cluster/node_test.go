@@ -21,18 +21,18 @@ import (
 )
 
 const (
-	rackLabel = "node.cluster.x-k8s.io/rack"      // a kubelet's request may bring it
-	roleLabel = "node-role.kubernetes.io/machine" // it may not
+	rackLabel = "node.cluster.x-k8s.io/rack"      // a kubelet may set it
+	roleLabel = "node-role.kubernetes.io/machine" // a kubelet may not set it
 )
 
-// The Node on which Heirloom itself runs is deleted. Its kubelet registers it anew, through the webhook: the first version
-// that is stored has what its Machine declares, and keeps workload away until the rest has come, too.
+// The Node on which Heirloom itself runs is deleted. Its kubelet registers it again through the webhook: the first stored version has the
+// entries that its Machine declares and a kubelet may set, and a taint that keeps Pods away until all entries are there.
 func TestTheKubeletsOwnNodeRegistersThroughTheWebhook(t *testing.T) {
 	r := newRelease(t, "--set", "managementCluster=own/own")
 	r.settle()
 	owned := r.declareNode("own")
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: cluster.NodeName}}
-	r.eventuallyNode(node, func(g Gomega) { g.Expect(node.Labels).To(HaveKeyWithValue(rackLabel, "r1"), "by the loop") })
+	r.eventuallyNode(node, func(g Gomega) { g.Expect(node.Labels).To(HaveKeyWithValue(rackLabel, "r1"), "the loop has added the label") })
 	before := node.UID
 
 	recorder, err := controlplane.RecordVersions(r.ctx, shared.AdminConfig(), corev1.SchemeGroupVersion.WithResource("nodes"))
@@ -64,13 +64,13 @@ func TestTheKubeletsOwnNodeRegistersThroughTheWebhook(t *testing.T) {
 	r.Expect(recorder.Stop()).To(Succeed())
 }
 
-// declareNode creates the Machine of the cluster's own Node, and all that it inherits from.
+// declareNode creates the Machine of the cluster's own Node, and all its owners.
 func (r *release) declareNode(namespace string) *clusterv1.Machine {
 	r.t.Helper()
 	owner := stage.Cluster(namespace, namespace)
 	md := stage.MachineDeployment(owner, namespace, stage.Declared{
 		Labels: map[string]string{rackLabel: "r1", roleLabel: ""},
-		// Neither keeps the Pods of other tests away.
+		// Neither taint keeps the Pods of other tests away.
 		Taints:      stage.Taints(clusterv1.MachineTaintPropagationAlways, "dedicated=ml:PreferNoSchedule"),
 		Annotations: map[string]string{taint.InitializeAnnotation: "warming=up:PreferNoSchedule"},
 	})
@@ -94,7 +94,7 @@ func (r *release) eventuallyNode(node *corev1.Node, check func(g Gomega)) {
 	}).WithTimeout(patience).WithPolling(polling).Should(Succeed())
 }
 
-// firstVersion is the one in which a Node was stored first.
+// firstVersion returns the first stored version of a Node.
 func (r *release) firstVersion(recorder *controlplane.Recorder, uid types.UID) *corev1.Node {
 	r.t.Helper()
 	var first *corev1.Node

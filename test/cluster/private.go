@@ -16,11 +16,11 @@ import (
 )
 
 const (
-	nodeAddress = "192.0.2.10" // of a range that no real machine has
+	nodeAddress = "192.0.2.10" // in a range that no real machine uses
 	controlRoot = "/sys/fs/cgroup"
 )
 
-// settle makes the namespaces that this process is in habitable.
+// settle prepares the namespaces of this process for a Node.
 func settle(dir string) error {
 	if err := mountPrivately(dir); err != nil {
 		return err
@@ -34,8 +34,8 @@ func settle(dir string) error {
 	return connect()
 }
 
-// mountPrivately puts empty file systems in memory wherever the Node's programs write, so that they neither see nor
-// leave anything on this machine. /proc must be the one of these processes.
+// mountPrivately mounts empty file systems in memory at all places where the Node's programs write, so that they neither see nor change
+// files of this machine. /proc must show the processes of these namespaces.
 func mountPrivately(dir string) error {
 	if err := syscall.Mount("proc", "/proc", "proc", 0, ""); err != nil {
 		return fmt.Errorf("mounting /proc: %w", err)
@@ -48,8 +48,7 @@ func mountPrivately(dir string) error {
 	return nil
 }
 
-// shieldKernel gives the kubelet copies of the settings that it writes and that are not a namespace's own but the
-// machine's.
+// shieldKernel gives the kubelet copies of the settings that it writes and that belong to the machine, not to a namespace.
 func shieldKernel(dir string) error {
 	for _, setting := range []string{
 		"vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops",
@@ -71,7 +70,7 @@ func shieldKernel(dir string) error {
 	return nil
 }
 
-// connect gives the Node an interface, its address and a default route, all of which end in this namespace.
+// connect gives the Node an interface, its address and a default route, all within this namespace.
 func connect() error {
 	for _, line := range []string{
 		"link set lo up",
@@ -88,7 +87,7 @@ func connect() error {
 	return nil
 }
 
-// controlGroup is the control group of all containers of a run, a path below each hierarchy's root.
+// controlGroup returns the control group of all containers of a run, a path below each hierarchy's root.
 func controlGroup(dir string) string {
 	return "/" + filepath.Base(dir)
 }
@@ -112,7 +111,7 @@ func makeControlGroups(dir string) error {
 // controlGroups returns the control groups of a run, in every hierarchy, parents before their children.
 func controlGroups(dir string) ([]string, error) {
 	var groups []string
-	roots := []string{filepath.Join(controlRoot, controlGroup(dir))} // version 2; in version 1 there is one per controller
+	roots := []string{filepath.Join(controlRoot, controlGroup(dir))} // version 2; version 1 has a root for each controller
 	more, err := filepath.Glob(filepath.Join(controlRoot, "*", controlGroup(dir)))
 	if err != nil {
 		return nil, err

@@ -19,7 +19,7 @@ import (
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
-// A replica that hangs is taken out of the Service and started anew, by its probes alone. No write fails meanwhile.
+// The probes alone take a replica that hangs out of the Service and restart it. No write fails meanwhile.
 func TestAReplicaThatHangsIsReplaced(t *testing.T) {
 	r := newRelease(t)
 	r.settle()
@@ -42,7 +42,7 @@ func TestAReplicaThatHangsIsReplaced(t *testing.T) {
 	s.during(r, "both answer", func() {})
 }
 
-// endpoints is the number of Pods that the Service of the webhooks leads to.
+// endpoints returns the number of ready Pods behind the Service of the webhooks.
 func (r *release) endpoints() int {
 	r.t.Helper()
 	var slices discoveryv1.EndpointSliceList
@@ -59,7 +59,7 @@ func (r *release) endpoints() int {
 	return ready
 }
 
-// heirloom is a process of one of the replicas. None but those of this cluster can be seen from here.
+// heirloom returns the PID of a replica. Only processes of this cluster are visible here.
 func (r *release) heirloom() int {
 	r.t.Helper()
 	commands, err := filepath.Glob("/proc/[0-9]*/cmdline")

@@ -32,7 +32,7 @@ const (
 	quickCluster = "quick-start"
 )
 
-// quickStarted is what this test knows of the blocks of the page.
+// quickStarted returns the steps for the blocks of the page.
 func quickStarted() []step {
 	return []step{
 		{starts: "kind create cluster", passed: "the test has a cluster"},
@@ -52,8 +52,9 @@ func quickStarted() []step {
 	}
 }
 
-// The commands of the page for the first ten minutes do what it says, with Cluster API's own programs in Pods: its clusterctl
-// installs them, and the ClusterClass of its Docker provider becomes Machines. Only containers do not become Nodes.
+// The commands of the page for the first ten minutes have the effects that it describes, with Cluster API's own programs in Pods: its
+// clusterctl installs them, and the ClusterClass of its Docker provider becomes Machines. Only the step from containers to Nodes is
+// simulated.
 func TestTheQuickStart(t *testing.T) {
 	if shared.Cluster == nil {
 		t.Skip(cluster.Missing())
@@ -72,7 +73,7 @@ func TestTheQuickStart(t *testing.T) {
 	r.step("all commands", w.follow)
 }
 
-// The recipe to install on kind is the same wherever it stands.
+// The recipe for an installation on kind is the same on every page.
 func TestOneRecipeInstalls(t *testing.T) {
 	root, err := controlplane.RepositoryRoot(t.Context())
 	Expect := NewWithT(t).Expect
@@ -91,8 +92,8 @@ func TestOneRecipeInstalls(t *testing.T) {
 	Expect(recipes["README.md"]).To(ContainSubstring("helm install"))
 }
 
-// providers are what clusterctl installs: the name and the type of each, its directory in a repository, its part of Cluster API's
-// module, and its program; the Docker provider is in a module of its own.
+// providers are the providers that clusterctl installs: the name and the type of each, its directory in a repository, its part of Cluster
+// API's module, and its program. The Docker provider is in its own module.
 var providers = [][5]string{
 	{"cluster-api", "CoreProvider", "cluster-api", "core", "core"},
 	{"kubeadm", "BootstrapProvider", "bootstrap-kubeadm", "bootstrap/kubeadm", "kubeadm-bootstrap"},
@@ -100,8 +101,8 @@ var providers = [][5]string{
 	{"docker", "InfrastructureProvider", "infrastructure-docker"},
 }
 
-// publish makes a repository out of the modules of Cluster API, whose manifests are as they are released, except that no image is
-// pulled: the Node has the programs. It returns a home directory with a configuration of clusterctl that leads there.
+// publish makes a repository from the modules of Cluster API, with the released manifests, except that no image is pulled: the Node has
+// the programs. It returns a home directory with a clusterctl configuration for this repository.
 func (w *walk) publish() (home string) {
 	w.release.t.Helper()
 	home = w.release.t.TempDir()
@@ -134,7 +135,7 @@ func (w *walk) publish() (home string) {
 	return home
 }
 
-// mounted replaces the image of a manager by a mount of its program.
+// mounted replaces the image of a manager with a mount of its program.
 const mounted = `
 resources: [%q]
 patches:
@@ -150,7 +151,7 @@ patches:
 func (w *walk) render(base, program, target string) {
 	w.release.t.Helper()
 	dir := w.release.t.TempDir()
-	relative, err := filepath.Rel(dir, base) // an absolute one is refused
+	relative, err := filepath.Rel(dir, base) // containerd refuses an absolute path
 	w.Expect(err).NotTo(HaveOccurred())
 	content := fmt.Sprintf(mounted, relative, shared.Image, program)
 	w.Expect(os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(content), 0o600)).To(Succeed())
@@ -159,8 +160,8 @@ func (w *walk) render(base, program, target string) {
 	w.Expect(os.WriteFile(target, []byte(rendered), 0o600)).To(Succeed())
 }
 
-// leadToItself makes the cluster the workload cluster, too: for Cluster API, whose control-plane manager leaves Secrets of this
-// type alone, and for the reader.
+// leadToItself makes the cluster its own workload cluster: for Cluster API, whose control-plane manager ignores Secrets of this type, and
+// for the reader.
 func (w *walk) leadToItself() {
 	w.release.t.Helper()
 	kubeconfig, err := shared.PodKubeconfig()
@@ -174,7 +175,7 @@ func (w *walk) leadToItself() {
 	w.Expect(os.WriteFile(filepath.Join(w.dir, quickCluster+".kubeconfig"), kubeconfig, 0o600)).To(Succeed())
 }
 
-// initialize plays the Docker provider for the Cluster, and kubeadm on its first Machine.
+// initialize acts as the Docker provider for the Cluster, and as kubeadm on its first Machine.
 func (w *walk) initialize() {
 	w.release.t.Helper()
 	w.provisioned(w.one("infrastructure.cluster.x-k8s.io", "DevCluster", client.MatchingLabels{}),
@@ -186,12 +187,12 @@ func (w *walk) initialize() {
 	})).To(Succeed())
 }
 
-// join plays the Docker provider for the Machine of the GPU pool. Its kubelet is real, but has no containers.
+// join acts as the Docker provider for the Machine of the GPU pool. Its kubelet is real, but has no containers.
 func (w *walk) join() {
 	w.release.t.Helper()
 	pool := client.MatchingLabels{clusterv1.ClusterTopologyMachineDeploymentNameLabel: "gpu"}
 	machine := w.one("infrastructure.cluster.x-k8s.io", "DevMachine", pool)
-	resolve(w.release.t, machine.GetName()) // a kubelet looks its name up
+	resolve(w.release.t, machine.GetName()) // a kubelet resolves its own name
 	kubelet, err := shared.ControlPlane.StartKubelet(w.ctx, controlplane.KubeletOptions{
 		Name: machine.GetName(), Dir: w.release.t.TempDir(),
 		RegisterWithTaints: []string{clusterv1.NodeUninitializedTaint.Key + "=:" + string(corev1.TaintEffectNoSchedule)},
@@ -204,7 +205,7 @@ func (w *walk) join() {
 	w.provisioned(machine, map[string]any{"providerID": "kubemark://" + machine.GetName()})
 }
 
-// one waits for the one object of this kind that the Cluster has.
+// one waits for the only object of this kind that the Cluster has, and returns it.
 func (w *walk) one(group, kind string, options client.ListOption) *unstructured.Unstructured {
 	w.release.t.Helper()
 	list := &unstructured.UnstructuredList{}
@@ -217,7 +218,7 @@ func (w *walk) one(group, kind string, options client.ListOption) *unstructured.
 	return &list.Items[0]
 }
 
-// provisioned reports that an object of the infrastructure is there.
+// provisioned reports that an infrastructure object is provisioned.
 func (w *walk) provisioned(object *unstructured.Unstructured, spec map[string]any) {
 	w.release.t.Helper()
 	before := object.DeepCopy()
@@ -230,12 +231,12 @@ func (w *walk) provisioned(object *unstructured.Unstructured, spec map[string]an
 	w.Expect(shared.Status().Patch(w.ctx, object, client.MergeFrom(before))).To(Succeed())
 }
 
-// anyName has nothing that depends on chance: the endings of names, and who wrote last.
+// anyName removes random parts: the endings of names, and the last writer.
 func anyName(text string) string {
 	return regexp.MustCompile(`(quick-start-gpu|last written by )[-a-z0-9]+`).ReplaceAllString(text, "$1…")
 }
 
-// removeClusterAPI removes what other tests must not meet: providers, conversions, and objects without waiting for anybody.
+// removeClusterAPI removes everything that would disturb other tests: providers, conversions, and objects with their finalizers.
 func (w *walk) removeClusterAPI() {
 	if w.release.t.Failed() {
 		printed, _ := w.run(context.Background(), "kubectl get pods,cluster-api --all-namespaces\n"+

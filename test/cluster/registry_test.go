@@ -22,11 +22,11 @@ import (
 	"github.com/heirloom-dev/heirloom/test/controlplane"
 )
 
-// registryHost is the registry that the pages push to and that the Node pulls from.
+// registryHost is the registry in the pages. The reader pushes to it, and the Node pulls from it.
 const registryHost = "registry.example.com"
 
-// serveRegistry runs crane's registry, behind HTTPS and under its name, as long as the test runs. It returns the file of the
-// CA that a client must trust.
+// serveRegistry runs crane's registry until the test ends, behind HTTPS and under the name in the pages. It returns the file of the CA
+// that clients must trust.
 func serveRegistry(t *testing.T, root string) (ca string) {
 	t.Helper()
 	Expect := NewWithT(t).Expect
@@ -61,13 +61,13 @@ func serveRegistry(t *testing.T, root string) (ca string) {
 		ReadHeaderTimeout: patience,
 		Protocols:         new(http.Protocols),
 	}
-	server.Protocols.SetHTTP1(true) // uploads hang where HTTP/2 is passed on as HTTP/1
+	server.Protocols.SetHTTP1(true) // uploads hang where HTTP/2 is forwarded as HTTP/1
 	go func() { _ = server.ServeTLS(listener, filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")) }()
 	t.Cleanup(func() { _ = server.Close() })
 	return ca
 }
 
-// resolve lets a host's name lead to this machine, as long as the test runs, and for nothing outside of these namespaces.
+// resolve maps the name of a host to this machine until the test ends, only inside these namespaces.
 func resolve(t *testing.T, host string) {
 	t.Helper()
 	Expect := NewWithT(t).Expect

@@ -17,9 +17,9 @@ import (
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
-// Helm installs the image and the chart in a namespace that enforces "restricted", with a certificate that Heirloom makes itself, also for
-// the configurations that helm writes anew. From then on every write that anybody makes has what it inherits, also while Pods are replaced,
-// and no write fails, also while the release goes away, with a hook that gives up all that Heirloom owns.
+// Helm installs the image and the chart in a namespace that enforces "restricted", with Heirloom's own certificate, which also reaches
+// webhook configurations that helm replaces. Then every write has its inherited entries, also while Pods are replaced, and no write
+// fails, also during the uninstallation, whose hook releases everything that Heirloom owns.
 func TestHelmUnderAStreamOfAdmissions(t *testing.T) {
 	r := newRelease(t, "--set", "certificates.mode=self", "--set", "uninstall.release=true")
 	r.settle()
@@ -47,8 +47,8 @@ func TestHelmUnderAStreamOfAdmissions(t *testing.T) {
 	r.Expect(sets.Items).To(HaveEach(HaveField("ManagedFields", Not(ContainElement(HaveField("Manager", "heirloom"))))))
 }
 
-// settle waits until both replicas are ready, the Service leads to them, one of them is the leader, and no other Pod is left.
-// It returns the leader.
+// settle waits until both replicas are ready, the Service has both, one of them is the leader, and no other Pod is left. It returns the
+// leader.
 func (r *release) settle() (leader *corev1.Pod) {
 	r.t.Helper()
 	r.Eventually(func(g Gomega) {
@@ -64,7 +64,7 @@ func (r *release) settle() (leader *corev1.Pod) {
 	return leader
 }
 
-// leader is the Pod that holds the Lease, or nil.
+// leader returns the Pod that holds the Lease, or nil.
 func (r *release) leader() *corev1.Pod {
 	r.t.Helper()
 	lease := &coordinationv1.Lease{}

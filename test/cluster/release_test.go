@@ -30,8 +30,8 @@ type release struct {
 	values []string // arguments of helm
 }
 
-// newRelease installs the chart, with further arguments for helm, and waits until it is ready. It is uninstalled with the
-// test, if it has not been before.
+// newRelease installs the chart, with further arguments for helm, and waits until it is ready. The release is uninstalled at the end of
+// the test, unless the test has done so.
 func newRelease(t *testing.T, values ...string) *release {
 	t.Helper()
 	if shared.Cluster == nil {
@@ -47,7 +47,7 @@ func newRelease(t *testing.T, values ...string) *release {
 		"--set", "image.registry=" + registry, "--set", "image.repository=" + repository,
 		"--set-string", "image.tag=" + tag, // the short hash of a commit may be a number
 		"--set", "networkPolicy.enabled=true",
-		// On a busy machine an answer may take its time. What a write must not do is to pass without one.
+		// On a busy machine an answer may be slow, and no write may pass without an answer.
 		"--set", "webhooks.timeoutSeconds=10",
 	}, values...)
 	if !strings.Contains(strings.Join(values, " "), "certificates.mode=") {
@@ -58,7 +58,7 @@ func newRelease(t *testing.T, values ...string) *release {
 	return r
 }
 
-// createNamespace creates the namespace of the release, in which only what is fit for "restricted" may run.
+// createNamespace creates the namespace of the release, which admits only "restricted" Pods.
 func (r *release) createNamespace() {
 	r.t.Helper()
 	r.Expect(shared.Create(r.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
@@ -104,7 +104,7 @@ func (r *release) helm(args ...string) {
 	r.Expect(err).NotTo(gomega.HaveOccurred())
 }
 
-// step does something and says how long it took.
+// step runs a step and logs its duration.
 func (r *release) step(what string, do func()) {
 	r.t.Helper()
 	started := time.Now()
@@ -112,7 +112,7 @@ func (r *release) step(what string, do func()) {
 	r.t.Logf("%s: %.1f s", what, time.Since(started).Seconds())
 }
 
-// remove uninstalls the release, if it is still there, and waits until nothing is left of its namespace.
+// remove uninstalls the release, if it is still installed, and waits until its namespace is gone.
 func (r *release) remove() {
 	if r.t.Failed() {
 		r.show()
@@ -129,7 +129,7 @@ func (r *release) remove() {
 		WithTimeout(patience).WithPolling(polling).ShouldNot(gomega.Succeed())
 }
 
-// pods are those of the release, also those on their way out.
+// pods returns the Pods of the release, including Pods that are being deleted.
 func (r *release) pods() []corev1.Pod {
 	r.t.Helper()
 	var list corev1.PodList
@@ -138,7 +138,7 @@ func (r *release) pods() []corev1.Pod {
 	return list.Items
 }
 
-// show prints what happened in the namespace of the release, and what its Pods said.
+// show prints the events in the namespace of the release, and the logs of its Pods.
 func (r *release) show() {
 	for _, args := range [][]string{
 		{"get", "pods,replicasets,endpointslices,events", "--output=wide"},

@@ -24,11 +24,11 @@ import (
 const (
 	writers         = 4
 	writesPerSecond = 40
-	// fewest is how many writes each step must have seen, so that none is tested without any.
+	// fewest is the minimum number of writes in each step, so that no step is tested without writes.
 	fewest = 20
 )
 
-// stream writes MachineSets and Machines all the time, and looks in each answer for the label that they inherit.
+// stream writes MachineSets and Machines all the time, and checks each answer for the inherited label.
 type stream struct {
 	md     *clusterv1.MachineDeployment
 	ms     *clusterv1.MachineSet
@@ -38,9 +38,9 @@ type stream struct {
 
 	mu     sync.Mutex
 	writes int
-	// failed are writes that the API server rejected, bare those whose answer lacks the label.
+	// failed has the writes that the API server rejected, bare the writes whose answer lacks the label.
 	failed, bare []string
-	// lenient is how many steps have ended in which a write may lack the label. One that began in such a step may end later.
+	// lenient is the number of finished steps in which a write may lack the label. A write that began in such a step may end later.
 	lenient int
 }
 
@@ -49,7 +49,7 @@ const (
 	inheritedValue = "blue"
 )
 
-// newStream starts to write, in a namespace of its own, after what everything inherits from has been inherited once.
+// newStream starts to write in its own namespace, once the owners exist and the first object has inherited.
 func newStream(t *testing.T, namespace string) *stream {
 	t.Helper()
 	Expect := gomega.NewWithT(t).Expect
@@ -60,7 +60,7 @@ func newStream(t *testing.T, namespace string) *stream {
 	s.md = stage.MachineDeployment(owner, namespace, stage.Declared{Labels: map[string]string{inheritedKey: inheritedValue}})
 	Expect(shared.Create(t.Context(), s.md)).To(gomega.Succeed())
 	s.ms = stage.MachineSet(s.md, namespace)
-	// Once Pods are ready, the Service that leads to them takes the Node's proxy a moment.
+	// After Pods become ready, the Node's proxy needs a moment for the Service.
 	gomega.NewWithT(t).Eventually(func(g gomega.Gomega) {
 		probe := s.ms.DeepCopy()
 		g.Expect(shared.Create(t.Context(), probe, client.DryRunAll)).To(gomega.Succeed())
@@ -98,14 +98,14 @@ func (s *stream) write(writer int) {
 			object = stage.MachineSet(s.md, name)
 		}
 		s.do("create", object, func(ctx context.Context) error { return shared.Create(ctx, object) })
-		// Somebody takes the label away: it is back in the answer.
+		// A user removes the label: it is back in the answer.
 		taken := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"labels":{%q:null}}}`, inheritedKey))
 		s.do("update", object, func(ctx context.Context) error { return shared.Patch(ctx, object, taken) })
 		s.do("delete", object, func(ctx context.Context) error { return shared.Delete(ctx, object) })
 	}
 }
 
-// do makes one write, when its turn has come, and judges the answer.
+// do makes one write, within the rate limit, and checks the answer.
 func (s *stream) do(verb string, object client.Object, write func(context.Context) error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -126,28 +126,28 @@ func (s *stream) do(verb string, object client.Object, write func(context.Contex
 		return
 	}
 	s.writes++
-	// To take away a label that is not there changes nothing, and Heirloom is not asked.
+	// The removal of a missing label changes nothing, so the API server does not call Heirloom.
 	asked := verb == "create" || verb == "update" && had
 	if err == nil && asked && object.GetLabels()[inheritedKey] != inheritedValue {
 		s.bare = append(s.bare, what)
 	}
 }
 
-// during does something, lets the stream go on a little, and expects that no write failed meanwhile and that each brought
-// what is inherited.
+// during runs a step, lets the stream continue for a while, and expects that no write failed meanwhile and that each answer had the
+// inherited label.
 func (s *stream) during(r *release, what string, do func()) {
 	r.t.Helper()
 	r.Expect(s.observe(r, what, do, false)).To(gomega.BeEmpty())
 }
 
-// withoutFailure does something, lets the stream go on a little, and expects that no write failed meanwhile. It returns those
-// that did not bring what is inherited.
+// withoutFailure runs a step, lets the stream continue for a while, and expects that no write failed meanwhile. It returns the writes
+// whose answers lack the inherited label.
 func (s *stream) withoutFailure(r *release, what string, do func()) (bare []string) {
 	r.t.Helper()
 	return s.observe(r, what, do, true)
 }
 
-// observe does something, lets the stream go on a little, and expects that no write has failed since the last step.
+// observe runs a step, lets the stream continue for a while, and expects that no write has failed since the last step.
 func (s *stream) observe(r *release, what string, do func(), lenient bool) (bare []string) {
 	r.t.Helper()
 	r.step(what, do)
@@ -164,14 +164,14 @@ func (s *stream) count() int {
 	return s.writes
 }
 
-// lenientSteps is how many steps have ended in which a write could lack the label.
+// lenientSteps returns the number of finished steps in which a write could lack the label.
 func (s *stream) lenientSteps() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.lenient
 }
 
-// take ends a step, and returns what there was since the last one.
+// take ends a step, and returns the results since the last step.
 func (s *stream) take(lenient bool) (writes int, failed, bare []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

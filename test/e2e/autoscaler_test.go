@@ -28,17 +28,18 @@ import (
 // scaling is a MachineDeployment without Machines, and a Pod that waits for a Node.
 type scaling struct {
 	name string
-	// labels and annotations are the template's, told is what an operator tells cluster-autoscaler.
+	// labels and annotations are declared in the template, told are annotations that an operator sets for cluster-autoscaler.
 	labels, annotations, told map[string]string
-	// selects is what the Pod wants of a Node's labels; it tolerates the taint gpu or none.
+	// selects is the Pod's node selector; the Pod tolerates the taint gpu or no taint.
 	selects   map[string]string
 	tolerates bool
-	// ignored says that Heirloom has nothing to do with it.
+	// ignored opts the MachineDeployment out of Heirloom.
 	ignored bool
 	want    int32
 }
 
-// The released cluster-autoscaler scales a group from zero for Pods that fit what its Nodes will carry, and for no others.
+// The released cluster-autoscaler scales a group from zero for Pods that fit the future labels and taints of its Nodes, and for no other
+// Pods.
 func TestClusterAutoscaler(t *testing.T) {
 	program := os.Getenv("HEIRLOOM_CLUSTER_AUTOSCALER")
 	if program == "" {
@@ -56,12 +57,12 @@ func TestClusterAutoscaler(t *testing.T) {
 		{name: "by-regex", labels: map[string]string{"extra.example.com/rack": "r1"}, selects: map[string]string{"extra.example.com/rack": "r1"}, want: 1},
 		{name: "not-a-node-label", labels: map[string]string{"team": "ml"}, selects: map[string]string{"team": "ml"}},
 		{name: "not-tolerated", labels: pool("not-tolerated"), annotations: gpu, selects: pool("not-tolerated")},
-		// What cluster-autoscaler makes of the same by itself: it knows neither the label nor the taint.
+		// Without Heirloom, cluster-autoscaler knows neither the label nor the taint.
 		{name: "untold", labels: pool("untold"), selects: pool("untold"), ignored: true},
 		{name: "half-told", labels: pool("half-told"), annotations: gpu, told: told, selects: pool("half-told"), ignored: true, want: 1},
 	}
 	cluster := stage.Cluster(metav1.NamespaceDefault, "c")
-	// What a template refers to is looked for in every round, and slowly where it is not there.
+	// cluster-autoscaler reads the InfraMachine template in every round, and slowly if it does not exist.
 	infrastructure := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"size": "small"}}}
 	infrastructure.SetGroupVersionKind(schema.GroupVersionKind{Group: "infrastructure.cluster.x-k8s.io", Version: "v1beta2", Kind: "FakeMachine"})
 	infrastructure.SetNamespace(metav1.NamespaceDefault)
@@ -101,7 +102,7 @@ func runAutoscaler(t *testing.T, s *stage.Stage, program, dir string) {
 	process, err := controlplane.StartProcess(t.Context(), program, []string{
 		"--cloud-provider=clusterapi", "--kubeconfig=" + kubeconfig, "--cloud-config=" + kubeconfig, "--clusterapi-cloud-config-authoritative",
 		"--address=" + address, "--leader-elect=false", "--scan-interval=1s", "--scale-down-enabled=false",
-		// There is no scheduler that could say that it has no Node for a Pod.
+		// No scheduler runs that could mark Pods as unschedulable.
 		"--bypassed-scheduler-names=" + corev1.DefaultSchedulerName,
 		"--kube-client-qps=1000", "--kube-client-burst=1000", "--v=4",
 	}, log)

@@ -27,7 +27,7 @@ import (
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
-// What `hack/release.sh components` makes is a provider for the real clusterctl: it installs, configures, upgrades and deletes it.
+// The output of `hack/release.sh components` is a provider for the real clusterctl: it installs, configures, upgrades and deletes it.
 func TestClusterctl(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
@@ -54,7 +54,7 @@ func TestClusterctl(t *testing.T) {
 	m.run("delete", "--addon", "heirloom")
 	m.deleted("heirloom-system", "v0.1.1")
 
-	// The Namespace and the variables are the operator's choice.
+	// The operator chooses the Namespace and the variables.
 	m.Expect(m.clusterctl.Configure(chosen)).To(Succeed())
 	m.run("init", "--addon", "heirloom:v0.1.1", "--target-namespace", "elsewhere")
 	m.finishNamespaces()
@@ -69,7 +69,7 @@ func TestClusterctl(t *testing.T) {
 	m.starts("elsewhere")
 }
 
-// chosen is every variable with another value than its default, and a registry of one's own.
+// chosen sets every variable to another value than its default, and a private registry.
 const chosen = `
 images: {addon-heirloom: {repository: registry.example.com/mirror}}
 HEIRLOOM_NAMESPACE: fleet
@@ -82,7 +82,7 @@ HEIRLOOM_ADDITIONAL_SYNC_MACHINE_LABELS: '^example\.com/.*$,^team$'
 HEIRLOOM_ADDITIONAL_SYNC_MACHINE_ANNOTATIONS: '^note\.example\.com/'
 `
 
-// keepsContract checks what the provider contract asks of the files before clusterctl changes them.
+// keepsContract checks the requirements of the provider contract for the files before clusterctl changes them.
 func (m *managementCluster) keepsContract(dir string) {
 	m.t.Helper()
 	content, err := os.ReadFile(filepath.Join(dir, "addon-components.yaml"))
@@ -109,7 +109,7 @@ func variables(described string) []string {
 	return found
 }
 
-// documentedVariables returns the variables of the table that operators read.
+// documentedVariables returns the variables in the table of docs/clusterctl.md.
 func documentedVariables(t *testing.T) []string {
 	t.Helper()
 	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "clusterctl.md"))
@@ -122,7 +122,7 @@ func documentedVariables(t *testing.T) []string {
 	return found
 }
 
-// installed checks that all of a version is there, in this Namespace and nowhere else.
+// installed checks that all objects of a version exist, in this Namespace and nowhere else.
 func (m *managementCluster) installed(namespace, version string) {
 	m.t.Helper()
 	m.Expect(m.providers()).To(ConsistOf(namespace + "/addon-heirloom " + version))
@@ -144,7 +144,7 @@ func (m *managementCluster) installed(namespace, version string) {
 	m.pointsTo(namespace)
 }
 
-// deleted checks that nothing of a version is left but its Namespace.
+// deleted checks that only the Namespace of a version is left.
 func (m *managementCluster) deleted(namespace, version string) {
 	m.t.Helper()
 	for _, object := range m.components(namespace, version) {
@@ -158,7 +158,7 @@ func (m *managementCluster) deleted(namespace, version string) {
 	m.Expect(m.providers()).To(BeEmpty())
 }
 
-// releases gives up what Heirloom owns, with the command that the page has, while everything is still installed.
+// releases releases everything that Heirloom owns, with the command on the page, while everything is still installed.
 func (m *managementCluster) releases() {
 	m.t.Helper()
 	ofCore := client.MatchingLabels{clusterv1.ProviderNameLabel: "cluster-api"}
@@ -167,7 +167,7 @@ func (m *managementCluster) releases() {
 	m.Expect(err).NotTo(HaveOccurred())
 	m.Expect(string(page)).To(MatchRegexp(`(?s)\n    ` + command + `\n.*\n    clusterctl delete --addon heirloom\n`))
 
-	// No manager of Cluster API answers here.
+	// No manager of Cluster API runs here.
 	m.Expect(m.client.DeleteAllOf(m.ctx, &admissionv1.MutatingWebhookConfiguration{}, ofCore)).To(Succeed())
 	m.Expect(m.client.DeleteAllOf(m.ctx, &admissionv1.ValidatingWebhookConfiguration{}, ofCore)).To(Succeed())
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "fleet"}}
@@ -202,7 +202,7 @@ func (m *managementCluster) deployment(namespace string) *appsv1.Deployment {
 	return deployment
 }
 
-// starts runs the program, until it is ready, with the arguments and the rights that clusterctl has given it.
+// starts runs the program until it is ready, with the arguments and the rights from clusterctl.
 func (m *managementCluster) starts(namespace string) {
 	m.t.Helper()
 	process, health := m.startProgram(namespace, m.deployment(namespace).Spec.Template.Spec.Containers[0].Args)

@@ -18,13 +18,13 @@ import (
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
-// Beside Cluster API's own managers, every object of the chain ends as without Heirloom, apart from what only Heirloom promises, and
-// Cluster API has no more to do. Two fleets live the same life in one management cluster. Heirloom has been given the Namespace of the
-// one of them; it leaves no trace in the other.
+// With Heirloom and Cluster API's own managers, every object of the chain ends as without Heirloom, apart from Heirloom's own promises,
+// and Cluster API has no more work. Two fleets go through the same steps in one management cluster. Heirloom watches only the Namespace
+// of one fleet, and leaves no trace in the other Namespace.
 func TestCoexistence(t *testing.T) {
 	w := newWorld(t, clusterapi.Options{Kubeadm: true}, []string{
 		"--namespace=beside",
-		"--sync-period=15s", // the gate is asked for as often as objects are looked at again
+		"--sync-period=15s", // Heirloom detects the gate as often as it resyncs objects
 	}, "alone", "beside")
 	p := &pair{world: w, alone: &fleet{world: w, namespace: "alone"}, beside: &fleet{world: w, namespace: "beside"}}
 	p.step("create", (*fleet).build)
@@ -41,8 +41,8 @@ func TestCoexistence(t *testing.T) {
 	p.step("the Cluster is deleted", (*fleet).demolish)
 }
 
-// switchOn switches the gate MachineTaintPropagation on and declares typed taints at once, before Heirloom can know of it. No Node
-// loses an annotated taint, and Cluster API goes on to read what Heirloom has written.
+// switchOn switches the gate MachineTaintPropagation on and declares typed taints at once, before Heirloom can know the state of the
+// gate. No Node loses an annotated taint, and Cluster API can still read the objects that Heirloom wrote.
 func (p *pair) switchOn() {
 	p.beside.expectTracked("", "annotated-changed=yes:PreferNoSchedule")
 	kept := p.beside.record()
@@ -53,8 +53,8 @@ func (p *pair) switchOn() {
 	p.step("typed taints change", func(f *fleet) { f.declareTyped("npu=true:NoSchedule", "") })
 }
 
-// switchOff switches the gate off. What Heirloom has made of annotated taints meanwhile, which Cluster API now refuses in any
-// write, holds nobody up.
+// switchOff switches the gate off. Cluster API then refuses every write of a Machine with typed taints, and Heirloom has made annotated
+// taints typed meanwhile: no write stays blocked.
 func (p *pair) switchOff() {
 	p.step("typed taints are removed", func(f *fleet) { f.declareTyped("", "") })
 	kept := p.beside.record()
@@ -67,7 +67,7 @@ func (p *pair) switchOff() {
 	}
 }
 
-// goAndComeBack stops Heirloom, lets Machines and labels come and go without it, and starts it again.
+// goAndComeBack stops Heirloom, adds and removes Machines and labels meanwhile, and starts Heirloom again.
 func (p *pair) goAndComeBack() {
 	p.Expect(p.StopHeirloom()).To(Succeed())
 	p.step("Heirloom has gone", func(f *fleet) { f.relabel("gone") }, scaled(1))
@@ -76,8 +76,8 @@ func (p *pair) goAndComeBack() {
 	p.beside.expectPromised("annotated-changed", 31, "leader", "changed")
 }
 
-// expectPromised expects what Cluster API does not bring, or not everywhere: on each Node a taint that is declared by annotation, and a
-// label of these, each of which some Node has; and the time for draining that a MachinePool declares for its Machines.
+// expectPromised expects the entries that Cluster API does not propagate, or not to every Node: on each Node an annotated taint and one
+// of these labels, each of which is on some Node; and in the Machines of a MachinePool its timeout for draining.
 func (f *fleet) expectPromised(tainted string, draining int64, pools ...string) {
 	f.t.Helper()
 	f.Eventually(func(g Gomega) {
@@ -98,7 +98,7 @@ func (f *fleet) expectPromised(tainted string, draining int64, pools ...string) 
 	}).Should(Succeed())
 }
 
-// expectTracked expects what the annotations of each Node list: Cluster API's, and Heirloom's own.
+// expectTracked expects entries in the tracking annotations of each Node: Cluster API's and Heirloom's.
 func (f *fleet) expectTracked(byClusterAPI, byHeirloom string) {
 	f.t.Helper()
 	f.Eventually(func(g Gomega) {
@@ -109,7 +109,7 @@ func (f *fleet) expectTracked(byClusterAPI, byHeirloom string) {
 	}).Should(Succeed())
 }
 
-// expectTyped expects that Cluster API tracks these taints on the Nodes of MachineDeployments, and Heirloom none.
+// expectTyped expects that Cluster API tracks these taints on the Nodes of MachineDeployments, and that Heirloom tracks no taint there.
 func (f *fleet) expectTyped(ids ...string) {
 	f.t.Helper()
 	f.Eventually(func(g Gomega) {
@@ -124,8 +124,8 @@ func (f *fleet) expectTyped(ids ...string) {
 	}).Should(Succeed())
 }
 
-// record records the Nodes from now on. What it returns expects that no version of those that are there was without a taint, and that
-// nobody fought over it.
+// record records the Nodes from now on. The returned function expects that every version of the existing Nodes had the taint, and that no
+// two writers kept changing them.
 func (f *fleet) record() (kept func(key string)) {
 	f.t.Helper()
 	recorder, err := controlplane.RecordVersions(f.ctx, f.workload.AdminConfig(), corev1.SchemeGroupVersion.WithResource("nodes"))
@@ -150,7 +150,7 @@ func (f *fleet) record() (kept func(key string)) {
 	}
 }
 
-// declareTyped declares taints in fields: one for always and one for the initialization; "" for none. MachinePools may have none.
+// declareTyped declares typed taints: an Always taint and an OnInitialization taint; "" for no taint. It leaves MachinePools alone.
 func (f *fleet) declareTyped(always, once string) {
 	f.t.Helper()
 	f.changeClass(func(class *clusterv1.ClusterClassSpec) {
@@ -204,7 +204,7 @@ func (f *fleet) relabel(value string) {
 	})
 }
 
-// rollOut gives the class other templates.
+// rollOut sets other templates in the class.
 func (f *fleet) rollOut() {
 	f.t.Helper()
 	f.changeClass(func(class *clusterv1.ClusterClassSpec) {

@@ -21,16 +21,16 @@ import (
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
-// A client may still write Cluster API's objects in v1beta1. The webhooks get them converted by Cluster API's own webhook, and what
-// they add is kept with our entry of managed fields, which is one of v1beta2: the loop later removes exactly what is ours, and the
-// client's own apply stays one that changes nothing.
+// Clients may still write Cluster API's objects in v1beta1. Cluster API's own webhook converts them for Heirloom's webhooks, whose
+// additions belong to Heirloom's entry of managed fields, in v1beta2: later the loop removes exactly these additions, and another apply
+// of the client changes nothing.
 func TestClientsThatWriteV1beta1(t *testing.T) {
 	ctx, Expect := t.Context(), NewWithT(t).Expect
 	dir := worldDir(t)
 	s, _ := newStage(t, dir, []string{"--cluster-api-taint-propagation=enabled"})
 	Expect(s.Client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: stage.Home}})).To(Succeed())
 	Expect(s.Client.Create(ctx, stage.Cluster(stage.Home, stage.Home))).To(Succeed())
-	// Only webhooks and conversion count here. The controllers would delete a MachineSet that they have not made.
+	// This test needs only the webhooks and the conversion. The controllers would delete a MachineSet that they did not create.
 	managers, err := clusterapi.Start(ctx, s.ControlPlane, clusterapi.Options{Dir: dir, TaintPropagation: true, Namespace: "elsewhere"})
 	Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() { Expect(managers.Stop()).To(Succeed()) })
@@ -48,7 +48,7 @@ func TestClientsThatWriteV1beta1(t *testing.T) {
 			Expect(s.Client.Get(ctx, client.ObjectKey{Namespace: stage.Home, Name: owner}, md)).To(Succeed())
 			object.SetOwnerReferences([]metav1.OwnerReference{stage.ControlledBy(md, "MachineDeployment")})
 		}
-		NewWithT(t).Eventually(func() error { // the API server takes a moment to hear of the conversion
+		NewWithT(t).Eventually(func() error { // the API server needs a moment for the conversion
 			return s.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(object.DeepCopy()), client.FieldOwner("gitops"))
 		}).WithTimeout(patience).WithPolling(200 * time.Millisecond).Should(Succeed())
 		Expect(s.Client.Get(ctx, client.ObjectKeyFromObject(object), object)).To(Succeed())

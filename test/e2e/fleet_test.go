@@ -20,18 +20,18 @@ import (
 	"github.com/heirloom-dev/heirloom/test/controlplane"
 )
 
-// fleet is a Namespace with a Cluster that is made of a ClusterClass.
+// fleet is a Namespace with a Cluster from a ClusterClass.
 type fleet struct {
 	*world
 	namespace string
-	// cluster is nil while there is none.
+	// cluster is nil while the Cluster does not exist.
 	cluster *clusterv1.Cluster
 }
 
-// build creates them, and the Secrets that the kubeadm providers expect of an operator who has a kubeconfig and an etcd of his own.
+// build creates the fleet, and the Secrets that the kubeadm providers expect from an operator with a kubeconfig and an etcd of his own.
 func (f *fleet) build() {
 	f.t.Helper()
-	// Of Cluster API's own type, the control-plane manager would renew it, with a CA that this API server does not have.
+	// The control-plane manager would renew a Secret of Cluster API's own type, with a CA that this API server does not have.
 	f.addKubeconfig(f.namespace, "managed", corev1.SecretTypeOpaque)
 	dir := f.t.TempDir()
 	ca, err := controlplane.ServingCertificate(dir, "etcd.example.com")
@@ -57,7 +57,7 @@ func (f *fleet) read(file string) []byte {
 	return content
 }
 
-// built expects that the Cluster is what its topology asks for.
+// built expects that the Cluster has everything that its topology declares.
 func (f *fleet) built(g Gomega, nodes []unstructured.Unstructured) {
 	g.Expect(f.Client.Get(f.ctx, client.ObjectKeyFromObject(f.cluster), f.cluster)).To(Succeed())
 	class := &clusterv1.ClusterClass{}
@@ -73,7 +73,7 @@ func (f *fleet) built(g Gomega, nodes []unstructured.Unstructured) {
 	counts := []*int32{f.cluster.Status.ControlPlane.Replicas, f.cluster.Status.ControlPlane.ReadyReplicas, f.cluster.Status.ControlPlane.UpToDateReplicas}
 	g.Expect(counts).To(HaveEach(HaveValue(Equal(leaders))), "%v", f.cluster.Status.Conditions)
 	g.Expect(f.cluster.Status.Workers.Replicas).To(HaveValue(Equal(workers)), "%v", f.cluster.Status.Conditions)
-	// Not by status.workers.readyReplicas: a MachinePool may learn late that its Machines are ready.
+	// status.workers.readyReplicas does not help: a MachinePool may learn late that its Machines are ready.
 	all := &clusterv1.MachineList{}
 	g.Expect(f.Client.List(f.ctx, all, client.InNamespace(f.namespace))).To(Succeed())
 	g.Expect(all.Items).To(HaveLen(int(machines)))
@@ -86,7 +86,7 @@ func (f *fleet) built(g Gomega, nodes []unstructured.Unstructured) {
 	}
 }
 
-// wanted returns how many Machines of the control plane, Machines at all and workers the topology asks for.
+// wanted returns the numbers of control plane Machines, of all Machines and of workers that the topology declares.
 func (f *fleet) wanted() (leaders, machines, workers int32) {
 	topology := f.cluster.Spec.Topology
 	leaders = ptr.Deref(topology.ControlPlane.Replicas, 0)
@@ -104,7 +104,7 @@ func (f *fleet) wanted() (leaders, machines, workers int32) {
 	return leaders, machines, workers
 }
 
-// machines are the Machines with a label.
+// machines returns the Machines with a label.
 func (f *fleet) machines(label string) []unstructured.Unstructured {
 	return slices.DeleteFunc(f.list(f.Client, machineKind, f.namespace), func(m unstructured.Unstructured) bool {
 		_, has := m.GetLabels()[label]
@@ -112,7 +112,7 @@ func (f *fleet) machines(label string) []unstructured.Unstructured {
 	})
 }
 
-// ownNodes are those of all Nodes that Cluster API has found to be this Cluster's.
+// ownNodes returns the Nodes that Cluster API has matched with this Cluster.
 func (f *fleet) ownNodes(all []unstructured.Unstructured) []unstructured.Unstructured {
 	return slices.DeleteFunc(slices.Clone(all), func(node unstructured.Unstructured) bool {
 		return node.GetAnnotations()[clusterv1.ClusterNamespaceAnnotation] != f.namespace
@@ -138,7 +138,7 @@ func (f *fleet) changeClass(how func(*clusterv1.ClusterClassSpec)) {
 	f.Expect(f.Client.Patch(f.ctx, class, client.MergeFrom(before))).To(Succeed())
 }
 
-// sections are what a topology declares, the control plane's first.
+// sections returns the metadata that the topology declares, the control plane's first.
 func sections(topology *clusterv1.Topology) []clusterv1.ObjectMeta {
 	all := []clusterv1.ObjectMeta{topology.ControlPlane.Metadata}
 	for _, md := range topology.Workers.MachineDeployments {
@@ -150,7 +150,7 @@ func sections(topology *clusterv1.Topology) []clusterv1.ObjectMeta {
 	return all
 }
 
-// scaled returns what scales all workers.
+// scaled returns a function that scales all workers.
 func scaled(workers int32) func(*fleet) {
 	return func(f *fleet) {
 		f.t.Helper()
@@ -163,7 +163,7 @@ func scaled(workers int32) func(*fleet) {
 	}
 }
 
-// remediate has a Machine of the MachineDeployment remediated.
+// remediate lets Cluster API remediate a Machine of the MachineDeployment.
 func (f *fleet) remediate() {
 	f.t.Helper()
 	sick := f.machines(clusterv1.MachineDeploymentNameLabel)[0]
@@ -175,12 +175,12 @@ func (f *fleet) remediate() {
 	f.expectGone(&sick)
 }
 
-// withoutMachineDeployment takes the MachineDeployment out of the topology.
+// withoutMachineDeployment removes the MachineDeployment from the topology.
 func (f *fleet) withoutMachineDeployment() {
 	f.changeCluster(func(t *clusterv1.Topology) { t.Workers.MachineDeployments = nil })
 }
 
-// demolish deletes the Cluster with all that it has.
+// demolish deletes the Cluster and all its objects.
 func (f *fleet) demolish() {
 	f.t.Helper()
 	f.Expect(f.Client.Delete(f.ctx, f.cluster)).To(Succeed())

@@ -23,8 +23,8 @@ import (
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
-// managementCluster is an API server with cert-manager's API and a clusterctl that installs from local repositories.
-// There is no controller manager and no Node: what clusterctl installs does not run.
+// managementCluster is an API server with cert-manager's API and a clusterctl that installs from local repositories. Without a controller
+// manager and Nodes, the installed programs do not run.
 type managementCluster struct {
 	*gomega.WithT
 	t          *testing.T
@@ -57,7 +57,7 @@ func newManagementCluster(ctx context.Context, t *testing.T) *managementCluster 
 	return m
 }
 
-// release puts a version of Heirloom into clusterctl's repository, as `make release` makes it, and returns the directory.
+// release puts a version of Heirloom into clusterctl's repository, as `make release` does, and returns the directory.
 func (m *managementCluster) release(version string) string {
 	m.t.Helper()
 	dir, err := m.clusterctl.Repository("addon-heirloom", version)
@@ -76,8 +76,8 @@ func (m *managementCluster) run(args ...string) string {
 	return stdout
 }
 
-// finishNamespaces does the controller manager's part for Namespaces that are being deleted: clusterctl tries
-// cert-manager out in one of its own.
+// finishNamespaces acts as the controller manager for Namespaces that are being deleted: clusterctl tests cert-manager in a Namespace of
+// its own.
 func (m *managementCluster) finishNamespaces() {
 	m.t.Helper()
 	namespaces := &corev1.NamespaceList{}
@@ -90,7 +90,7 @@ func (m *managementCluster) finishNamespaces() {
 	}
 }
 
-// components returns what clusterctl says that it installs.
+// components returns the objects that clusterctl installs.
 func (m *managementCluster) components(namespace, version string) []unstructured.Unstructured {
 	m.t.Helper()
 	out := m.run("generate", "provider", "--addon", "heirloom:"+version, "--target-namespace", namespace)
@@ -115,7 +115,7 @@ func (m *managementCluster) providers() []string {
 	return found
 }
 
-// pointsTo checks whatever names the Namespace without being in it.
+// pointsTo checks all fields outside the Namespace that name it.
 func (m *managementCluster) pointsTo(namespace string) {
 	m.t.Helper()
 	key := client.ObjectKey{Name: "heirloom"}
@@ -143,8 +143,8 @@ func (m *managementCluster) pointsTo(namespace string) {
 	m.Expect(binding.Subjects[0].Namespace).To(gomega.Equal(namespace))
 }
 
-// startProgram starts bin/heirloom as the ServiceAccount in a Namespace, with arguments of a Pod but for those that name
-// what only a Pod has. It returns the URL of its health endpoint.
+// startProgram starts bin/heirloom as the ServiceAccount in a Namespace, with the arguments of a Pod except for paths that exist only in
+// a Pod. It returns the URL of its health endpoint.
 func (m *managementCluster) startProgram(namespace string, args []string) (process *controlplane.Process, health string) {
 	m.t.Helper()
 	dir, err := os.MkdirTemp(m.dir, "program")

@@ -15,21 +15,21 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
-// generated are the parts of names, hashes and what else differs from run to run.
+// generated are the parts of names, hashes and other values that differ from run to run.
 var generated = []struct {
 	what *regexp.Regexp
 	with string
 }{
 	{regexp.MustCompile(`-[bcdfghjklmnpqrstvwxz2456789]{5}\b`), "-SUFFIX"},
-	{regexp.MustCompile(`\b[0-9]{5,}-SUFFIX`), "HASH-SUFFIX"}, // of a template with such names in it
+	{regexp.MustCompile(`\b[0-9]{5,}-SUFFIX`), "HASH-SUFFIX"}, // of a template that has generated names
 	{regexp.MustCompile(`\b[a-z0-9]{6}\.[a-z0-9]{16}\b`), "TOKEN"},
 	{regexp.MustCompile(`sha256:[0-9a-f]{64}`), "CERTIFICATE"},
 	{regexp.MustCompile(`"timestamp":"[^"]*"`), "TIME"},
 	{regexp.MustCompile(`(cluster-namespace: )(alone|beside)`), "${1}NAMESPACE"},
 }
 
-// normal leaves out ownership entries, status and what only Heirloom promises: taints declared by annotation, what
-// cluster-autoscaler is told, what it brings to the Nodes of a MachinePool without Machines, and a MachinePool's in-place fields in its Machines.
+// normal leaves out managed fields, status and the entries that only Heirloom propagates: annotated taints, the annotations for
+// cluster-autoscaler, the entries of Nodes of a MachinePool without Machines, and a MachinePool's in-place fields in its Machines.
 func normal(object unstructured.Unstructured) string {
 	labels, annotations := object.GetLabels(), object.GetAnnotations()
 	if object.GetKind() == "Node" {
@@ -55,11 +55,11 @@ func normal(object unstructured.Unstructured) string {
 		}
 	}
 	if deletion, ok := spec["deletion"].(map[string]any); ok && object.GetKind() == "Machine" && isPooled(object) {
-		delete(deletion, "nodeDrainTimeoutSeconds") // the only one that the steps declare
+		delete(deletion, "nodeDrainTimeoutSeconds") // the only timeout that the steps declare
 	}
 	raw, err := yaml.Marshal(map[string]any{"kind": object.GetKind(), "metadata": metadata, "spec": spec})
 	if err != nil {
-		panic(err) // it has been JSON
+		panic(err) // it came from JSON
 	}
 	normal := string(raw)
 	for _, g := range generated {
@@ -68,8 +68,8 @@ func normal(object unstructured.Unstructured) string {
 	return normal
 }
 
-// ofClusterAPI leaves out of a Node's labels and annotations what Heirloom writes there for taints declared by annotation, its record,
-// and all that it brings to a Node of a MachinePool without Machines, which is what the tracking annotations list there.
+// ofClusterAPI returns a Node's labels and annotations without Heirloom's entries: its tracking annotations and records for annotated
+// taints, and everything on a Node of a MachinePool without Machines that the tracking annotations list.
 func ofClusterAPI(node unstructured.Unstructured) (labels, annotations map[string]string) {
 	labels, annotations = map[string]string{}, map[string]string{}
 	maps.Copy(labels, node.GetLabels())
@@ -93,19 +93,19 @@ func ofClusterAPI(node unstructured.Unstructured) (labels, annotations map[strin
 	return labels, annotations
 }
 
-// withoutMachine tells whether a Node belongs to a MachinePool whose provider has no Machines.
+// withoutMachine reports whether a Node belongs to a MachinePool whose provider has no Machines.
 func withoutMachine(node unstructured.Unstructured) bool {
 	_, has := node.GetAnnotations()[clusterv1.MachineAnnotation]
 	return !has && node.GetAnnotations()[clusterv1.OwnerKindAnnotation] == "MachinePool"
 }
 
-// isPooled tells whether a Machine belongs to a MachinePool.
+// isPooled reports whether a Machine belongs to a MachinePool.
 func isPooled(machine unstructured.Unstructured) bool {
 	_, pooled := machine.GetLabels()[clusterv1.MachinePoolNameLabel]
 	return pooled
 }
 
-// onlyHeirloom tells the taints that scenarios declare by annotation.
+// onlyHeirloom reports whether a taint is one of the annotated taints of the steps.
 func onlyHeirloom(t any) bool {
 	return strings.Contains(text(t), `"key":"annotated-`)
 }

@@ -20,17 +20,17 @@ import (
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
-// calm is for how long nothing may have been written where everything has settled. Cluster API looks at an object once a second
-// at most, and what it puts off until then is in no queue that could be asked for.
+// calm is the time without writes after which the fleets count as settled. Cluster API reconciles an object at most once a second, and no
+// queue shows the objects that it defers until then.
 const calm = 2 * time.Second
 
-// pair is two fleets in one world, without Heirloom and with it.
+// pair has two fleets in one world, without Heirloom and with it.
 type pair struct {
 	*world
 	alone, beside *fleet
 }
 
-// step does the same in both and expects that both end the same.
+// step runs the same functions for both fleets and expects equal results.
 func (p *pair) step(name string, what ...func(*fleet)) {
 	p.t.Helper()
 	begun := time.Now()
@@ -44,14 +44,14 @@ func (p *pair) step(name string, what ...func(*fleet)) {
 	}
 	both.Wait()
 	if p.t.Failed() {
-		p.t.FailNow() // in another goroutine
+		p.t.FailNow() // the failure was in another goroutine
 	}
 	p.expectEqual(name)
 	p.t.Logf("%s: as without Heirloom, after %s", name, time.Since(begun).Round(100*time.Millisecond))
 }
 
-// expectEqual lets both settle and compares them. On a busy machine, a controller may rest for longer than that, so that one is
-// behind; they have to become equal without any further step.
+// expectEqual waits until both fleets are settled, and compares them. On a busy machine, a controller may pause for longer than calm, so
+// that one fleet is behind; the fleets have to become equal without a further step.
 func (p *pair) expectEqual(after string) {
 	p.t.Helper()
 	var last map[string]string
@@ -78,7 +78,7 @@ func (p *pair) expectEqual(after string) {
 	}
 }
 
-// expectSettled expects that everything is as it was asked for. It returns each object and Node, without what differs from run to run.
+// expectSettled expects the declared state. It returns each object and Node, without the values that differ from run to run.
 func (f *fleet) expectSettled(g Gomega, objects, nodes []unstructured.Unstructured) (all []string) {
 	nodes = f.ownNodes(nodes)
 	if f.cluster != nil {
@@ -90,7 +90,7 @@ func (f *fleet) expectSettled(g Gomega, objects, nodes []unstructured.Unstructur
 		}
 		all = append(all, normal(object))
 		seen, found, _ := unstructured.NestedInt64(object.Object, "status", "observedGeneration")
-		// After a conflict about its Node, Cluster API may leave a Machine's generation unmentioned until it looks again.
+		// After a conflict about its Node, Cluster API may leave a Machine's observedGeneration behind until the next reconcile.
 		if found && object.GetKind() != machineKind.Kind {
 			g.Expect(seen).To(Equal(object.GetGeneration()), "%s %s is still to be looked at", object.GetKind(), object.GetName())
 		}
@@ -107,7 +107,7 @@ var (
 	nodeKind    = schema.GroupVersionKind{Version: "v1", Kind: "Node"}
 )
 
-// chain returns each object of the kinds that are compared.
+// chain returns all objects of the compared kinds.
 func (w *world) chain() (all []unstructured.Unstructured) {
 	for group, kinds := range map[string]string{
 		"cluster.x-k8s.io":                "ClusterClass Cluster MachineDeployment MachineSet MachinePool Machine MachineHealthCheck",
@@ -124,7 +124,7 @@ func (w *world) chain() (all []unstructured.Unstructured) {
 
 func (w *world) allNodes() []unstructured.Unstructured { return w.list(w.nodes, nodeKind, "") }
 
-// versions tell whether something was written. Those of Nodes move with every heartbeat.
+// versions shows whether anything was written. A Node's resourceVersion changes with every heartbeat, so its content counts.
 func versions(objects, nodes []unstructured.Unstructured) map[string]string {
 	all := map[string]string{}
 	for _, object := range objects {
@@ -140,10 +140,10 @@ func contentOf(node unstructured.Unstructured) string {
 	return text([]any{node.GetLabels(), node.GetAnnotations(), node.Object["spec"]})
 }
 
-// working is a queue with something in it, or from which something has been taken that is not done yet.
+// working matches a queue with waiting or unfinished items.
 var working = regexp.MustCompile(`(?m)^workqueue_(?:depth|unfinished_work_seconds)\{(.*)\} [^0].*$`)
 
-// queued are the queues of Cluster API's managers and of Heirloom that are not empty.
+// queued returns the queues of Cluster API's managers and of Heirloom that are not empty.
 func (w *world) queued() (queues []string) {
 	urls := w.managers.MetricsURLs()
 	if w.Heirloom != nil {
@@ -157,8 +157,9 @@ func (w *world) queued() (queues []string) {
 	return queues
 }
 
-// expectNoMoreWrites expects that Cluster API has created and deleted as much in both fleets, no revision, no Machine and no template more,
-// and that it did not have to write more beside Heirloom. How often it repeats itself in all differs a little from run to run.
+// expectNoMoreWrites expects that Cluster API has created and deleted the same numbers of objects in both fleets (no further revision,
+// Machine or template), and that it has not written more objects with Heirloom. The total of its repeated writes differs a little from
+// run to run.
 func (p *pair) expectNoMoreWrites() {
 	p.t.Helper()
 	written, err := writesIn(p.auditLog)
@@ -167,8 +168,8 @@ func (p *pair) expectNoMoreWrites() {
 	p.t.Logf("Cluster API wrote, status aside, %d times without Heirloom and %d times beside it: %v", without.total(), with.total(), with)
 	p.Expect(with).To(HaveKey("create machines"))
 	for _, of := range []writeCounts{without, with} {
-		// A Machine that is refused right after the gate has been switched off, before Heirloom knows of that, is made anew with others of
-		// these. So they count as created if they stayed.
+		// Right after the gate was switched off, before Heirloom knows its state, Cluster API may refuse a Machine. It then creates the
+		// Machine again, with new external objects. So external objects count only if they stayed.
 		for _, kind := range []string{"fakemachines", "kubeadmconfigs"} {
 			of["create "+kind] -= of["delete "+kind]
 		}

@@ -20,23 +20,22 @@ import (
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
-// carried is what every Node is to carry, and what none may carry any more.
+// carried has the entries that every Node must have, and the keys that no Node may have any more.
 type carried struct {
 	labels, annotations map[string]string
 	taints              []string
 	gone                []string
 }
 
-// walk is a world with a Cluster whose control plane is managed by somebody else, and a MachineDeployment.
+// walk is a world with a Cluster whose control plane is managed externally, and a MachineDeployment.
 type walk struct {
 	*world
 	cluster *clusterv1.Cluster
 	md      *clusterv1.MachineDeployment
 }
 
-// From end to end, beside Cluster API's core manager and with kubelets that register themselves: what a MachineDeployment
-// declares reaches Machines and Nodes and leaves them again, Always taints stay, new Nodes have all of it, and nobody needs
-// Heirloom for a write.
+// From end to end, with Cluster API's core manager and with kubelets that register themselves: the declarations of a MachineDeployment
+// reach Machines and Nodes and are removed again, Always taints stay, new Nodes have all entries, and no write needs Heirloom.
 func TestWalk(t *testing.T) {
 	w := &walk{world: newWorld(t, clusterapi.Options{}, nil, "fleet")}
 	w.addCluster()
@@ -78,7 +77,7 @@ func TestWalk(t *testing.T) {
 	w.expectCarried("Heirloom was away", 3, all)
 }
 
-// dropTaint takes an Always taint from a Node, as somebody does who does not know where it comes from.
+// dropTaint removes an Always taint from a Node, as a user who does not know its source.
 func (w *walk) dropTaint() {
 	w.t.Helper()
 	node := w.itsNodes()[0]
@@ -90,7 +89,7 @@ func (w *walk) dropTaint() {
 	w.Expect(node.Spec.Taints).NotTo(ContainElement(HaveField("Key", "annotated-always")), "the write itself")
 }
 
-// expectCarried waits until there are so many Nodes, and each carries all of it, as its Machine does.
+// expectCarried waits until there are count Nodes, and all Nodes and Machines have the entries.
 func (w *walk) expectCarried(after string, count int, all carried) {
 	w.t.Helper()
 	w.Eventually(func(g Gomega) {
@@ -134,7 +133,7 @@ func expectNodeCarries(g Gomega, node corev1.Node, all carried) {
 	}
 }
 
-// ofProviders are the objects of providers that a Cluster needs.
+// ofProviders has the objects of providers that a Cluster needs.
 const ofProviders = `
 {apiVersion: infrastructure.cluster.x-k8s.io/v1beta2, kind: FakeCluster, metadata: {namespace: fleet, name: prod}, spec: {}}
 ---

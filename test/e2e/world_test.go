@@ -31,11 +31,11 @@ import (
 
 const (
 	patience = time.Minute
-	// kubernetesVersion is what hollow kubelets say of themselves. Cluster API compares it with what was asked for.
+	// kubernetesVersion is the version that hollow kubelets report. Cluster API compares it with the declared version.
 	kubernetesVersion = "v1.36.3"
 )
 
-// planes lends one management cluster and one workload cluster to one test after the other. So these are not parallel.
+// planes lends one management cluster and one workload cluster to one test at a time, so the tests are not parallel.
 var planes controlplane.Pool
 
 func TestMain(m *testing.M) {
@@ -49,14 +49,14 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// world is a management cluster with Heirloom and Cluster API's own managers, and a workload cluster whose Nodes are hollow kubelets.
+// world has a management cluster with Heirloom and Cluster API's own managers, and a workload cluster whose Nodes are hollow kubelets.
 type world struct {
 	*stage.Stage
 	*WithT
 	t   *testing.T
 	ctx context.Context
 	dir string
-	// auditLog is the API server's.
+	// auditLog is the path of the API server's audit log.
 	auditLog string
 	managers *clusterapi.Managers
 	workload *controlplane.ControlPlane
@@ -64,7 +64,7 @@ type world struct {
 	nodes client.Client
 }
 
-// newWorld makes a world, with a Namespace for each name. Heirloom has these arguments.
+// newWorld makes a world, with a Namespace for each name. args are Heirloom's arguments.
 func newWorld(t *testing.T, options clusterapi.Options, args []string, namespaces ...string) *world {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
@@ -80,7 +80,7 @@ func newWorld(t *testing.T, options clusterapi.Options, args []string, namespace
 	return w
 }
 
-// worldDir is a directory for logs, which a failure shows.
+// worldDir returns a directory for logs, which a failure prints.
 func worldDir(t *testing.T) string {
 	dir, err := os.MkdirTemp("", "world") // shorter than t.TempDir
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
@@ -104,7 +104,7 @@ func lend(t *testing.T, options controlplane.Options) *controlplane.Lent {
 	return lent
 }
 
-// newStage installs Heirloom on a management cluster that was lent.
+// newStage installs Heirloom on a borrowed management cluster.
 func newStage(t *testing.T, dir string, args []string) (s *stage.Stage, auditLog string) {
 	t.Helper()
 	Expect := NewWithT(t).Expect
@@ -144,7 +144,7 @@ func (w *world) create(object client.Object) {
 	w.Expect(w.Client.Create(w.ctx, object)).To(Succeed())
 }
 
-// addKubeconfig creates the Secret by which a Cluster leads to the workload cluster.
+// addKubeconfig creates the Secret with a Cluster's kubeconfig of the workload cluster.
 func (w *world) addKubeconfig(namespace, cluster string, kind corev1.SecretType) {
 	w.t.Helper()
 	kubeconfig, err := w.workload.Kubeconfig("cluster-api", "system:masters")
@@ -162,7 +162,7 @@ func (w *world) addSecret(namespace, cluster, purpose string, kind corev1.Secret
 	})
 }
 
-// list returns the objects of a kind in a Namespace; in all, if it is empty.
+// list returns the objects of a kind in a Namespace, or in all Namespaces if it is empty.
 func (w *world) list(c client.Client, gvk schema.GroupVersionKind, namespace string) []unstructured.Unstructured {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
@@ -181,7 +181,7 @@ func binary(t *testing.T, name string) string {
 func text(v any) string {
 	raw, err := json.Marshal(v)
 	if err != nil {
-		panic(err) // it has been JSON
+		panic(err) // it came from JSON
 	}
 	return string(raw)
 }

@@ -15,7 +15,7 @@ import (
 // writeCounts are numbers of write requests, by verb and resource.
 type writeCounts map[string]int
 
-// total leaves out those of a status: conditions come in more or fewer steps.
+// total leaves out writes of a status: conditions change in more or fewer steps.
 func (c writeCounts) total() int {
 	total := 0
 	for what, count := range c {
@@ -26,7 +26,7 @@ func (c writeCounts) total() int {
 	return total
 }
 
-// of leaves all out but what begins so.
+// of returns the counts with this prefix.
 func (c writeCounts) of(prefix string) writeCounts {
 	some := writeCounts{}
 	for what, count := range c {
@@ -37,7 +37,7 @@ func (c writeCounts) of(prefix string) writeCounts {
 	return some
 }
 
-// writesIn counts what Cluster API has written in each Namespace, by an API server's audit log, without events and leases.
+// writesIn counts Cluster API's writes in each Namespace, according to an API server's audit log, without events and leases.
 func writesIn(auditLog string) (map[string]writeCounts, error) {
 	counts := map[string]writeCounts{}
 	_, err := controlplane.ReadAudit(auditLog, 0, func(event *auditv1.Event) {
@@ -54,14 +54,14 @@ func writesIn(auditLog string) (map[string]writeCounts, error) {
 	return counts, err
 }
 
-// whatOf returns verb and resource.
+// whatOf returns the verb and the resource of a request.
 func whatOf(event *auditv1.Event) string {
 	verb := event.Verb
 	switch {
 	case strings.Contains(event.RequestURI, "dryRun="):
 		verb = "try to " + verb
 	case event.ResponseStatus != nil && event.ResponseStatus.Code == http.StatusCreated:
-		verb = "create" // most of it is by server-side apply
+		verb = "create" // most creates are server-side applies
 	case verb == "create":
 		verb = "fail to create"
 	}

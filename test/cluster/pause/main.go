@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command pause holds the namespaces of a Pod: it waits until it is told to end.
+// Command pause holds the namespaces of a Pod: it waits for a signal that ends it.
 package main
 
 import (
