@@ -151,7 +151,7 @@ patches:
 func (w *walk) render(base, program, target string) {
 	w.release.t.Helper()
 	dir := w.release.t.TempDir()
-	relative, err := filepath.Rel(dir, base) // containerd refuses an absolute path
+	relative, err := filepath.Rel(dir, base) // kustomize refuses an absolute path
 	w.Expect(err).NotTo(HaveOccurred())
 	content := fmt.Sprintf(mounted, relative, shared.Image, program)
 	w.Expect(os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(content), 0o600)).To(Succeed())
@@ -236,7 +236,7 @@ func anyName(text string) string {
 	return regexp.MustCompile(`(quick-start-gpu|last written by )[-a-z0-9]+`).ReplaceAllString(text, "$1…")
 }
 
-// removeClusterAPI removes everything that would disturb other tests: providers, conversions, and objects with their finalizers.
+// removeClusterAPI removes everything that would disturb other tests: providers, conversions, and objects, without their finalizers.
 func (w *walk) removeClusterAPI() {
 	if w.release.t.Failed() {
 		printed, _ := w.run(context.Background(), "kubectl get pods,cluster-api --all-namespaces\n"+

@@ -88,7 +88,7 @@ func TestClusterAutoscaler(t *testing.T) {
 		want[sc.name] = sc.want
 	}
 	NewWithT(t).Eventually(replicas).WithTimeout(patience).WithPolling(time.Second).Should(Equal(want))
-	NewWithT(t).Consistently(replicas).WithTimeout(10*time.Second).WithPolling(time.Second).Should(Equal(want), "for several more rounds")
+	NewWithT(t).Consistently(replicas).WithTimeout(10*time.Second).WithPolling(time.Second).Should(Equal(want), "in later rounds")
 }
 
 func runAutoscaler(t *testing.T, s *stage.Stage, program, dir string) {

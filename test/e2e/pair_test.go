@@ -62,8 +62,8 @@ func (p *pair) expectEqual(after string) {
 		if now := versions(objects, nodes); !maps.Equal(now, last) {
 			last, since = now, time.Now()
 		}
-		g.Expect(time.Since(since)).To(BeNumerically(">=", calm), "something is still being written")
-		g.Expect(p.queued()).To(BeEmpty(), "somebody is still at work")
+		g.Expect(time.Since(since)).To(BeNumerically(">=", calm), "writes continue")
+		g.Expect(p.queued()).To(BeEmpty(), "queues are not empty")
 		without, with := p.alone.expectSettled(g, objects, nodes), p.beside.expectSettled(g, objects, nodes)
 		diff = cmp.Diff(without, with)
 		g.Expect(diff).To(BeEmpty(), "Heirloom makes a difference (-without, +with)")
@@ -92,7 +92,7 @@ func (f *fleet) expectSettled(g Gomega, objects, nodes []unstructured.Unstructur
 		seen, found, _ := unstructured.NestedInt64(object.Object, "status", "observedGeneration")
 		// After a conflict about its Node, Cluster API may leave a Machine's observedGeneration behind until the next reconcile.
 		if found && object.GetKind() != machineKind.Kind {
-			g.Expect(seen).To(Equal(object.GetGeneration()), "%s %s is still to be looked at", object.GetKind(), object.GetName())
+			g.Expect(seen).To(Equal(object.GetGeneration()), "%s %s: status.observedGeneration is old", object.GetKind(), object.GetName())
 		}
 	}
 	for _, node := range nodes {
