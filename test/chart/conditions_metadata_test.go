@@ -24,7 +24,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/managedfields"
 )
 
-// Heirloom is called for an update that changes what it put there, and not for one of a value that is somebody else's.
+// The API server calls Heirloom for an update that changes Heirloom's entries, and not for an update of a foreign value.
 func TestUpdatesOfForeignValuesAreNotAsked(t *testing.T) {
 	machine := settled(t, &inherit.Template{Content: inherit.Content{
 		Labels: map[string]string{"team": "ml"}, Annotations: map[string]string{"note": "inherited"},
@@ -79,7 +79,8 @@ func TestUpdatesOfForeignValuesAreNotAsked(t *testing.T) {
 	})
 }
 
-// Whoever creates an object by apply may say that it is being deleted, which keeps nobody from being asked. Of Nodes it never does.
+// An object that is created by apply may already have a deletionTimestamp, which does not skip the webhooks. Updates of Nodes always
+// reach them.
 func TestDeletionsThatAreAskedAbout(t *testing.T) {
 	deleting := func(object *unstructured.Unstructured) *unstructured.Unstructured {
 		object = object.DeepCopy()
@@ -107,7 +108,7 @@ func TestDeletionsThatAreAskedAbout(t *testing.T) {
 	}
 }
 
-// Whatever API servers do not ask about changes nothing that is inherited.
+// A change that the match conditions skip changes no inherited entry.
 func TestConditionsMissNoChangeOfWhatIsInherited(t *testing.T) {
 	machines := conditionsOf(t, "MutatingWebhookConfiguration", "machines.heirloom.dev")
 	nodes := conditionsOf(t, "MutatingWebhookConfiguration", "nodes.heirloom.dev")
@@ -120,7 +121,7 @@ func TestConditionsMissNoChangeOfWhatIsInherited(t *testing.T) {
 			if after := changedAtRandom(t, r, machine); !machines.match(t, machine, after) {
 				kept++
 				for _, change := range planOf(t, template, after).Changes() {
-					if !ownedBy(t, machine, "somebody", change) { // the writer may change its own value, which the loop puts right
+					if !ownedBy(t, machine, "somebody", change) { // the writer may change its own value, which the loop repairs
 						t.Fatalf("nobody is asked about a change from\n%v to\n%v, which needs %v", machine, after, change)
 					}
 				}
@@ -139,7 +140,7 @@ func TestConditionsMissNoChangeOfWhatIsInherited(t *testing.T) {
 	}
 }
 
-// metadata returns labels or annotations of few keys, so that owner and object often have the same.
+// metadata returns labels or annotations with few keys, so that owner and object often have the same keys.
 func metadata(r *rand.Rand) map[string]string {
 	m := map[string]string{}
 	for range r.IntN(5) {
@@ -148,7 +149,7 @@ func metadata(r *rand.Rand) map[string]string {
 	return m
 }
 
-// ownedBy reports whether managed fields give what a plan changes to this manager alone.
+// ownedBy reports whether this manager alone owns the field of a change.
 func ownedBy(t *testing.T, object *unstructured.Unstructured, manager string, change managedfields.Change) bool {
 	t.Helper()
 	owners := sets.New[string]()
@@ -205,7 +206,7 @@ func newMachine(t *testing.T, labels, annotations map[string]string) *unstructur
 	return m
 }
 
-// settled returns a Machine once it has inherited from a template.
+// settled returns a Machine that has inherited from a template.
 func settled(t *testing.T, template *inherit.Template, m *unstructured.Unstructured) *unstructured.Unstructured {
 	t.Helper()
 	Expect := NewWithT(t).Expect

@@ -13,8 +13,8 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
-// An InfraMachine whose Machine becomes its owner, in place of the MachineSet or control plane that it was created for, inherits from the
-// same template as before. Any other change of owners counts.
+// An InfraMachine whose Machine becomes its owner, in place of the MachineSet or control plane for which it was created, inherits from
+// the same template as before. Any other change of owners reaches the webhook.
 func TestNewOwnersAreAskedAboutIfTheTemplateMayBeAnother(t *testing.T) {
 	asked := conditionsOf(t, "MutatingWebhookConfiguration", "siblings.heirloom.dev")
 	for _, tc := range []struct {

@@ -16,7 +16,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
-// API servers ask about taints only if the request changes some, and if something can be wrong with them.
+// API servers call the validating webhook only if the request changes taints, and only if these taints may be invalid.
 func TestTaintsAreJudgedWhereSomethingMayBeWrong(t *testing.T) {
 	asked := conditionsOf(t, "ValidatingWebhookConfiguration", "taints.heirloom.dev")
 	machine := func(metadata, spec string) *unstructured.Unstructured {
@@ -65,7 +65,7 @@ func TestTaintsAreJudgedWhereSomethingMayBeWrong(t *testing.T) {
 	}
 }
 
-// What API servers do not ask about is right: the conditions and the webhook never disagree.
+// Taints that the conditions skip are valid: the conditions and the webhook never disagree.
 func TestConditionsLetNoWrongTaintPass(t *testing.T) {
 	asked := conditionsOf(t, "ValidatingWebhookConfiguration", "taints.heirloom.dev")
 	for seed := range uint64(5) {
@@ -108,7 +108,7 @@ func decoded(t *testing.T, object *unstructured.Unstructured) *taint.Carrier {
 
 func pick[T any](r *rand.Rand, all ...T) T { return all[r.IntN(len(all))] }
 
-// carrier returns an object with taints in some of the places where one of its kind can have them.
+// carrier returns an object with taints at some of the places that its kind has.
 func carrier(t *testing.T, r *rand.Rand, kind string) *unstructured.Unstructured {
 	t.Helper()
 	group := map[bool]string{true: inherit.ControlPlaneGroup, false: "cluster.x-k8s.io"}[strings.HasPrefix(kind, "Acme")]
@@ -164,7 +164,7 @@ func annotatedTaints(r *rand.Rand, gates bool) string {
 	return strings.Join(entries, pick(r, ",", ",", ", ", ",,"))
 }
 
-// Most of these are right, or hardly any object would have only such.
+// Most keys are valid: otherwise hardly any object would have only valid taints.
 func key(r *rand.Rand) string {
 	if r.IntN(4) > 0 {
 		return pick(r, "gpu", "example.com/gpu", "a.b-c.example.com/Team_1", "x")

@@ -25,7 +25,7 @@ type conditions struct {
 	compiler *cel.CompositedCompiler
 }
 
-// conditionsOf returns those of a webhook of the chart as it is.
+// conditionsOf returns the match conditions of a webhook of the chart with default values.
 func conditionsOf(t *testing.T, kind, webhook string) conditions {
 	t.Helper()
 	Expect := NewWithT(t).Expect
@@ -37,7 +37,7 @@ func conditionsOf(t *testing.T, kind, webhook string) conditions {
 		if object.GetKind() != kind {
 			continue
 		}
-		// Both kinds of configurations have what is read here.
+		// Both kinds of configurations have the fields that are read here.
 		config := &admissionregistrationv1.MutatingWebhookConfiguration{}
 		Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, config)).To(Succeed())
 		for _, w := range config.Webhooks {
@@ -58,8 +58,8 @@ func conditionsOf(t *testing.T, kind, webhook string) conditions {
 	return conditions{}
 }
 
-// match reports whether the webhook is called for a request. Without an old object the request is a create. An error would be
-// what the failure policy says, so there may be none.
+// match reports whether the API server calls the webhook for a request. Without an old object, the request is a create. An error would
+// trigger the failure policy, so it fails the test.
 func (c conditions) match(t *testing.T, old, object *unstructured.Unstructured) bool {
 	t.Helper()
 	gvk := object.GroupVersionKind()
@@ -87,7 +87,7 @@ func plurals() map[string]string {
 	}
 }
 
-// read reads an object that is written as JSON.
+// read decodes an object from JSON.
 func read(t *testing.T, text string) *unstructured.Unstructured {
 	t.Helper()
 	object := &unstructured.Unstructured{}

@@ -18,7 +18,7 @@ import (
 	"github.com/heirloom-dev/heirloom/test/markdown"
 )
 
-// Every example of values in docs/configuration.md is one that the chart accepts.
+// The chart accepts every example of values in docs/configuration.md.
 func TestExamplesOfValues(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	_, tasks, found := strings.Cut(document(t, "docs", "configuration.md"), "\n## Values by task\n")
@@ -38,7 +38,7 @@ func TestExamplesOfValues(t *testing.T) {
 	Expect(examples).To(BeNumerically(">", 10))
 }
 
-// The schema has values in the order in which values.yaml has them, for editors that propose them.
+// The schema has the values in the order of values.yaml, for editors that propose them.
 func TestSchemaHasTheSameOrder(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	var documented []string
@@ -58,7 +58,7 @@ func TestSchemaHasTheSameOrder(t *testing.T) {
 	Expect(ordered).To(Equal(append(documented, "namespace", "enabled")))
 }
 
-// What Artifact Hub shows is true: the image is the rendered one, and the kind of version is that of its number.
+// The annotations for Artifact Hub are true: the image is the rendered image, and the prerelease flag matches the version.
 func TestArtifactHub(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	chart := struct {
@@ -98,14 +98,14 @@ func TestArtifactHub(t *testing.T) {
 		Expect(change.Kind).To(BeElementOf("added", "changed", "deprecated", "removed", "fixed", "security"))
 		Expect(change.Description).NotTo(BeEmpty())
 	}
-	// Before version 1 everything may change.
+	// Versions before 1 are unstable.
 	Expect(about("prerelease")).To(Equal(strconv.FormatBool(strings.Contains(chart.Version, "-") || strings.HasPrefix(chart.Version, "0."))))
 	for _, object := range objects {
 		Expect(object.GetKind()).NotTo(Equal("CustomResourceDefinition"), "the annotations list none")
 	}
 }
 
-// everythingThatHasAnImage is everything, with the chart's own image.
+// everythingThatHasAnImage returns everything, with the chart's own image.
 func everythingThatHasAnImage() values {
 	all := everything()
 	delete(all, "image")

@@ -13,7 +13,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/config"
 )
 
-// own are the flags that the chart sets itself or leaves alone, and why.
+// own has the flags that the chart sets itself or leaves alone, with the reasons.
 func own() map[string]string {
 	const alpha = "behind Kubernetes' gate LoggingAlphaOptions, which nobody can open"
 	return map[string]string{
@@ -32,16 +32,16 @@ func own() map[string]string {
 	}
 }
 
-// Every flag of the program can be set by a value, and whatever the chart passes, the program understands.
+// Values can set every flag of the program, and the program accepts all arguments that the chart passes.
 func TestEveryFlagHasAValue(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	changed := everything()
 	changed["leaderElection"].(values)["enabled"] = false
 	changed["replicaCount"] = 1
 	standard, other := arguments(t, nil), arguments(t, changed)
-	// For the text format only.
+	// Only for the text format.
 	other["vmodule"] = arguments(t, values{"logging": values{"vmodule": "node=5,machine=6"}})["vmodule"]
-	// Without a URL that they call only.
+	// Only without a URL for workload clusters.
 	other["workload-clusters"] = arguments(t, values{"workloadClusters": values{"enabled": false}})["workload-clusters"]
 	flags(t).VisitAll(func(flag *pflag.Flag) {
 		if _, ok := own()[flag.Name]; ok {
@@ -83,7 +83,7 @@ func flags(t *testing.T) *pflag.FlagSet {
 	return fs
 }
 
-// container returns the program's.
+// container returns the program's container.
 func container(t *testing.T, objects []unstructured.Unstructured) map[string]any {
 	t.Helper()
 	containers, _, err := unstructured.NestedSlice(deployment(t, objects).Object, "spec", "template", "spec", "containers")

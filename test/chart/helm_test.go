@@ -17,8 +17,8 @@ import (
 	"github.com/heirloom-dev/heirloom/test/controlplane"
 )
 
-// Tests and the demo render the chart with Helm's packages. What operators do with the helm command has the same result, also with Helm 3,
-// which only puts objects in another order.
+// Tests and the demo render the chart with Helm's packages. The helm command of operators has the same result; Helm 3 only changes the
+// order of the objects.
 func TestRenderingEqualsHelm(t *testing.T) {
 	type command = func(ctx context.Context, kubeconfig string, args ...string) (stdout, stderr string, err error)
 	for _, tc := range []struct {
@@ -36,7 +36,7 @@ func TestRenderingEqualsHelm(t *testing.T) {
 				Expect(err).NotTo(HaveOccurred())
 				file := filepath.Join(t.TempDir(), "values.yaml")
 				Expect(os.WriteFile(file, content, 0o600)).To(Succeed())
-				// Without the flags of its release, Helm 3 takes an old version of Kubernetes for the one that is there.
+				// Without --kube-version, Helm 3 assumes an old version of Kubernetes.
 				out, _, err := helm(t.Context(), os.DevNull,
 					"template", "heirloom", chartDir(t), "--namespace", releaseNamespace, "--values", file, "--no-hooks", "--kube-version=1.36.0")
 				Expect(err).NotTo(HaveOccurred())

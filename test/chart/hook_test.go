@@ -16,14 +16,14 @@ import (
 	"github.com/heirloom-dev/heirloom/test/controlplane"
 )
 
-// What the pre-delete hook does, and the rights it has for it, are no more than the values ask for.
+// The pre-delete hook has only the arguments and the rights that the values require.
 func TestTheHook(t *testing.T) {
 	const only, stops, workloads = "--only-webhook-configurations", "--stop", "--only-workload-clusters"
 	for _, tc := range []struct {
 		name     string
 		over     values
 		has, not []string
-		// secrets are the roles that let it get Secrets of Clusters.
+		// secrets are the roles that grant access to Secrets of Clusters.
 		secrets []string
 	}{
 		{"as it is", nil, []string{stops, workloads, "--leader-elect-namespace=" + releaseNamespace}, []string{only, "--keep-values=false"}, []string{"ClusterRole heirloom-uninstall"}},
@@ -69,8 +69,8 @@ func TestTheHook(t *testing.T) {
 	}
 }
 
-// The rights that the hook has, by the namespace in which it has them: with watchNamespace, it changes objects only there. Each role is
-// bound to the hook's ServiceAccount and to nothing else, and comes and goes with the hook.
+// The rights of the hook, by namespace: with watchNamespace, it changes objects only there. Each role is bound to the hook's
+// ServiceAccount only, and is created and deleted with the hook.
 func TestTheRightsOfTheHook(t *testing.T) {
 	const configurations = "admissionregistration.k8s.io mutatingwebhookconfigurations,validatingwebhookconfigurations [heirloom]: get,delete"
 	const scale, leases = "apps deployments/scale [heirloom]: update", "coordination.k8s.io leases []: get"
@@ -142,7 +142,7 @@ func TestTheRightsOfTheHook(t *testing.T) {
 	}
 }
 
-// Which Secrets the program may read that are not its own, by the namespace of the roles.
+// The Secrets that the program may read in addition to its own, by the namespace of the roles.
 func TestTheRightToReadSecrets(t *testing.T) {
 	for name, tc := range map[string]struct {
 		over   values
@@ -172,7 +172,7 @@ func TestTheRightToReadSecrets(t *testing.T) {
 	}
 }
 
-// The program may see and evict the Pods of the management cluster only where they are to leave its Nodes within their budgets.
+// The program may list and evict the Pods of the management cluster only if they must leave its Nodes within their budgets.
 func TestTheRightToEvict(t *testing.T) {
 	self := fleetNamespace + "/self"
 	for name, tc := range map[string]struct {
@@ -205,7 +205,7 @@ func TestTheRightToEvict(t *testing.T) {
 	}
 }
 
-// said is a rule as text: groups, resources, names and verbs.
+// said returns a rule as text: groups, resources, names and verbs.
 func said(rule rbacv1.PolicyRule) string {
 	return fmt.Sprintf("%s %s [%s]: %s", strings.Join(rule.APIGroups, ","), strings.Join(rule.Resources, ","),
 		strings.Join(rule.ResourceNames, ","), strings.Join(rule.Verbs, ","))

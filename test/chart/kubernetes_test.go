@@ -14,7 +14,7 @@ import (
 	"github.com/heirloom-dev/heirloom/test/controlplane"
 )
 
-// What the chart asks for, what the documents promise and what tests run as the oldest is one minor version of Kubernetes.
+// The chart, the documents and the tests have the same minor version as the oldest supported Kubernetes.
 func TestOldestKubernetes(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	root, err := controlplane.RepositoryRoot(t.Context())

@@ -152,7 +152,7 @@ func monitorMeanings() []meaning {
 	}
 }
 
-// A PodMonitor selects Pods, and a Service for metrics is only for a ServiceMonitor.
+// A PodMonitor selects Pods; only a ServiceMonitor needs the Service for metrics.
 func TestAPodMonitorNeedsNoService(t *testing.T) {
 	objects, err := render(t, podMonitored())
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
@@ -161,7 +161,7 @@ func TestAPodMonitorNeedsNoService(t *testing.T) {
 	}
 }
 
-// No object that the chart makes lacks what all of them have.
+// Every object of the chart has the common labels and annotations.
 func TestEveryObjectHasTheCommonMetadata(t *testing.T) {
 	for _, over := range []values{everything(), {"certificates": values{"mode": "cert-manager"}, "createNamespace": true}} {
 		over["commonLabels"], over["commonAnnotations"], over["extraObjects"] = values{"common": "l"}, values{"common": "a"}, []any{}

@@ -20,16 +20,16 @@ const (
 	pods          = ".spec.template.spec"
 )
 
-// meaning says what a value does.
+// meaning has the effect of a value.
 type meaning struct {
 	name   string
 	over   values
-	object string // kind and name of what it changes
-	path   string // where
-	want   string // what is there then, as JSON
+	object string // kind and name of the changed object
+	path   string // the changed field
+	want   string // its new content, as JSON
 }
 
-// Each value does what it says, where it says so.
+// Each value has its documented effect, in the right field.
 func TestWhatValuesMean(t *testing.T) {
 	var all []meaning
 	for _, of := range [][]meaning{imageMeanings(), podMeanings(), metadataMeanings(), serviceMeanings(), webhookMeanings(), monitorMeanings()} {
@@ -58,7 +58,7 @@ func renderWithHook(t *testing.T, over values) []unstructured.Unstructured {
 	return objects
 }
 
-// fieldOf returns a field of an object as JSON, null if it is not there.
+// fieldOf returns a field of an object as JSON, null if it is missing.
 func fieldOf(t *testing.T, objects []unstructured.Unstructured, name, path string) string {
 	t.Helper()
 	Expect := NewWithT(t).Expect
@@ -105,7 +105,7 @@ func imageMeanings() []meaning {
 	}
 }
 
-// podMeanings are what the Pods of the Deployment and of the hook have in common, and what only one of them has.
+// podMeanings returns the meanings for the Pods of both the Deployment and the hook, and for the Pods of only one of them.
 func podMeanings() []meaning {
 	secrets := values{"imagePullSecrets": []any{"a", values{"name": "b"}}, "global": values{"imagePullSecrets": []any{values{"name": "c"}, "a"}}}
 	scheduling := values{

@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// newCluster is one whose namespaces admit restricted Pods only.
+// newCluster returns a cluster whose namespaces admit only restricted Pods.
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
 	Expect := NewWithT(t).Expect
@@ -64,8 +64,7 @@ func newCluster(t *testing.T) *cluster {
 	return &cluster{cp.ControlPlane, c}
 }
 
-// The API server accepts all that the chart renders, to the last field, and Pods meet the Pod Security Standard
-// "restricted".
+// The API server accepts all rendered objects, including every field, and Pods meet the Pod Security Standard "restricted".
 func TestObjectsAreValid(t *testing.T) {
 	c := newCluster(t)
 	NewWithT(t).Expect(c.client.Create(t.Context(), &nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: "gvisor"}, Handler: "runsc"})).To(Succeed())
@@ -127,7 +126,7 @@ func TestObjectsAreValid(t *testing.T) {
 	})
 }
 
-// podMonitored has a PodMonitor with everything that it can have.
+// podMonitored returns values for a PodMonitor with all optional fields.
 func podMonitored() values {
 	relabeling := []any{values{"action": "labeldrop", "regex": "pod"}}
 	return values{"monitoring": values{"podMonitor": values{
@@ -137,7 +136,7 @@ func podMonitored() values {
 	}}}
 }
 
-// podOf is a Pod as a Deployment's controllers would create it.
+// podOf returns a Pod as the controllers of a Deployment would create it.
 func podOf(t *testing.T, deployment *unstructured.Unstructured) *corev1.Pod {
 	t.Helper()
 	typed := &appsv1.Deployment{}
@@ -155,7 +154,7 @@ func aCABundle(t *testing.T) string {
 	return base64.StdEncoding.EncodeToString(ca)
 }
 
-// helm installs the chart, upgrades it with other values, and takes away all that it has brought.
+// Helm installs the chart, upgrades it with other values, and uninstalls it completely.
 func TestInstallUpgradeUninstall(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	c := newCluster(t)
@@ -190,7 +189,7 @@ func TestInstallUpgradeUninstall(t *testing.T) {
 	role := &rbacv1.Role{}
 	Expect(c.client.Get(t.Context(), client.ObjectKey{Namespace: fleetNamespace, Name: "heirloom-fleet"}, role)).To(Succeed())
 
-	// Nothing runs here that could run a hook.
+	// No controllers run that could run a hook.
 	helm("uninstall", "heirloom", "--no-hooks", "--wait=false", "--cascade=background")
 	objects, err := render(t, everything())
 	Expect(err).NotTo(HaveOccurred())

@@ -13,7 +13,7 @@ import (
 	"github.com/heirloom-dev/heirloom/test/controlplane"
 )
 
-// What operators have written for cert-manager and for Kyverno about scheduling and pull secrets, they can give to Heirloom as it is.
+// Operators can give Heirloom their values for scheduling and pull secrets of cert-manager and of Kyverno unchanged.
 func TestValuesOfOtherCharts(t *testing.T) {
 	for _, tc := range []struct {
 		file string
@@ -50,7 +50,7 @@ func TestValuesOfOtherCharts(t *testing.T) {
 	}
 }
 
-// A chart that depends on this one decides with a condition whether it is there, and hands its global values down.
+// A chart that depends on this chart enables it with a condition, and passes its global values.
 func TestAsADependency(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	umbrella := t.TempDir()
@@ -69,7 +69,7 @@ func TestAsADependency(t *testing.T) {
 	Expect(template(t, umbrella, "--set", "heirloom.enabled=false")).To(BeEmpty())
 }
 
-// template is what "helm template" makes of a chart, without hooks.
+// template returns the output of "helm template" for a chart, without hooks.
 func template(t *testing.T, chart string, args ...string) []unstructured.Unstructured {
 	t.Helper()
 	out, _, err := controlplane.Helm(t.Context(), os.DevNull,

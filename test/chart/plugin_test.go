@@ -12,7 +12,7 @@ import (
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/check"
 )
 
-// The webhooks for which kubectl heirloom check looks are those of the chart, and each has the match condition that it expects.
+// "kubectl heirloom check" looks for the webhooks of the chart, and each has the match condition that it expects.
 func TestThePluginHasTheChartsWebhooks(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	objects, err := render(t, nil)
@@ -22,7 +22,7 @@ func TestThePluginHasTheChartsWebhooks(t *testing.T) {
 		if object.GroupVersionKind().Group != admissionregistrationv1.GroupName {
 			continue
 		}
-		config := &admissionregistrationv1.MutatingWebhookConfiguration{} // the validating one has what is read here, too
+		config := &admissionregistrationv1.MutatingWebhookConfiguration{} // the validating configuration also has the fields that are read here
 		Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, config)).To(Succeed())
 		for _, w := range config.Webhooks {
 			names = append(names, w.Name)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package chart tests the Helm chart with the real helm, and what it renders against a real API server.
+// Package chart tests the Helm chart with the real helm, and the rendered objects with a real API server.
 package chart
 
 import (
@@ -29,13 +29,13 @@ func chartDir(t *testing.T) string {
 	return filepath.Join(root, "deploy", "chart", "heirloom")
 }
 
-// render renders the chart with values over its own.
+// render renders the chart with values that replace its own.
 func render(t *testing.T, over values) ([]unstructured.Unstructured, error) {
 	t.Helper()
 	return controlplane.RenderChart(t.Context(), chartDir(t), controlplane.ChartOptions{Namespace: releaseNamespace, Values: over})
 }
 
-// everything changes every value that is an argument of the program, and switches everything on that can be on.
+// everything returns values that change every argument of the program and enable every option.
 func everything() values {
 	return values{
 		"watchNamespace": fleetNamespace, "watchFilter": "blue", "syncPeriod": "1h30m", "noExecuteRate": 0.5, "noExecute": "budgets", "noExecuteDeadline": "1h", "mode": "observe", "enrollment": "labelled",
@@ -101,7 +101,7 @@ func everything() values {
 	}
 }
 
-// aSelector selects by a label and by an expression.
+// aSelector returns a selector with a label and an expression.
 func aSelector(key string) values {
 	return values{"matchLabels": values{key: "x"}, "matchExpressions": []any{values{"key": key, "operator": "In", "values": []any{"x", "y"}}}}
 }

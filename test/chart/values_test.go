@@ -23,7 +23,7 @@ type schema struct {
 	Definitions map[string]schema `json:"definitions"`
 }
 
-// The schema knows every value that is documented, and no other.
+// The schema has exactly the documented values.
 func TestSchemaHasEveryValue(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	raw, err := os.ReadFile(filepath.Join(chartDir(t), "values.schema.json"))
@@ -59,7 +59,7 @@ func (s schema) resolve(part schema) schema {
 	return part
 }
 
-// documentedValues are those of values.yaml, as its generated table has them.
+// documentedValues returns the values of values.yaml, from its generated table.
 func documentedValues(t *testing.T) map[string]bool {
 	t.Helper()
 	readme, err := os.ReadFile(filepath.Join(chartDir(t), "README.md"))
@@ -71,7 +71,7 @@ func documentedValues(t *testing.T) map[string]bool {
 	return documented
 }
 
-// What cannot work is refused by helm, with a message that names the value.
+// Helm refuses invalid values, with a message that names the value.
 func TestWrongValuesAreRefused(t *testing.T) {
 	provided := func(over values) values {
 		all := values{"mode": "provided"}
@@ -84,7 +84,7 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		wrong values
 		says  string
 	}{
-		// One for each kind of rule that the schema has.
+		// A row for each kind of rule in the schema.
 		{values{"replicas": 3}, "'replicas' not allowed"},
 		{values{"deployment": values{"replicas": 3}}, "at '/deployment': additional properties 'replicas' not allowed"},
 		{values{"requiredKeys": []any{values{"label": "a b", "kind": "Cluster"}}}, "/requiredKeys/0"},
@@ -122,7 +122,7 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		{values{"namespace": "heirloom-system"}, "namespace: set watchNamespace to confine the watch; the release's namespace is helm's --namespace"},
 		{values{"namespace": ""}, "namespace: set watchNamespace"},
 
-		// Valid each, but not together.
+		// Valid alone, but not together.
 		{values{"image": values{"repository": "registry.example.com/a/heirloom"}}, "set image.registry=registry.example.com and image.repository=a/heirloom"},
 		{values{"additionalSyncMachineLabels": []any{"a("}}, `additionalSyncMachineLabels: "a(" is not a valid Go regular expression`},
 		{values{"managementCluster": "a/self", "watchNamespace": "b"}, "managementCluster=a/self is not in the only namespace"},
@@ -173,10 +173,10 @@ func TestWrongValuesAreRefused(t *testing.T) {
 	}
 }
 
-// aCertificate is enough of one for the chart: "-----BEGIN CERTIFICATE-----", as base64.
+// aCertificate passes the chart's check for a certificate: "-----BEGIN CERTIFICATE-----", as base64.
 const aCertificate = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0t"
 
-// A URL that helm accepts is one that the program accepts, and the other way round.
+// Helm accepts exactly the URLs that the program accepts.
 func TestURLsAreThoseOfTheProgram(t *testing.T) {
 	for _, url := range []string{
 		"https://h", "https://h/", "https://h.example.com:8443/a/b", "https://[2001:db8::1]:9444", "https://h/.well-known/x", "https://h/...", "https://h/a@b",
@@ -191,7 +191,7 @@ func TestURLsAreThoseOfTheProgram(t *testing.T) {
 	}
 }
 
-// The schema knows the cipher suites that the program knows.
+// The schema has the cipher suites of the program.
 func TestCipherSuitesAreThoseOfTheProgram(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	var root struct {

@@ -32,9 +32,7 @@ func TestTheKubeletsOwnNodeRegistersThroughTheWebhook(t *testing.T) {
 	r.settle()
 	owned := r.declareNode("own")
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: cluster.NodeName}}
-	r.eventuallyNode(node, func(g Gomega) {
-		g.Expect(node.Labels).To(HaveKeyWithValue(rackLabel, "r1"), "the loop has added the label")
-	})
+	r.eventuallyNode(node, func(g Gomega) { g.Expect(node.Labels).To(HaveKeyWithValue(rackLabel, "r1"), "by the loop") })
 	before := node.UID
 
 	recorder, err := controlplane.RecordVersions(r.ctx, shared.AdminConfig(), corev1.SchemeGroupVersion.WithResource("nodes"))

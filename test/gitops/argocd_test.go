@@ -14,12 +14,12 @@ import (
 
 // argo is an Application of Argo CD.
 type argo struct {
-	// application is the Application; settings are the data of argocd-cm.
+	// application is the manifest of the Application; settings are the data of argocd-cm.
 	application map[string]any
 	settings    map[string]string
 }
 
-// application returns one with these sync options and compare options.
+// application returns an Application with these sync options and compare options.
 func application(syncOptions []any, compareOptions string) map[string]any {
 	return map[string]any{
 		"apiVersion": "argoproj.io/v1alpha1", "kind": "Application",
@@ -34,7 +34,7 @@ func application(syncOptions []any, compareOptions string) map[string]any {
 	}
 }
 
-// verdict is what the program answers about an object.
+// verdict is the program's answer about an object.
 type verdict struct {
 	Modified        bool `json:"modified"`
 	Live, Predicted json.RawMessage

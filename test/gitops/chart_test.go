@@ -15,7 +15,7 @@ import (
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
-// chart returns the chart's objects; API servers call the scene's program.
+// chart returns the chart's objects; the API server calls the program of the scene.
 func (s *scene) chart(certificates string) []*unstructured.Unstructured {
 	s.t.Helper()
 	rendered, err := controlplane.RenderChart(s.ctx, filepath.Join("deploy", "chart", "heirloom"), controlplane.ChartOptions{
@@ -32,7 +32,7 @@ func (s *scene) chart(certificates string) []*unstructured.Unstructured {
 	return objects
 }
 
-// callByURL puts the program's URL where the chart has the Service.
+// callByURL replaces the Service with the program's URL.
 func (s *scene) callByURL(object *unstructured.Unstructured) {
 	s.t.Helper()
 	hooks, _, err := unstructured.NestedSlice(object.Object, "webhooks")
@@ -50,8 +50,8 @@ func (s *scene) callByURL(object *unstructured.Unstructured) {
 	}
 }
 
-// installChart applies the chart's objects anew and waits until the webhooks' CA is published: by Heirloom, which looks when it
-// starts, or as by cert-manager.
+// installChart applies the chart's objects again and waits until the webhooks' CA is published: by Heirloom, which checks it at its
+// start, or as by cert-manager.
 func (s *scene) installChart(tool tool, certificates string) []*unstructured.Unstructured {
 	s.t.Helper()
 	s.Expect(s.StopHeirloom()).To(Succeed())
@@ -72,7 +72,7 @@ func (s *scene) installChart(tool tool, certificates string) []*unstructured.Uns
 	return git
 }
 
-// inject does what cert-manager's cainjector does: it writes the CA into every webhook, as a plain update.
+// inject acts as cert-manager's cainjector: it writes the CA into every webhook, in a plain update.
 func (s *scene) inject() {
 	s.t.Helper()
 	mutating, validating := &admissionregistrationv1.MutatingWebhookConfiguration{}, &admissionregistrationv1.ValidatingWebhookConfiguration{}

@@ -20,7 +20,7 @@ import (
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
-// manifests returns what docs/gitops.md has to copy, by kind.
+// manifests returns the manifests in docs/gitops.md, by kind.
 func manifests(s *scene) map[string]unstructured.Unstructured {
 	s.t.Helper()
 	page, err := os.ReadFile(filepath.Join("docs", "gitops.md"))
@@ -37,7 +37,7 @@ func manifests(s *scene) map[string]unstructured.Unstructured {
 	return all
 }
 
-// read decodes an object by its tool's own type, which must know each field.
+// read decodes an object as its tool's own type, which must have every field.
 func read[T any](s *scene, from unstructured.Unstructured) T {
 	s.t.Helper()
 	var into T
@@ -47,7 +47,7 @@ func read[T any](s *scene, from unstructured.Unstructured) T {
 	return into
 }
 
-// The manifests on the page are what the tools understand, and they lead to this repository's chart with values that it has.
+// The tools accept the manifests on the page, which name this repository's chart, with values that it has.
 func TestThePage(t *testing.T) {
 	s := bareScene(t)
 	all := manifests(s)
@@ -76,7 +76,7 @@ func TestThePage(t *testing.T) {
 	s.Expect(clusters.Spec.DependsOn).NotTo(BeEmpty())
 }
 
-// installs expects the path of the chart.
+// installs expects that a manifest has the path of the chart.
 func (s *scene) installs(manifest map[string]any, path ...string) {
 	s.t.Helper()
 	chart, _, err := unstructured.NestedString(manifest, path...)

@@ -22,7 +22,7 @@ import (
 //go:embed testdata/fleet.yaml
 var fleetManifest string
 
-// tools are the ways in which objects are kept as Git has them.
+// tools returns the GitOps tools of the tests.
 func tools() map[string]tool {
 	serverSide := []any{"ServerSideApply=true"}
 	return map[string]tool{
@@ -38,11 +38,11 @@ func tools() map[string]tool {
 	}
 }
 
-// family is the objects of one subtest that are not in Git: those that Cluster API makes.
+// family has the objects of one subtest that are not in Git: Cluster API creates them.
 type family struct {
-	// ofPlain and ofTopology are a MachineSet and a Machine each; ofTopology begins with its MachineDeployment.
+	// ofPlain and ofTopology have a MachineSet and a Machine each; ofTopology begins with its MachineDeployment.
 	ofPlain, ofTopology []client.Object
-	// ofControlPlane is a control plane's Machine.
+	// ofControlPlane is the Machine of a control plane.
 	ofControlPlane client.Object
 }
 
@@ -62,7 +62,7 @@ func fleetOf(s *scene, namespace string) []*unstructured.Unstructured {
 	return objects
 }
 
-// bear creates what Cluster API would create.
+// bear creates the objects that Cluster API would create.
 func (s *scene) bear(namespace string) family {
 	s.t.Helper()
 	key := func(name string) client.ObjectKey { return client.ObjectKey{Namespace: namespace, Name: name} }
@@ -133,7 +133,7 @@ func testFleet(s *scene, namespace string, tool tool) {
 	s.untracked(tool, f)
 }
 
-// declare changes labels and annotations wherever the manifests declare them for others; nil removes one.
+// declare changes labels and annotations at all places where the manifests declare them for their children; nil removes an entry.
 func declare(s *scene, git []*unstructured.Unstructured, labels, annotations map[string]any) {
 	s.t.Helper()
 	for _, place := range []struct {
@@ -174,7 +174,7 @@ func change(s *scene, object map[string]any, values map[string]any, path ...stri
 	s.Expect(unstructured.SetNestedMap(object, declared, path...)).To(Succeed())
 }
 
-// inherits waits until every object below has these labels and annotations; those with an empty value it has not.
+// inherits waits until every child has these labels and annotations; keys with an empty value must be missing.
 func (s *scene) inherits(f family, labels, annotations map[string]string) {
 	s.t.Helper()
 	s.Eventually(func(g Gomega) {
@@ -198,7 +198,7 @@ func expectMap(g Gomega, got, want map[string]string, name string) {
 	}
 }
 
-// declaredBy returns what a Machine has, and what others declare for their Machines.
+// declaredBy returns the labels and annotations of a Machine, or the declarations of another object for its Machines.
 func declaredBy(o client.Object) (labels, annotations map[string]string) {
 	switch o := o.(type) {
 	case *clusterv1.MachineDeployment:
@@ -216,7 +216,7 @@ func (s *scene) eventuallyHas(o *unstructured.Unstructured, annotation, value st
 		WithTimeout(patience).WithPolling(polling).Should(HaveKeyWithValue(annotation, value), "Heirloom adds it to an object in Git")
 }
 
-// untracked expects that nothing below belongs to the tool: it would prune it.
+// untracked expects that the tool tracks no child: it would prune the child.
 func (s *scene) untracked(tool tool, f family) {
 	s.t.Helper()
 	for _, o := range f.all() {

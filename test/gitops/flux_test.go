@@ -35,7 +35,7 @@ func (k kustomization) apply(s *scene, objects []*unstructured.Unstructured) []s
 	s.t.Helper()
 	manager, objects := k.manager(s, objects)
 	options := ssa.DefaultApplyOptions()
-	// Of these it takes the fields away, as the controller is configured by default.
+	// The tool removes the fields of these managers, as the controller does by default.
 	options.Cleanup = ssa.ApplyCleanupOptions{
 		Annotations: []string{corev1.LastAppliedConfigAnnotation},
 		FieldManagers: []ssa.FieldManager{

@@ -14,13 +14,13 @@ import (
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
-// bareScene has no API server.
+// bareScene returns a scene without an API server.
 func bareScene(t *testing.T) *scene {
 	t.Helper()
 	return &scene{WithT: NewWithT(t), t: t, ctx: t.Context()}
 }
 
-// rendered returns the chart's objects as they are, with those of its hooks.
+// rendered returns the chart's objects with default values, including its hooks.
 func rendered(s *scene) []*unstructured.Unstructured {
 	s.t.Helper()
 	options := controlplane.ChartOptions{Namespace: stage.Namespace, Hooks: true}
@@ -28,7 +28,7 @@ func rendered(s *scene) []*unstructured.Unstructured {
 	s.Expect(err).NotTo(HaveOccurred())
 	var objects []*unstructured.Unstructured
 	for i := range all {
-		raw, err := all[i].MarshalJSON() // back as int64, as clients read numbers
+		raw, err := all[i].MarshalJSON() // numbers become int64 again, as clients decode them
 		s.Expect(err).NotTo(HaveOccurred())
 		s.Expect(all[i].UnmarshalJSON(raw)).To(Succeed())
 		objects = append(objects, &all[i])
@@ -44,7 +44,7 @@ func conditions(all ...string) map[string]any {
 	return map[string]any{"conditions": list}
 }
 
-// with returns a status with further fields.
+// with adds fields to a status.
 func with(status map[string]any, fields map[string]any) map[string]any {
 	for key, value := range fields {
 		status[key] = value
@@ -59,7 +59,7 @@ func counts(ready int64) map[string]any {
 	}
 }
 
-// What the chart installs is healthy for Argo CD and Flux when it works, and not before.
+// Argo CD and Flux report the chart's objects as healthy when they work, and not before.
 func TestHealth(t *testing.T) {
 	s := bareScene(t)
 	for _, tc := range []struct {
@@ -103,7 +103,7 @@ func TestHealth(t *testing.T) {
 	}
 }
 
-// Nothing else that the chart installs keeps a tool waiting: it has no status, so it must be healthy as it is.
+// All other objects of the chart have no status, so they must be healthy from the start: no tool waits for them.
 func TestHealthOfTheRest(t *testing.T) {
 	s := bareScene(t)
 	var rest []*unstructured.Unstructured
@@ -123,8 +123,8 @@ func TestHealthOfTheRest(t *testing.T) {
 	}
 }
 
-// To Argo CD, what the chart has for its deletion is a hook that no sync applies, and it may be deleted when it has succeeded. From
-// v3.3 on, Argo CD runs objects with exactly this annotation before it deletes an Application.
+// Argo CD treats the chart's objects for its deletion as hooks that no sync applies, and may delete them after they succeed. From v3.3
+// on, Argo CD runs objects with exactly this annotation before it deletes an Application.
 func TestNoSyncAppliesTheHooks(t *testing.T) {
 	s := bareScene(t)
 	objects := rendered(s)

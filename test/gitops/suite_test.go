@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package gitops tests Heirloom beside the tools that keep a cluster as Git has it, with their own code for applying, comparing
+// Package gitops tests Heirloom together with the tools that keep a cluster as Git has it, with their own code for applying, comparing
 // and judging objects.
 package gitops
 
@@ -29,7 +29,7 @@ const (
 	polling  = 100 * time.Millisecond
 )
 
-// argoCD is the path of the program beside this package's directory.
+// argoCD is the path of the built program in hack/tools/argocd.
 var argoCD string
 
 func TestMain(m *testing.M) {
@@ -44,7 +44,7 @@ func run(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(dir)
-	// What looks for files looks in the module of the working directory.
+	// Searches for files begin in the module of the working directory.
 	if err := os.Chdir(filepath.Join("..", "..")); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -59,14 +59,14 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// scene is a management cluster with Heirloom, which makes its own certificate. It is not running yet, and its
-// webhook configurations are not there.
+// scene is a management cluster with Heirloom, which makes its own certificate. The program is not running yet, and its webhook
+// configurations do not exist.
 type scene struct {
 	*stage.Stage
 	*WithT
 	t   *testing.T
 	ctx context.Context
-	// kubeconfig is an administrator's.
+	// kubeconfig is the path of an administrator's kubeconfig.
 	kubeconfig string
 }
 
@@ -94,7 +94,7 @@ func newScene(t *testing.T) *scene {
 	t.Cleanup(func() {
 		g.Expect(set.Stop()).To(Succeed())
 		if t.Failed() {
-			log, _ := os.ReadFile(set.HeirloomLog()) // the test has failed already
+			log, _ := os.ReadFile(set.HeirloomLog()) // the test has already failed
 			t.Log(string(log))
 		}
 	})
@@ -103,7 +103,7 @@ func newScene(t *testing.T) *scene {
 	return s
 }
 
-// in is the same scene in a subtest.
+// in returns the same scene for a subtest.
 func (s *scene) in(t *testing.T) *scene {
 	within := *s
 	within.t, within.WithT = t, NewWithT(t)
@@ -123,8 +123,8 @@ func (s *scene) live(objects []*unstructured.Unstructured) []*unstructured.Unstr
 	return lives
 }
 
-// settle waits until the tool finds nothing that is not as in Git, and until applying it once more writes nothing: if tool and
-// Heirloom fought, that would never be.
+// settle waits until the tool finds no drift, and until another apply writes nothing: this would never be true if the tool and Heirloom
+// fought.
 func (s *scene) settle(tool tool, objects []*unstructured.Unstructured) {
 	s.t.Helper()
 	s.Eventually(func(g Gomega) {
@@ -145,15 +145,15 @@ func versions(objects []*unstructured.Unstructured) []string {
 
 // tool keeps objects as they are in Git.
 type tool interface {
-	// apply makes them so; it returns those that the tool says it has changed.
+	// apply applies the objects; it returns the objects that the tool reports as changed.
 	apply(s *scene, objects []*unstructured.Unstructured) []string
-	// drift returns those that are not, with what differs.
+	// drift returns the objects that differ from Git, with the differences.
 	drift(s *scene, objects []*unstructured.Unstructured) []string
-	// tracks says whether a key is one by which the tool knows its objects.
+	// tracks reports whether the tool identifies its objects by this key.
 	tracks(key string) bool
 }
 
-// copies returns objects that a tool may change.
+// copies returns copies, which a tool may change.
 func copies(objects []*unstructured.Unstructured) []*unstructured.Unstructured {
 	copied := slices.Clone(objects)
 	for i := range copied {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package release tests what a release consists of, made by hack/release.sh as for a release.
+// Package release tests the files of a release, made by hack/release.sh as for a release.
 package release
 
 import (
@@ -23,8 +23,8 @@ import (
 	"github.com/heirloom-dev/heirloom/test/controlplane"
 )
 
-// Two copies of the sources in different directories make the same images, SBOMs, chart, components, programs, archives and
-// notes, byte for byte. Neither is a git checkout. Programs for other systems take minutes to compile, so one stands for all.
+// Two copies of the sources in different directories make the same images, SBOMs, chart, components, programs, archives and notes, byte
+// for byte. Both copies are no git checkouts. Programs for other systems take minutes to compile, so one program stands for all.
 func TestReleaseIsReproducible(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	first, second := makeRelease(t), makeRelease(t)
@@ -53,7 +53,7 @@ func TestReleaseIsReproducible(t *testing.T) {
 	t.Run("pushed", func(t *testing.T) { checkPush(t, first) })
 }
 
-// makeRelease copies the sources and returns the directory of what is made of them.
+// makeRelease copies the sources and returns the directory with the release.
 func makeRelease(t *testing.T) (dist string) {
 	t.Helper()
 	Expect := NewWithT(t).Expect
@@ -75,8 +75,8 @@ func makeRelease(t *testing.T) (dist string) {
 	return dist
 }
 
-// checkImage checks that an image is one static program that runs as nobody in particular, and that its SBOM is about
-// the image of this architecture in the OCI layout.
+// checkImage checks that an image has one static program that runs as an unprivileged user, and that its SBOM describes the image of this
+// architecture in the OCI layout.
 func checkImage(t *testing.T, dist, arch string, machine elf.Machine) {
 	Expect := NewWithT(t).Expect
 	archive := untar(t, filepath.Join(dist, "heirloom-v1.2.3-linux-"+arch+".tar"))
@@ -126,7 +126,7 @@ func checkImage(t *testing.T, dist, arch string, machine elf.Machine) {
 	Expect(string(sbom)).To(ContainSubstring(`"name": "sigs.k8s.io/controller-runtime"`))
 }
 
-// checkPush pushes image and chart to a registry of the test. It has to get what the files of the release say.
+// checkPush pushes image and chart to a registry of the test, and compares the digests there with the files of the release.
 func checkPush(t *testing.T, dist string) {
 	Expect := NewWithT(t).Expect
 	root, err := controlplane.RepositoryRoot(t.Context())
@@ -156,7 +156,7 @@ func checkPush(t *testing.T, dist string) {
 	Expect(os.ReadFile(filepath.Join(pulled, "heirloom-1.2.3.tgz"))).To(Equal(chart))
 }
 
-// serveRegistry runs crane's registry until the test ends, and returns where the repositories of a release are.
+// serveRegistry runs crane's registry until the test ends, and returns its address with the path of a release's repositories.
 func serveRegistry(t *testing.T, module string) string {
 	t.Helper()
 	Expect := NewWithT(t).Expect

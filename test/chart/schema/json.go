@@ -11,12 +11,12 @@ import (
 	"strings"
 )
 
-// An object of JSON keeps its members in order.
+// object is a JSON object that keeps its members in order.
 type object struct{ members []member }
 
 type member struct {
 	name  string
-	value any // an object, []any, or what encoding/json makes of anything else
+	value any // an object, []any, or the value that encoding/json decodes
 }
 
 func (o *object) get(name string) any {
@@ -28,7 +28,7 @@ func (o *object) get(name string) any {
 	return nil
 }
 
-// setFirst sets a member and puts it in front of the others.
+// setFirst sets a member and moves it to the front.
 func (o *object) setFirst(name string, value any) {
 	o.members = slices.DeleteFunc(o.members, func(m member) bool { return m.name == name })
 	o.members = slices.Insert(o.members, 0, member{name, value})
@@ -87,12 +87,12 @@ func next(decoder *json.Decoder) (any, error) {
 	}
 }
 
-// width is how long a line may be.
+// width is the maximum length of a line.
 const width = 140
 
 func (o *object) String() string { return encode(o, "", 0) }
 
-// encode returns a value as JSON that begins in a column: on one line if it fits and is plain, otherwise spread over several.
+// encode returns a value as JSON that begins in a column: on one line if it fits and is plain, otherwise on several lines.
 func encode(value any, indent string, column int) string {
 	if plain := line(value); depth(value) < 3 && column+len(plain) <= width {
 		return plain
@@ -141,7 +141,7 @@ func line(value any) string {
 	}
 }
 
-// depth is how many objects are within each other.
+// depth returns the depth of nested objects.
 func depth(value any) int {
 	deepest := 0
 	switch v := value.(type) {

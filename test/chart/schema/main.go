@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command schema writes the descriptions of values into a chart's values.schema.json, for editors that show them. They come from the
-// tables of the chart's README.md, which helm-docs makes of the comments in values.yaml. make generate runs it.
+// tables of the chart's README.md, which helm-docs generates from the comments in values.yaml. make generate runs it.
 package main
 
 import (
