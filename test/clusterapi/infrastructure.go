@@ -27,18 +27,18 @@ import (
 	"github.com/heirloom-dev/heirloom/test/controlplane"
 )
 
-// Infrastructure is a provider of Cluster API. A FakeMachine becomes a hollow kubelet of its own name in the workload
-// cluster, a FakeMachinePool several, with or without FakeMachines; a FakeCluster is provisioned at once.
+// Infrastructure is a provider of Cluster API. A FakeMachine becomes a hollow kubelet with its name in the workload cluster, and a
+// FakeMachinePool several kubelets, with or without FakeMachines. A FakeCluster is provisioned at once.
 type Infrastructure struct {
 	Workload *controlplane.ControlPlane
-	// Dir is where kubelets leave their logs.
+	// Dir is the directory for the logs of kubelets.
 	Dir string
 
-	// client reads what is watched from a cache: whatever becomes newer brings its object back.
+	// client reads watched objects from a cache: a newer version triggers another reconcile.
 	client client.Client
 	// live reads from the API server.
 	live client.Reader
-	// workload is an administrator's client of the workload cluster, as kubeadm has it on a Machine of a control plane.
+	// workload is an administrator's client of the workload cluster, like kubeadm's on a control plane Machine.
 	workload client.Client
 	mu       sync.Mutex
 	kubelets map[string]*controlplane.Kubelet
@@ -53,7 +53,7 @@ func (i *Infrastructure) Start(ctx context.Context, management *rest.Config) err
 		Client:  client.Options{Cache: &client.CacheOptions{Unstructured: true}},
 		Controller: ctrlconfig.Controller{
 			SkipNameValidation: ptr.To(true), MaxConcurrentReconciles: 4,
-			UsePriorityQueue: ptr.To(false), // up to controller-runtime v0.24 it can lock up when it is shut down (its issue 3538)
+			UsePriorityQueue: ptr.To(false), // the priority queue of controller-runtime v0.24 and older can lock up when it is shut down (issue 3538)
 		},
 	})
 	if err != nil {
@@ -71,7 +71,7 @@ func (i *Infrastructure) Start(ctx context.Context, management *rest.Config) err
 			return fmt.Errorf("adding the controller of %s: %w", gvk.Kind, err)
 		}
 	}
-	// What becomes of these depends on their owners, too.
+	// The state of these objects also depends on their owners.
 	err = ctrl.NewControllerManagedBy(mgr).For(object(fakeMachine())).
 		Watches(object(machine()), handler.EnqueueRequestsFromMapFunc(infrastructureOf("spec"))).
 		Complete(reconcile.Func(i.machine))
@@ -122,7 +122,7 @@ func (i *Infrastructure) controlPlane(ctx context.Context, req reconcile.Request
 	})
 }
 
-// get returns nil for an object that is gone. One that only the cache does not know has just been created.
+// get returns nil for an object that is gone. An object that is missing only in the cache has just been created.
 func (i *Infrastructure) get(ctx context.Context, gvk schema.GroupVersionKind, req reconcile.Request) (*unstructured.Unstructured, error) {
 	found := object(gvk)
 	err := i.client.Get(ctx, req.NamespacedName, found)
@@ -135,7 +135,7 @@ func (i *Infrastructure) get(ctx context.Context, gvk schema.GroupVersionKind, r
 	return found, nil
 }
 
-// owner returns the owner of an object, or nil while there is none.
+// owner returns the owner of an object, or nil if there is none yet.
 func (i *Infrastructure) owner(ctx context.Context, owned *unstructured.Unstructured, gvk schema.GroupVersionKind) (*unstructured.Unstructured, error) {
 	for _, ref := range owned.GetOwnerReferences() {
 		if ref.Kind == gvk.Kind {
@@ -145,7 +145,7 @@ func (i *Infrastructure) owner(ctx context.Context, owned *unstructured.Unstruct
 	return nil, nil
 }
 
-// change patches an object, unless that changes nothing.
+// change patches an object, unless nothing changes.
 func (i *Infrastructure) change(ctx context.Context, object *unstructured.Unstructured, how func()) error {
 	before := object.DeepCopy()
 	how()
@@ -155,7 +155,7 @@ func (i *Infrastructure) change(ctx context.Context, object *unstructured.Unstru
 	return client.IgnoreNotFound(i.client.Patch(ctx, object, client.MergeFrom(before)))
 }
 
-// infrastructureOf returns a function from an object to the one that its infrastructureRef, in this part of it, names.
+// infrastructureOf returns a function that maps an object to the object in its infrastructureRef, which is in this part of it.
 func infrastructureOf(part ...string) handler.MapFunc {
 	return func(_ context.Context, o client.Object) []reconcile.Request {
 		name, _, _ := unstructured.NestedString(o.(*unstructured.Unstructured).Object, slices.Concat(part, []string{"infrastructureRef", "name"})...)
@@ -169,7 +169,7 @@ func object(gvk schema.GroupVersionKind) *unstructured.Unstructured {
 	return o
 }
 
-// report writes an object's status, once.
+// report writes an object's status, unless nothing changes.
 func (i *Infrastructure) report(ctx context.Context, object *unstructured.Unstructured, status map[string]any) error {
 	before := object.DeepCopy()
 	object.Object["status"] = status
@@ -190,7 +190,7 @@ func fake(kind string) schema.GroupVersionKind {
 func machine() schema.GroupVersionKind     { return clusterv1.GroupVersion.WithKind("Machine") }
 func machinePool() schema.GroupVersionKind { return clusterv1.GroupVersion.WithKind("MachinePool") }
 
-// externalControlPlane has no Machines: what runs is the control plane of the tests.
+// externalControlPlane has no Machines: the control plane of the tests runs instead.
 func externalControlPlane() schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: "controlplane.cluster.x-k8s.io", Version: "v1beta2", Kind: "ModernControlPlane"}
 }

@@ -20,8 +20,8 @@ const (
 	retry            = 500 * time.Millisecond
 )
 
-// initialize leaves what kubeadm leaves in the workload cluster on a Machine of a control plane, and what the kubeadm
-// control-plane manager reads there. The API server of the tests stands behind all of them.
+// initialize creates the objects in the workload cluster that kubeadm creates on a control plane Machine, and that the kubeadm
+// control-plane manager reads. All control plane Machines share the API server of the tests.
 func (i *Infrastructure) initialize(ctx context.Context, key client.ObjectKey) error {
 	objects := []client.Object{&corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "kubeadm-config"},
@@ -43,7 +43,7 @@ func (i *Infrastructure) initialize(ctx context.Context, key client.ObjectKey) e
 	return i.expire(ctx, key)
 }
 
-// staticPod returns the Pod of a component. It is bound to no Node, as a hollow kubelet would end what it has not started.
+// staticPod returns the Pod of a component. It is bound to no Node, because a hollow kubelet would end Pods that it has not started.
 func staticPod(component, node string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -66,8 +66,8 @@ func (i *Infrastructure) runPod(ctx context.Context, pod *corev1.Pod) error {
 	return nil
 }
 
-// expire says when the certificate of a Machine's API server expires. The control-plane manager would ask that server
-// through its kubelet otherwise, which a hollow one does not let it do.
+// expire sets the expiry date of the certificate of a Machine's API server. Without it, the control-plane manager would connect to this
+// server through its kubelet, which a hollow kubelet does not support.
 func (i *Infrastructure) expire(ctx context.Context, key client.ObjectKey) error {
 	config := object(kubeadmConfig())
 	if err := i.live.Get(ctx, key, config); err != nil {
@@ -83,8 +83,8 @@ func (i *Infrastructure) expire(ctx context.Context, key client.ObjectKey) error
 	})
 }
 
-// markControlPlane gives a Node the label that kubeadm gives to those of a control plane; a kubelet may not. It returns
-// false while there is no Node.
+// markControlPlane adds the label of control plane Nodes, as kubeadm does; a kubelet may not set it. It returns false while the Node does
+// not exist.
 func (i *Infrastructure) markControlPlane(ctx context.Context, name string) (bool, error) {
 	node := &corev1.Node{}
 	if err := i.workload.Get(ctx, client.ObjectKey{Name: name}, node); err != nil {

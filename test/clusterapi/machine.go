@@ -30,7 +30,7 @@ func (i *Infrastructure) machine(ctx context.Context, req reconcile.Request) (re
 		return reconcile.Result{}, err
 	}
 	if owner == nil || !bootstraps(owner, "spec") {
-		return reconcile.Result{}, nil // the next event of its Machine will tell
+		return reconcile.Result{}, nil // an event of its Machine will trigger another reconcile
 	}
 	err = i.change(ctx, infra, func() { set(infra, stage.ProviderID(req.Name), "spec", "providerID") })
 	if err != nil {
@@ -57,14 +57,14 @@ func (i *Infrastructure) machine(ctx context.Context, req reconcile.Request) (re
 	return reconcile.Result{}, err
 }
 
-// bootstraps tells whether a Machine, or the template in a part of a MachinePool, has got its bootstrap data.
+// bootstraps reports whether a Machine, or the template in a part of a MachinePool, has its bootstrap data.
 func bootstraps(owner *unstructured.Unstructured, part ...string) bool {
 	_, found, _ := unstructured.NestedString(owner.Object, append(part, "bootstrap", "dataSecretName")...)
 	return found
 }
 
-// registersWith are the taints with which a kubelet registers that kubeadm has configured: a control plane's, or what
-// Cluster API's bootstrap provider adds for workers.
+// registersWith returns the taints with which kubeadm's kubelets register: the taint of control planes, or the taint that Cluster API's
+// bootstrap provider adds for workers.
 func registersWith(owner *unstructured.Unstructured, leads bool) []string {
 	switch {
 	case leads:
@@ -76,7 +76,7 @@ func registersWith(owner *unstructured.Unstructured, leads bool) []string {
 	}
 }
 
-// kubeadm tells whether a Machine or a MachinePool has a KubeadmConfig, its own or that of its pool.
+// kubeadm reports whether a Machine or a MachinePool has a KubeadmConfig: its own, or the KubeadmConfig of its pool.
 func kubeadm(owner *unstructured.Unstructured) bool {
 	for _, part := range [][]string{{"spec"}, {"spec", "template", "spec"}} {
 		if _, found, _ := unstructured.NestedMap(owner.Object, append(part, "bootstrap", "configRef")...); found {
@@ -87,7 +87,7 @@ func kubeadm(owner *unstructured.Unstructured) bool {
 	return pooled
 }
 
-// set sets a field of an object whose fields on the way are objects or missing, as their CRD says.
+// set sets a field. The parents in the path must be objects or missing, as in the CRD.
 func set(object *unstructured.Unstructured, value any, path ...string) {
 	if err := unstructured.SetNestedField(object.Object, value, path...); err != nil {
 		panic(fmt.Sprintf("the CRD and this disagree: %v", err))
@@ -100,7 +100,7 @@ func (i *Infrastructure) start(ctx context.Context, name string, taints []string
 	if i.kubelets[name] != nil {
 		return nil
 	}
-	// It outlives the request.
+	// The kubelet outlives the request.
 	kubelet, err := i.Workload.StartKubelet(context.WithoutCancel(ctx), controlplane.KubeletOptions{Name: name, Dir: i.Dir, RegisterWithTaints: taints})
 	if err != nil {
 		return err
@@ -109,8 +109,8 @@ func (i *Infrastructure) start(ctx context.Context, name string, taints []string
 	return nil
 }
 
-// rest stops the kubelets of members of pools once their Nodes are ready, and comes back until they are. Nobody misses
-// heartbeats here, and of inotify instances, of which each kubelet needs two, Linux gives a user 128.
+// rest stops the kubelets of pool members once their Nodes are ready, and requeues until they are. The tests need no heartbeats, and each
+// kubelet needs two of the 128 inotify instances that Linux gives a user.
 func (i *Infrastructure) rest(ctx context.Context, names ...string) (reconcile.Result, error) {
 	result := reconcile.Result{}
 	for _, name := range names {
@@ -126,7 +126,7 @@ func (i *Infrastructure) rest(ctx context.Context, names ...string) (reconcile.R
 		kubelet := i.kubelets[name]
 		i.mu.Unlock()
 		if kubelet != nil {
-			if err := kubelet.Stop(); err != nil { // again, it does nothing
+			if err := kubelet.Stop(); err != nil { // a second Stop does nothing
 				return result, err
 			}
 		}

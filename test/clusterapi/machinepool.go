@@ -19,13 +19,13 @@ import (
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
-// poolFinalizer keeps a pool until its Machines and kubelets have gone.
+// poolFinalizer keeps a pool until its Machines and kubelets are gone.
 const poolFinalizer = "infrastructure.cluster.x-k8s.io/fakemachinepool"
 
 // pool is a FakeMachinePool with the MachinePool that owns it.
 type pool struct {
 	infra, owner *unstructured.Unstructured
-	// wanted is how many members it should have.
+	// wanted is the desired number of members.
 	wanted int
 }
 
@@ -39,13 +39,13 @@ func (p pool) members() []string {
 	return names
 }
 
-// hasMachines tells whether there is a FakeMachine, and with it a Machine, for each member.
+// hasMachines reports whether each member has a FakeMachine, and so a Machine.
 func (p pool) hasMachines() bool {
 	machines, _, _ := unstructured.NestedBool(p.infra.Object, "spec", "machines")
 	return machines
 }
 
-// known is how many members were reported last.
+// known returns the number of members in the last report.
 func (p pool) known() int {
 	ids, _, _ := unstructured.NestedStringSlice(p.infra.Object, "spec", "providerIDList")
 	return len(ids)
@@ -58,7 +58,7 @@ func (i *Infrastructure) machinePool(ctx context.Context, req reconcile.Request)
 	}
 	owner, err := i.owner(ctx, infra, machinePool())
 	if err != nil || owner == nil || !bootstraps(owner, "spec", "template", "spec") {
-		return reconcile.Result{}, err // the next event of its MachinePool will tell
+		return reconcile.Result{}, err // an event of its MachinePool will trigger another reconcile
 	}
 	p := pool{infra: infra, owner: owner}
 	if infra.GetDeletionTimestamp().IsZero() {
@@ -78,7 +78,7 @@ func (i *Infrastructure) machinePool(ctx context.Context, req reconcile.Request)
 	}
 	if !infra.GetDeletionTimestamp().IsZero() {
 		if left > 0 {
-			return reconcile.Result{}, nil // it is called again when they go
+			return reconcile.Result{}, nil // their deletion triggers another reconcile
 		}
 		return reconcile.Result{}, i.change(ctx, infra, func() { controllerutil.RemoveFinalizer(infra, poolFinalizer) })
 	}
@@ -98,7 +98,7 @@ func (i *Infrastructure) reportPool(ctx context.Context, p pool) error {
 	}
 	status := map[string]any{"ready": true, "replicas": int64(p.wanted), "initialization": map[string]any{"provisioned": true}}
 	if p.hasMachines() {
-		// MachinePools count their Machines that are ready when their infrastructure changes, and do not watch Machines.
+		// MachinePools do not watch Machines: they count their ready Machines when their infrastructure changes.
 		ready, err := i.readyMachines(ctx, p)
 		if err != nil {
 			return err
@@ -130,7 +130,7 @@ func (i *Infrastructure) readyMachines(ctx context.Context, p pool) (int64, erro
 	return ready, nil
 }
 
-// poolOf returns the pool whose member a Machine is, if any.
+// poolOf returns the pool of a Machine, if it is a member of a pool.
 func poolOf(_ context.Context, machine client.Object) []reconcile.Request {
 	number := strings.LastIndex(machine.GetName(), "-")
 	if _, pooled := machine.GetLabels()[clusterv1.MachinePoolNameLabel]; !pooled || number < 0 {
@@ -139,7 +139,7 @@ func poolOf(_ context.Context, machine client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: machine.GetNamespace(), Name: machine.GetName()[:number]}}}
 }
 
-// resizeKubelets starts and stops kubelets that no Machine stands for. It returns how many there are.
+// resizeKubelets starts and stops kubelets without Machines. It returns their number.
 func (i *Infrastructure) resizeKubelets(ctx context.Context, p pool) (int, error) {
 	for number := range p.wanted {
 		if err := i.start(ctx, p.member(number), registersWith(p.owner, false)); err != nil {
@@ -154,8 +154,8 @@ func (i *Infrastructure) resizeKubelets(ctx context.Context, p pool) (int, error
 	return p.wanted, nil
 }
 
-// resizeMachines creates FakeMachines, of which Cluster API makes Machines, and deletes the Machines of those that are too
-// many, as the contract of MachinePool Machines asks. It returns how many FakeMachines there are.
+// resizeMachines creates FakeMachines, for which Cluster API creates Machines. It deletes the Machines of surplus FakeMachines, as the
+// contract of MachinePool Machines requires. It returns the number of FakeMachines.
 func (i *Infrastructure) resizeMachines(ctx context.Context, p pool) (int, error) {
 	for number := range p.wanted {
 		key := client.ObjectKey{Namespace: p.infra.GetNamespace(), Name: p.member(number)}
@@ -196,7 +196,7 @@ func (i *Infrastructure) resizeMachines(ctx context.Context, p pool) (int, error
 	return left, nil
 }
 
-// createMachine creates a FakeMachine. A watch of it brings it back to its pool.
+// createMachine creates a FakeMachine. Its events trigger a reconcile of its pool.
 func (i *Infrastructure) createMachine(ctx context.Context, p pool, key client.ObjectKey) error {
 	member := object(fakeMachine())
 	member.SetNamespace(key.Namespace)
@@ -205,7 +205,7 @@ func (i *Infrastructure) createMachine(ctx context.Context, p pool, key client.O
 		clusterv1.ClusterNameLabel:     p.owner.GetLabels()[clusterv1.ClusterNameLabel],
 		clusterv1.MachinePoolNameLabel: p.owner.GetName(),
 	})
-	// Not as controller, which its Machine will be.
+	// The pool is not the controller: the Machine will be.
 	member.SetOwnerReferences([]metav1.OwnerReference{{
 		APIVersion: p.infra.GetAPIVersion(), Kind: p.infra.GetKind(), Name: p.infra.GetName(), UID: p.infra.GetUID(),
 	}})

@@ -16,19 +16,19 @@ import (
 	"github.com/heirloom-dev/heirloom/test/controlplane"
 )
 
-// Options says which managers run, and how.
+// Options are the options of the managers.
 type Options struct {
-	// Dir is where logs, kubeconfigs and certificates are written.
+	// Dir is the directory for logs, kubeconfigs and certificates.
 	Dir string
 	// TaintPropagation is the feature gate MachineTaintPropagation, which is off by default.
 	TaintPropagation bool
-	// Kubeadm runs the kubeadm bootstrap and the kubeadm control-plane manager, too.
+	// Kubeadm also runs the kubeadm bootstrap manager and the kubeadm control-plane manager.
 	Kubeadm bool
-	// Namespace is the only one that the controllers look at; empty for all. Webhooks serve all.
+	// Namespace is the only namespace that the controllers watch; empty for all. Webhooks serve all namespaces.
 	Namespace string
 }
 
-// Managers are Cluster API's, running.
+// Managers are Cluster API's running managers.
 type Managers struct {
 	providers  []provider
 	admin      client.Client
@@ -39,7 +39,7 @@ type Managers struct {
 	running []running
 }
 
-// running is the process of a manager, and where its metrics are.
+// running is the process of a manager, with the URL of its metrics.
 type running struct {
 	*controlplane.Process
 	metrics string
@@ -75,8 +75,8 @@ func Start(ctx context.Context, cp *controlplane.ControlPlane, options Options) 
 	return m, nil
 }
 
-// Switch stops the managers and starts them again with MachineTaintPropagation on or off, as an operator does who changes
-// their flags. Until they are ready, their webhooks do not answer and whatever they judge is refused.
+// Switch restarts the managers with MachineTaintPropagation on or off, as an operator who changes their flags. Until they are ready,
+// their webhooks do not answer, and API servers reject all requests for these webhooks.
 func (m *Managers) Switch(ctx context.Context, taintPropagation bool) error {
 	if err := m.Stop(); err != nil {
 		return err
@@ -85,7 +85,7 @@ func (m *Managers) Switch(ctx context.Context, taintPropagation bool) error {
 	return m.startAll(ctx)
 }
 
-// startAll starts all of them at once: much of a start is waiting.
+// startAll starts all managers at the same time: a start is mostly waiting.
 func (m *Managers) startAll(ctx context.Context) error {
 	var starts errgroup.Group
 	for _, p := range m.providers {
@@ -97,7 +97,7 @@ func (m *Managers) startAll(ctx context.Context) error {
 	return nil
 }
 
-// MetricsURLs are where the metrics of the managers that run are.
+// MetricsURLs returns the metrics URLs of the running managers.
 func (m *Managers) MetricsURLs() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -108,7 +108,7 @@ func (m *Managers) MetricsURLs() []string {
 	return urls
 }
 
-// start starts one manager. The API server calls its webhooks from then on, and fails without an answer.
+// start starts a manager and installs its webhooks. From then on, the API server rejects requests that they do not answer.
 func (m *Managers) start(ctx context.Context, p provider) error {
 	certs := filepath.Join(m.options.Dir, p.name)
 	if err := os.Mkdir(certs, 0o700); err != nil && !os.IsExist(err) {
@@ -155,12 +155,12 @@ func (m *Managers) start(ctx context.Context, p provider) error {
 	return controlplane.Apply(ctx, m.admin, objects)
 }
 
-// gates are the same for every manager, as each has webhooks that go by them.
+// gates returns the feature gates. They are the same for every manager, because the webhooks of each depend on them.
 func gates(options Options) string {
 	return fmt.Sprintf("ClusterTopology=true,MachineTaintPropagation=%t", options.TaintPropagation)
 }
 
-// Stop stops the managers, all at once.
+// Stop stops all managers at the same time.
 func (m *Managers) Stop() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

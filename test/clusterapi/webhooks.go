@@ -20,14 +20,14 @@ import (
 	"github.com/heirloom-dev/heirloom/test/controlplane"
 )
 
-// endpoint is where a manager serves its webhooks.
+// endpoint is the address at which a manager serves its webhooks.
 type endpoint struct {
 	url string
 	ca  []byte
 }
 
-// webhooks reads a provider's webhook configurations and lets them call the endpoint. A kustomization gives them names that
-// differ between providers; here the provider's own does.
+// webhooks reads a provider's webhook configurations and sets the endpoint as their address. In a release, a kustomization makes their
+// names unique; here the name of the provider does.
 func webhooks(file, name string, server endpoint) ([]unstructured.Unstructured, error) {
 	objects, err := read(file)
 	if err != nil {
@@ -52,8 +52,8 @@ func webhooks(file, name string, server endpoint) ([]unstructured.Unstructured, 
 	return objects, nil
 }
 
-// convertAt makes the API server ask the endpoint to convert between the versions of those kinds that have several, and gives
-// them the labels by which Cluster API finds the version for each of its contracts. Both are a kustomization's work, too.
+// convertAt sets the endpoint as the conversion webhook of all kinds with several versions, and adds the labels by which Cluster API
+// finds the version for each contract. In a release, a kustomization also does this.
 func convertAt(ctx context.Context, admin client.Client, bases string, server endpoint) error {
 	names, err := controlplane.CRDsToConvert(bases)
 	if err != nil {

@@ -47,7 +47,7 @@ func (d *demo) kubectl(ctx context.Context, args ...string) (stdout, stderr stri
 	return controlplane.Kubectl(ctx, d.kubeconfig(), located...)
 }
 
-// do runs kubectl and shows what it prints.
+// do runs kubectl and shows its output.
 func (d *demo) do(ctx context.Context, args ...string) error {
 	stdout, stderr, err := d.kubectl(ctx, args...)
 	d.output(stdout)

@@ -13,8 +13,8 @@ import (
 	"github.com/heirloom-dev/heirloom/test/lockup"
 )
 
-// A queue is shut down while it hands out its only item: its only worker goes, and it sends to that worker. Once
-// controller-runtime has mended that, this test fails. Then nothing may be left behind any more, and this package can go.
+// A queue is shut down while it hands out its only item: its only worker ends, and the queue sends to this worker. After a fix in
+// controller-runtime, this test fails. Then no test may leave a controller behind any more, and this package can be deleted.
 func TestQueues(t *testing.T) {
 	g := NewWithT(t)
 	before, err := lockup.Queues()
@@ -37,11 +37,11 @@ func TestQueues(t *testing.T) {
 	g.Eventually(lockup.Queues).WithTimeout(time.Minute).Should(Equal(before+1), "controller-runtime has mended its issue 3538: delete this package")
 }
 
-// onHandOut are metrics of a queue that do one thing: they say that an item is about to be handed out.
+// onHandOut provides the metrics of a queue. It is called just before the queue hands out an item.
 type onHandOut func()
 
 func (h onHandOut) Inc()            {}
-func (h onHandOut) Dec()            { h() } // only the depth, when it hands out an item
+func (h onHandOut) Dec()            { h() } // only the depth is decremented, before the queue hands out an item
 func (h onHandOut) Set(float64)     {}
 func (h onHandOut) Observe(float64) {}
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package monitoring_test holds deploy/monitoring to Prometheus' own parser, and to the pages of docs. It is in a module of
-// its own, because that parser brings more with it than all the rest of Heirloom.
+// Package monitoring_test checks deploy/monitoring with Prometheus' own parser, and compares it with the pages of docs. It is in its own
+// module, because the parser has more dependencies than the rest of Heirloom.
 package monitoring_test
 
 import (
@@ -25,7 +25,7 @@ const (
 	runbooks = "https://github.com/heirloom-dev/heirloom/blob/main/docs/runbooks/"
 )
 
-// documented are the metrics of docs/monitoring.md with their labels.
+// documented returns the metrics of docs/monitoring.md with their labels.
 func documented(t *testing.T) map[string][]string {
 	t.Helper()
 	page, err := os.ReadFile(filepath.Join(root, "docs", "monitoring.md"))
@@ -47,7 +47,7 @@ func documented(t *testing.T) map[string][]string {
 	return metrics
 }
 
-// alerts are those of deploy/monitoring/alerts.yaml.
+// alerts returns the alerts of deploy/monitoring/alerts.yaml.
 func alerts(t *testing.T) []rulefmt.Rule {
 	t.Helper()
 	groups, errs := rulefmt.ParseFile(filepath.Join(root, "deploy", "monitoring", "alerts.yaml"), false, model.UTF8Validation, parser.NewParser(parser.Options{}), slog.New(slog.DiscardHandler))
@@ -60,7 +60,7 @@ func alerts(t *testing.T) []rulefmt.Rule {
 	return rules
 }
 
-// panel is the part of a Grafana panel that asks.
+// panel has the queries of a Grafana panel.
 type panel struct {
 	Title   string `json:"title"`
 	Type    string `json:"type"`
@@ -81,7 +81,7 @@ func panels(t *testing.T) []panel {
 	return dashboard.Panels
 }
 
-// Every expression can be parsed, and asks for nothing that no page documents.
+// Every expression is valid, and queries only documented metrics.
 func TestExpressionsAskForWhatThereIs(t *testing.T) {
 	metrics := documented(t)
 	for _, rule := range alerts(t) {
@@ -94,7 +94,7 @@ func TestExpressionsAskForWhatThereIs(t *testing.T) {
 		t.Run(p.Title, func(t *testing.T) {
 			require.NotEmpty(t, p.Targets)
 			for _, target := range p.Targets {
-				// Grafana puts in how far apart its points are.
+				// Grafana replaces this variable with the interval of its points.
 				expectKnown(t, metrics, strings.ReplaceAll(target.Expr, "$__rate_interval", "5m"))
 			}
 		})
@@ -112,7 +112,7 @@ func expectKnown(t *testing.T, metrics map[string][]string, expression string) {
 		}
 		require.Contains(t, metrics, selector.Name, "docs/monitoring.md lists every metric that is asked for")
 		for _, matcher := range selector.LabelMatchers {
-			// The scrape itself gives these to every metric.
+			// The scrape adds these labels to every metric.
 			if !slices.Contains([]string{"__name__", "job", "instance"}, matcher.Name) {
 				require.Contains(t, metrics[selector.Name], matcher.Name, "label of %s", selector.Name)
 			}

@@ -56,7 +56,7 @@ func TestNotes(t *testing.T) {
 	NewWithT(t).Expect(err).To(MatchError("the changelog has no section v1.2.3 and none Unreleased"))
 }
 
-// What a release of the sources as they are would say.
+// The changelog of these sources makes release notes.
 func TestNotesOfTheseSources(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	out := t.TempDir()

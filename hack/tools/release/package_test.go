@@ -16,7 +16,7 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// The test's own program stands for those of the release.
+// The program of this test stands for the programs of a release.
 func TestPackage(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	out := packed(t)
@@ -56,7 +56,8 @@ func TestPackage(t *testing.T) {
 	))
 }
 
-// krew's own check, which its index runs, accepts the manifest; krew takes it, and finds in each archive what the manifest says, licence included.
+// krew's own check, which its index runs, accepts the manifest. krew installs the plugin, and finds the files of the manifest in each
+// archive, including the licence.
 func TestKrewInstalls(t *testing.T) {
 	out := packed(t)
 	validated, err := exec.CommandContext(t.Context(), "go", "tool", "validate-krew-manifest",
@@ -83,7 +84,7 @@ func TestKrewInstalls(t *testing.T) {
 	}
 }
 
-// packed returns the directory of what is made for two platforms.
+// packed returns the directory of a package for two platforms.
 func packed(t *testing.T) (out string) {
 	t.Helper()
 	Expect := NewWithT(t).Expect

@@ -33,8 +33,7 @@ type allowed struct {
 	Name string `json:"dependency-name"`
 }
 
-// Every module gets updates, and so does each tool that a module pins: these are "indirect" requirements, which Dependabot
-// passes over unless they are named.
+// Every module gets updates, and so does each tool that a module pins: Dependabot ignores "indirect" requirements unless they are named.
 func TestDependabotKnowsEveryModule(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	var config struct{ Updates []update }
@@ -65,7 +64,7 @@ func (u update) allows(module string) bool {
 	})
 }
 
-// modules returns the directories of all modules, as Dependabot names them.
+// modules returns the directories of all modules, in Dependabot's notation.
 func modules(t *testing.T) (directories []string) {
 	t.Helper()
 	NewWithT(t).Expect(filepath.WalkDir(root, func(file string, entry fs.DirEntry, err error) error {
@@ -107,7 +106,7 @@ func tools(t *testing.T, directory string) (required []string) {
 	return required
 }
 
-// A tag of an action can be moved, a commit cannot.
+// A tag of an action can move, a commit cannot.
 func TestActionsArePinned(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	workflows, err := filepath.Glob(filepath.Join(root, ".github", "workflows", "*.yml"))
@@ -131,7 +130,7 @@ func TestActionsArePinned(t *testing.T) {
 	}
 }
 
-// What GitHub asks of a form: without it, it shows none.
+// Issue forms meet GitHub's requirements: GitHub shows no invalid form.
 func TestIssueForms(t *testing.T) {
 	for _, form := range []string{"bug.yml", "feature.yml"} {
 		t.Run(form, func(t *testing.T) {
@@ -167,7 +166,7 @@ func TestIssueForms(t *testing.T) {
 	}
 }
 
-// read decodes a file of the sources.
+// read decodes a file of the repository.
 func read(t *testing.T, file string, into any) {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(file)))

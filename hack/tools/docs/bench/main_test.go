@@ -15,7 +15,7 @@ import (
 
 var update = flag.Bool("update", false, "write testdata/golden anew")
 
-// What a run prints, writes and draws is what testdata/golden has, twice in a row.
+// A run writes, prints and draws exactly the files in testdata/golden, twice in a row.
 func TestGolden(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	c := contentsOf(t)
@@ -100,7 +100,7 @@ func TestFaults(t *testing.T) {
 		ContainSubstring("no lines <!-- bench:admission --> and <!-- /bench:admission -->")))
 }
 
-// The page has a place for each section, and for nothing else; and each target is one of a section's.
+// The page has a place for exactly the sections of the contents, and each target belongs to a section.
 func TestPageAndContentsAgree(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	c, err := loadContents()

@@ -10,7 +10,7 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// No page has anything to complain about, asks another host for anything, or is wider than a phone.
+// No page reports errors, sends requests to other hosts, or is wider than a phone.
 func TestBrowserPages(t *testing.T) {
 	tab := open(t, phone)
 	for page := range load(t) {
@@ -24,7 +24,7 @@ func TestBrowserPages(t *testing.T) {
 	}
 }
 
-// overflow names what makes the page wider than its window: the document scrolls, or hides something without a scroll bar.
+// overflow names the elements that make the page wider than its window: the document scrolls, or hides an element without a scroll bar.
 const overflow = `(() => {
 	const width = document.documentElement.clientWidth;
 	if (document.documentElement.scrollWidth > width) return "it scrolls to " + document.documentElement.scrollWidth;
@@ -56,7 +56,7 @@ func TestBrowserSearch(t *testing.T) {
 				}
 				tab.do(chromedp.Click(chromedp.CSS(device.search)), chromedp.KeyEvent(query))
 				search := "document.activeElement"
-				// Keys that come before the index is loaded find nothing: the next one does.
+				// Keys before the index is loaded find nothing: the next key does.
 				tab.wait(`(` + search + `.dispatchEvent(new KeyboardEvent("keyup", {key: "e", bubbles: true})),
 					!!document.querySelector('.search-results a[href^="` + strings.TrimSuffix(base+result, "/") + `"]'))`)
 				tab.Expect(tab.messages()).To(BeEmpty())
@@ -65,7 +65,7 @@ func TestBrowserSearch(t *testing.T) {
 	}
 }
 
-// The sidebar is out of sight on a phone until you open it, and leads to the other pages.
+// On a phone, the sidebar is hidden until the user opens it, and it leads to the other pages.
 func TestBrowserSidebar(t *testing.T) {
 	tab := open(t, phone)
 	tab.Expect(tab.visit("configuration/")).To(BeEmpty())
@@ -102,7 +102,7 @@ const contrast = `(() => {
 	return {ratio: lowest[0], element: lowest[1]};
 })()`
 
-// Text can be told from what is behind it, also in the dark.
+// Text has enough contrast to its background, also in the dark theme.
 func TestBrowserContrast(t *testing.T) {
 	tab := open(t, laptop)
 	for _, theme := range []string{"light", "dark"} {

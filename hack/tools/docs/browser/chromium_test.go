@@ -20,13 +20,13 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// The width of a common phone, and of a laptop.
+// The widths of a common phone and of a laptop.
 const (
 	phone  = 390
 	laptop = 1280
 )
 
-// tab is one of the browser, which looks at the site from a local server.
+// tab is a tab of the browser, with the site on a local server.
 type tab struct {
 	context.Context
 	*WithT
@@ -36,7 +36,7 @@ type tab struct {
 	faults []string
 }
 
-// open starts a browser, and skips the test where there is none.
+// open starts a browser, or skips the test if there is none.
 func open(t *testing.T, width int64) *tab {
 	t.Helper()
 	directory := site(t)
@@ -52,7 +52,7 @@ func open(t *testing.T, width int64) *tab {
 	}
 	server := httptest.NewServer(http.StripPrefix(base, http.FileServer(http.Dir(directory))))
 	t.Cleanup(server.Close)
-	// Of a sandbox, a container has too little; what is shown is our own.
+	// A container lacks the rights for a sandbox, and the browser shows only our own pages.
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(program), chromedp.NoSandbox,
 		chromedp.Flag("disable-dev-shm-usage", true))
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
@@ -72,14 +72,14 @@ func (t *tab) do(steps ...chromedp.Action[chromedp.Void]) {
 	t.Expect(chromedp.Do(t, steps...)).To(Succeed())
 }
 
-// visit goes to a page, and returns what went wrong there.
+// visit opens a page, and returns its faults.
 func (t *tab) visit(page string) []string {
 	t.messages()
 	t.do(chromedp.Navigate(t.address + base + page))
 	return t.messages()
 }
 
-// messages returns what went wrong since it was called last.
+// messages returns the faults since the last call.
 func (t *tab) messages() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -88,7 +88,7 @@ func (t *tab) messages() []string {
 	return faults
 }
 
-// note keeps what a page complains about, and requests that fail or go elsewhere.
+// note records the errors and warnings of a page, and requests that fail or go to other hosts.
 func (t *tab) note(event any) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -125,7 +125,7 @@ func ask[T any](t *tab, expression string) T {
 	return answer
 }
 
-// wait waits until an expression is true in the page, which may be another one meanwhile.
+// wait waits until an expression is true in the page, which may change meanwhile.
 func (t *tab) wait(expression string) {
 	t.Eventually(func() (bool, error) {
 		return chromedp.Run(t, chromedp.Evaluate[bool](expression))

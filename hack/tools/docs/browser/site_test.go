@@ -17,13 +17,13 @@ import (
 
 const (
 	root = "../../../.."
-	// base is the path at which the site is published.
+	// base is the path of the published site.
 	base = "/heirloom/"
-	// source is where GitHub shows the files of this version.
+	// source is the address of the repository at GitHub.
 	source = "https://github.com/heirloom-dev/heirloom/"
 )
 
-// document is what a page offers to links, and the links that it has.
+// document has the anchors and the links of a page.
 type document struct {
 	title    string
 	headings int
@@ -68,7 +68,7 @@ func TestSitePages(t *testing.T) {
 	}
 }
 
-// An example's page shows its files, as they are, and offers each for download.
+// The page of an example shows its files unchanged, and offers each file for download.
 func TestSiteExamples(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	files, err := filepath.Glob(filepath.Join(root, "docs", "examples", "*", "*.yaml"))
@@ -86,7 +86,7 @@ func TestSiteExamples(t *testing.T) {
 	}
 }
 
-// check says what is wrong with a link, if anything is.
+// check returns the fault of a link, or "".
 func check(t *testing.T, pages map[string]document, file, link string) string {
 	t.Helper()
 	target, err := url.Parse(link)
@@ -139,7 +139,7 @@ func checkSource(link string) string {
 	return ""
 }
 
-// site returns the directory that the site is in.
+// site returns the directory of the site.
 func site(t *testing.T) string {
 	t.Helper()
 	directory := os.Getenv("HEIRLOOM_SITE_DIR")
@@ -149,7 +149,7 @@ func site(t *testing.T) string {
 	return directory
 }
 
-// load reads all pages, by their paths.
+// load reads all pages, by path.
 func load(t *testing.T) map[string]document {
 	t.Helper()
 	Expect := NewWithT(t).Expect

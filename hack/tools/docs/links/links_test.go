@@ -16,7 +16,7 @@ import (
 
 const root = "../../../.."
 
-// Every link leads to something: a file or directory of the repository, a heading of a page, or a well-formed address.
+// Every link has a target: a file or directory of the repository, a heading of a page, or a well-formed address.
 func TestMarkdownLinks(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	pages := map[string]page{}
@@ -38,7 +38,7 @@ func TestMarkdownLinks(t *testing.T) {
 	Expect(links).To(BeNumerically(">", 300))
 }
 
-// check says what is wrong with a link, if anything is.
+// check returns the fault of a link, or "".
 func check(pages map[string]page, file, link string) string {
 	target, err := url.Parse(link)
 	switch {
@@ -72,7 +72,7 @@ func check(pages map[string]page, file, link string) string {
 	return ""
 }
 
-// markdown returns the Markdown files that git has or would take.
+// markdown returns the Markdown files of the repository, including new files that git does not ignore.
 func markdown(t *testing.T) (files []string) {
 	t.Helper()
 	output, err := exec.CommandContext(t.Context(), "git", "-C", root,

@@ -15,7 +15,7 @@ import (
 	"github.com/yuin/goldmark/text"
 )
 
-// page is what a Markdown file offers to links, and the links that it has.
+// page has the anchors and the links of a Markdown file.
 type page struct {
 	anchors map[string]bool
 	links   []string
@@ -49,7 +49,7 @@ func parse(source []byte) page {
 	return result
 }
 
-// addAnchor adds the anchor that GitHub makes of a heading.
+// addAnchor adds the anchor that GitHub generates from a heading.
 func (p page) addAnchor(heading string) {
 	base := strings.Map(func(r rune) rune {
 		switch {
