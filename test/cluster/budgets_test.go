@@ -27,7 +27,7 @@ import (
 )
 
 // A disruption budget delays the Node's taint, and the softened taint keeps new Pods away meanwhile. The Pod is evicted once its budget
-// allows an eviction, and the Node gets the taint only afterwards. When the declaration is removed, all its effects are.
+// allows an eviction, and the Node gets the taint only afterwards. When the declaration is removed, nothing is left of the taint.
 func TestNoExecuteWithinBudgets(t *testing.T) {
 	const name = "budgets"
 	drain := func(effect corev1.TaintEffect) corev1.Taint {

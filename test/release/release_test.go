@@ -24,7 +24,7 @@ import (
 )
 
 // Two copies of the sources in different directories make the same images, SBOMs, chart, components, programs, archives and notes, byte
-// for byte. Both copies are no git checkouts. Programs for other systems take minutes to compile, so one program stands for all.
+// for byte. Neither copy is a git checkout. Programs for other systems take minutes to compile, so one program stands for all.
 func TestReleaseIsReproducible(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	first, second := makeRelease(t), makeRelease(t)

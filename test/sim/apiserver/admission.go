@@ -32,7 +32,7 @@ type admitter struct{ server *Server }
 // Handles implements admission.Interface.
 func (admitter) Handles(admission.Operation) bool { return true }
 
-// Admit implements admission.MutationInterface. The plugins of kube-apiserver run again, once, if a webhook has changed the object.
+// Admit implements admission.MutationInterface. The plugins of kube-apiserver run once more if a webhook has changed the object.
 func (a admitter) Admit(ctx context.Context, attributes admission.Attributes, o admission.ObjectInterfaces) error {
 	stateOf(ctx).admission = ""
 	if operation := attributes.GetOperation(); operation != admission.Create && operation != admission.Update || rules.IsExemptAdmissionConfigurationResource(attributes) {
@@ -122,7 +122,7 @@ func hooksOf(configuration *admissionregistrationv1.MutatingWebhookConfiguration
 		id := fmt.Sprintf("%s/%s/%d", configuration.Name, spec.Name, i)
 		key, err := json.Marshal(bare)
 		if err != nil {
-			panic(err) // it came as JSON
+			panic(err) // it was decoded from JSON
 		}
 		accessor, _ := accessors.LoadOrStore(id+string(key), webhook.NewMutatingWebhookAccessor(id, configuration.Name, bare))
 		of = append(of, hook{WebhookAccessor: accessor.(webhook.WebhookAccessor), id: id, spec: spec}) //nolint:forcetypeassert // stored above
@@ -141,10 +141,10 @@ func (n namespaces) Get(name string) (*corev1.Namespace, error) {
 	return nil, errors.New("the namespace has gone")
 }
 
-// List implements listers.NamespaceLister. Nobody calls it.
+// List implements listers.NamespaceLister. It is never called.
 func (namespaces) List(labels.Selector) ([]*corev1.Namespace, error) { return nil, nil }
 
-// concerns returns the invocation of a webhook for a request, or nil if the webhook is not to be called: see ShouldCallHook in
+// concerns returns the invocation of a webhook for a request, or nil if the webhook must not be called: see ShouldCallHook in
 // k8s.io/apiserver.
 func (d *dispatch) concerns(ctx context.Context, h hook) (*generic.WebhookInvocation, error) {
 	attributes := d.attributes
@@ -184,8 +184,8 @@ func (d *dispatch) concerns(ctx context.Context, h hook) (*generic.WebhookInvoca
 	return invocation, nil
 }
 
-// matching returns the invocation by the first rule that matches the request, or, if the webhook wants equivalents, another version of the
-// resource; nil if no rule matches.
+// matching returns the invocation for the first rule that matches the request, or, if the webhook accepts equivalent resources, for
+// another version of the resource; nil if no rule matches.
 func (d *dispatch) matching(h hook, attributes admission.Attributes) *generic.WebhookInvocation {
 	resources := []admission.Attributes{attributes}
 	if policy := h.GetMatchPolicy(); policy != nil && *policy == admissionregistrationv1.Equivalent {

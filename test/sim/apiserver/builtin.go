@@ -49,7 +49,7 @@ var (
 	builtinTypes = sync.OnceValue(func() managedfields.TypeConverter { return applyconfigurations.NewTypeConverter(scheme) })
 )
 
-// builtin is a kind that every API server has: a row of the table.
+// builtin is a kind that every API server has.
 type builtin struct {
 	schema.GroupVersion
 	kind, plural  string

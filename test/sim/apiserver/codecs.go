@@ -136,7 +136,7 @@ func (d coercingDecoder) Decode(data []byte, defaults *schema.GroupVersionKind, 
 	return object, gvk, nil
 }
 
-// coerce works like unstructuredSchemaCoercer.apply: it drops unknown fields, and returns their paths if they are wanted.
+// coerce works like unstructuredSchemaCoercer.apply: it drops unknown fields, and returns their paths if wanted is set.
 func (p *prepared) coerce(u *unstructured.Unstructured, wanted bool) ([]string, error) {
 	gvk := u.GroupVersionKind()
 	metadata, found, unknown, err := objectmeta.GetObjectMetaWithOptions(u.Object, objectmeta.ObjectMetaOptions{ReturnUnknownFieldPaths: wanted})

@@ -153,7 +153,7 @@ func (p *prepared) prepareFields(version string) (err error) {
 	return err
 }
 
-// established returns a CRD as it is while it is served. Conversion sets the version, and nothing else.
+// established returns a CRD with the status of a served CRD. Conversion only sets the version.
 func established(crd *apiextensionsv1.CustomResourceDefinition) *apiextensionsv1.CustomResourceDefinition {
 	crd = crd.DeepCopy()
 	scheme.Default(crd)

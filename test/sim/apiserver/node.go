@@ -87,7 +87,7 @@ func forbidden(resource schema.GroupResource, info *request.RequestInfo, by stri
 		by, info.Verb, info.Resource, info.APIGroup))
 }
 
-// admitNode does what the plugins TaintNodesByCondition and NodeRestriction of kube-apiserver do. It reports whether it changes the Node.
+// admitNode implements the plugins TaintNodesByCondition and NodeRestriction of kube-apiserver. It reports whether it changes the Node.
 func admitNode(a admission.Attributes) (touched bool, err error) {
 	node, ok := a.GetObject().(*corev1.Node)
 	if !ok {

@@ -33,7 +33,7 @@ type Options struct {
 	// Turn may be nil. It is called before each step whose order matters, and never under the lock; it returns when the step may happen. An
 	// *apierrors.StatusError is the answer; any other error breaks the connection.
 	Turn func(ctx context.Context, step Step) error
-	// Webhook calls an admission webhook with an AdmissionReview in JSON. An error means that it could not be reached.
+	// Webhook calls an admission webhook with an AdmissionReview in JSON. An error means that the webhook could not be reached.
 	Webhook func(ctx context.Context, configuration admissionregistrationv1.MutatingWebhook, body []byte) ([]byte, error)
 	// Stored is called under the lock for each stored version of each object. It must neither change the object nor call the Server.
 	Stored func(w Write)
@@ -101,7 +101,7 @@ func New(options Options) (*Server, error) {
 	return s, nil
 }
 
-// begin stores an object that a cluster has from its beginning.
+// begin stores an object that every new cluster has.
 func (s *Server) begin(gvr schema.GroupVersionResource, object runtime.Object) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -279,7 +279,7 @@ func toUnstructured(object runtime.Object) *unstructured.Unstructured {
 	}
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 	if err != nil {
-		panic(err) // no API type has what JSON lacks
+		panic(err) // every API type can be encoded as JSON
 	}
 	u := &unstructured.Unstructured{Object: content}
 	if kinds, _, err := scheme.ObjectKinds(object); err == nil {
@@ -291,7 +291,7 @@ func toUnstructured(object runtime.Object) *unstructured.Unstructured {
 // handleErrors replaces the error handlers. The default handlers wait according to the time of the last error, which may come from another
 // bubble with another time. No event of a watch may be lost silently, unless the client has gone.
 var handleErrors = sync.OnceFunc(func() {
-	//nolint:reassign // that is what it is for
+	// the handlers exist to be replaced
 	utilruntime.ErrorHandlers = []utilruntime.ErrorHandler{func(ctx context.Context, err error, message string, _ ...any) {
 		if stateOf(ctx) != nil && ctx.Err() == nil && strings.Contains(message, "watch event") {
 			panic(fmt.Sprintf("%s: %v", message, err))

@@ -95,8 +95,8 @@ func machine(name string) *clusterv1.Machine {
 	}
 }
 
-// run has a manager that annotates each Machine by apply, while the watches are cut. It returns all writes, without their times: a client whose
-// watch is cut comes back after a random while.
+// run runs a manager that annotates each Machine by apply, while the watches are cut. It returns all writes, without their times: a
+// client reconnects a cut watch after a random delay.
 func run(t *testing.T) []string {
 	var writes []string
 	synctest.Test(t, func(t *testing.T) {
@@ -171,7 +171,7 @@ func TestNode(t *testing.T) {
 	})
 }
 
-// TestTurns holds that a test may answer, break the connection before or after a write, or end a watch.
+// A test may answer a request, break the connection before or after a write, or end a watch.
 func TestTurns(t *testing.T) {
 	for _, c := range []struct {
 		name, phase string
@@ -203,7 +203,7 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-// TestWriteInBetween holds that a patch is made again when somebody has written since it was computed, and that an update is refused.
+// After a concurrent write, a patch is computed again, and an update is refused.
 func TestWriteInBetween(t *testing.T) {
 	for _, c := range []struct {
 		name    string

@@ -30,7 +30,7 @@ func (c common) GenerateName(base string) string {
 	const characters, length = "bcdfghjklmnpqrstvwxz2456789", 5
 	c.server.mu.Lock()
 	c.server.ids++
-	n := c.server.ids * 7_368_787 // so that names that follow each other do not look alike
+	n := c.server.ids * 7_368_787 // consecutive names do not look alike
 	c.server.mu.Unlock()
 	var suffix strings.Builder
 	for range length {
@@ -148,7 +148,7 @@ func (s customStrategy) validateType(u *unstructured.Unstructured) field.ErrorLi
 	return errs
 }
 
-// validateRules evaluates the CEL rules, unless the object has errors with which a rule could fail.
+// validateRules evaluates the CEL rules, unless the object has errors that could make a rule fail.
 func (s customStrategy) validateRules(ctx context.Context, errs field.ErrorList, u, before *unstructured.Unstructured, options ...apiextensionscel.Option) field.ErrorList {
 	if s.version.cel == nil {
 		return errs

@@ -47,7 +47,7 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	case <-a.ready:
 	case <-r.Context().Done():
 		select {
-		case <-a.ready: // at the same time: the answer counts
+		case <-a.ready: // both at the same time: the answer counts
 		default:
 			cancel()
 			return nil, r.Context().Err()

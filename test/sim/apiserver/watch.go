@@ -87,7 +87,7 @@ func (e *endpoint) Watch(ctx context.Context, options *metainternalversion.ListO
 		if initial && options.AllowWatchBookmarks {
 			w.queue = append(w.queue, watch.Event{Type: watch.Bookmark, Object: e.bookmark()})
 		}
-	case from == 0: // from now on
+	case from == 0: // from the present state on
 	case from < e.server.expired:
 		expired := apierrors.NewResourceExpired(fmt.Sprintf("too old resource version: %d (%d)", from, e.server.expired))
 		w.queue = append(w.queue, watch.Event{Type: watch.Error, Object: &expired.ErrStatus})

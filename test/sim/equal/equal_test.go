@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package equal holds the API server in memory to a real kube-apiserver: both get the same requests, and must answer the same.
+// Package equal compares the API server in memory with a real kube-apiserver: both get the same requests, and must give the same answers.
 package equal
 
 import (
@@ -30,26 +30,27 @@ import (
 	"github.com/heirloom-dev/heirloom/test/sim/apiserver"
 )
 
-// step is a request.
+// step is a request of the script.
 type step struct {
 	name string
 	// user is a name from users; empty: an administrator.
 	user string
-	// do is the method and the path; a path without a slash in front begins with a name from resources.
+	// do is the method and the path; a path without a leading slash begins with a name from resources.
 	do string
 	// as is the format of the body, a name from formats; empty: the object itself.
 	as string
-	// body is YAML. $rv(x) and $uid(x) are the last ones that an answer about an object of name x had, $first(x) its first resourceVersion.
+	// body is YAML. $rv(x) and $uid(x) are the values in the last answer about an object with name x, $first(x) is its first
+	// resourceVersion.
 	body string
-	// code is that of the answer; zero: of success.
+	// code is the expected status code; zero: success.
 	code int
-	// noop says that nothing may be stored.
+	// noop says that nothing may be written to the store.
 	noop bool
-	// later has the request wait for the next second, in which a manager's time would be another.
+	// later delays the request until the next second, in which a manager's time would differ.
 	later bool
 	// differs says why the answers must differ.
 	differs string
-	// hook is the name of the webhook configuration that is in force from then on.
+	// hook is the name of a webhook configuration that this step creates.
 	hook string
 }
 
@@ -61,7 +62,7 @@ var (
 		"": "application/json", "json": "application/json-patch+json", "merge": "application/merge-patch+json",
 		"strategic": "application/strategic-merge-patch+json", "apply": "application/apply-patch+yaml",
 	}
-	resources = map[string]string{ //nolint:gosec // G101: these are paths, one of them that of Secrets
+	resources = map[string]string{ //nolint:gosec // G101: these are paths, including the path of Secrets
 		"clusters": "/apis/cluster.x-k8s.io/v1beta2/namespaces/default/", "machines": "/apis/cluster.x-k8s.io/v1beta2/namespaces/default/",
 		"machinesets": "/apis/cluster.x-k8s.io/v1beta2/namespaces/default/", "fakemachines": "/apis/infrastructure.cluster.x-k8s.io/v1beta2/namespaces/default/",
 		"things": "/apis/example.com/v1/namespaces/default/", "configmaps": "/api/v1/namespaces/default/", "secrets": "/api/v1/namespaces/default/",
@@ -83,17 +84,17 @@ type side struct {
 	host    string
 	hooks   *hooks
 	expire  func() // makes a watch from the first resourceVersion impossible
-	// known is by variable, as it stands in a body.
+	// known has the values of variables in bodies, by variable, such as "$uid(x)".
 	known map[string]string
 	normaliser
 }
 
-// answer is what a request has led to.
+// answer is the result of a request.
 type answer struct {
 	Code     int
 	Body     any
 	Warnings []string
-	Reviews  []any // which webhooks have been sent meanwhile
+	Reviews  []any // the requests that webhooks have received meanwhile
 }
 
 func (s *side) client(user string) *http.Client {
@@ -107,7 +108,7 @@ func (s *side) client(user string) *http.Client {
 	return s.clients[user]
 }
 
-// send returns the answer before anybody has read it.
+// send sends a request, and returns the answer with an unread body.
 func (s *side) send(ctx context.Context, do step) *http.Response {
 	method, path, _ := strings.Cut(do.do, " ")
 	if !strings.HasPrefix(path, "/") {
@@ -163,7 +164,7 @@ func (s *side) do(ctx context.Context, do step) answer {
 	return answer{Code: response.StatusCode, Body: s.normal(body), Warnings: response.Header["Warning"], Reviews: reviews}
 }
 
-// recording is all that one side has said.
+// recording has all answers and events of one side.
 type recording struct {
 	answers []answer
 	events  [][]any // by watch
@@ -171,7 +172,7 @@ type recording struct {
 
 func (s *side) run(ctx context.Context) recording {
 	var r recording
-	for _, resource := range slices.Sorted(maps.Keys(resources)) { // whose caches a real one fills when they are asked for
+	for _, resource := range slices.Sorted(maps.Keys(resources)) { // a real API server starts their caches on demand
 		s.Eventually(func() int {
 			response := s.send(ctx, step{name: "first " + resource, do: "GET " + resource})
 			_ = response.Body.Close()
@@ -206,7 +207,7 @@ func (s *side) watch(ctx context.Context, path string) *bufio.Scanner {
 	return scanner
 }
 
-// events reads a watch up to what the script does at its end, or to the end of its own beginning.
+// events reads a watch until the last object of the script, or until the end of the initial events.
 func (s *side) events(scanner *bufio.Scanner, late bool) []any {
 	var events []any
 	for scanner.Scan() {
@@ -295,7 +296,7 @@ func newSide(t *testing.T, connect func(string, ...string) (*rest.Config, error)
 	}
 }
 
-// readCRDs reads them as an API server has them.
+// readCRDs decodes CRDs from files.
 func readCRDs(t *testing.T, paths []string) []*apiextensionsv1.CustomResourceDefinition {
 	var crds []*apiextensionsv1.CustomResourceDefinition
 	for _, path := range paths {

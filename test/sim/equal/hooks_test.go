@@ -24,7 +24,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// hooks are admission webhooks: what each answers is decided by the path of its URL.
+// hooks are admission webhooks: the path of a webhook's URL decides its answer.
 type hooks struct {
 	url, ca string
 	mu      sync.Mutex
@@ -47,7 +47,7 @@ var patches = map[string]string{
 	"rename":  `[{"op":"replace","path":"/metadata/name","value":"other"}]`,
 }
 
-// patch is what a webhook changes; some look at the object.
+// patch returns the patch of a webhook; some patches depend on the object.
 func patch(path string, o *unstructured.Unstructured) string {
 	switch path {
 	case "count":
@@ -66,7 +66,7 @@ func patch(path string, o *unstructured.Unstructured) string {
 	return patches[path]
 }
 
-// answer says what a webhook answers. It is "" for what is no answer.
+// answer returns the answer of a webhook, or "" for an error.
 func (h *hooks) answer(path string, body []byte) string {
 	review := &admissionv1.AdmissionReview{}
 	var raw struct {
@@ -104,7 +104,7 @@ func (h *hooks) answer(path string, body []byte) string {
 	return string(text)
 }
 
-// take returns what webhooks have been sent since the last call.
+// take returns the requests to webhooks since the last call.
 func (h *hooks) take() []map[string]any {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -113,7 +113,7 @@ func (h *hooks) take() []map[string]any {
 	return reviews
 }
 
-// call is how the API server in memory calls a webhook.
+// call is the transport of the API server in memory to the webhooks.
 func (h *hooks) call(_ context.Context, configuration admissionregistrationv1.MutatingWebhook, body []byte) ([]byte, error) {
 	address, err := url.Parse(*configuration.ClientConfig.URL)
 	if err != nil || address.Port() == "1" {
@@ -125,7 +125,7 @@ func (h *hooks) call(_ context.Context, configuration admissionregistrationv1.Mu
 	return nil, fmt.Errorf("%s fails", address.Path)
 }
 
-// serve is for a real one.
+// serve serves the webhooks to a real API server.
 func (h *hooks) serve() *httptest.Server {
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
@@ -148,7 +148,7 @@ func (h *hooks) addresses(body string) string {
 	return strings.NewReplacer("$hooks", address, "$ca", ca).Replace(body)
 }
 
-// waitForHooks waits until a configuration is in force: see hook.
+// waitForHooks waits until a configuration is in force: it sends a probe to the webhook that hook adds.
 func (s *side) waitForHooks(ctx context.Context, name string) {
 	probe := step{name: "probe", do: "POST configmaps?dryRun=All", body: "{apiVersion: v1, kind: ConfigMap, metadata: {name: probe, labels: {probe: " + name + "}}}"}
 	s.Eventually(func() string {
@@ -159,7 +159,8 @@ func (s *side) waitForHooks(ctx context.Context, name string) {
 	s.hooks.take()
 }
 
-// hook is a configuration with webhooks for objects that are labelled with its name. Each has a line of YAML.
+// hook returns a step that creates a configuration with webhooks for objects that are labelled with its name. Each webhook is a line of
+// YAML; one more webhook answers probes.
 func hook(name string, webhooks ...string) step {
 	var b strings.Builder
 	fmt.Fprintf(&b, "apiVersion: admissionregistration.k8s.io/v1\nkind: MutatingWebhookConfiguration\nmetadata: {name: %s}\nwebhooks:\n", name)

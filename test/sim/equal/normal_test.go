@@ -13,15 +13,15 @@ import (
 	"k8s.io/apimachinery/pkg/util/json"
 )
 
-// normaliser takes out of what an API server says whatever differs from one to the other.
+// normaliser removes the values that differ between two API servers from their answers.
 type normaliser struct {
-	// tokens stand for UIDs and for generated names, versions for resourceVersions: in the order of their first appearance.
+	// tokens replace UIDs and generated names, versions replace resourceVersions: in the order of their first appearance.
 	tokens, versions map[string]string
 }
 
 var (
 	timestamp = regexp.MustCompile(`\b20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`)
-	// noise are details of messages that name the storage, the network or a version of an object.
+	// noise matches details of messages that name the storage, the network or a version of an object.
 	noise = []struct {
 		*regexp.Regexp
 		by string
@@ -60,7 +60,7 @@ func (n *normaliser) normal(value map[string]any) any {
 	return n.clean("", copied)
 }
 
-// learn finds UIDs and generated names.
+// learn records UIDs and generated names.
 func (n *normaliser) learn(value any) {
 	switch value := value.(type) {
 	case map[string]any:
@@ -87,7 +87,7 @@ func (n *normaliser) token(of, value string) {
 	}
 }
 
-// clean returns what does not differ.
+// clean returns a value without the parts that differ.
 func (n *normaliser) clean(key string, value any) any {
 	switch value := value.(type) {
 	case map[string]any:
@@ -100,7 +100,7 @@ func (n *normaliser) clean(key string, value any) any {
 		if key == "details" {
 			byText(value["causes"])
 		}
-		delete(value, "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions") // it names all groups that there are
+		delete(value, "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions") // it names all groups of the API server
 		if value["kind"] == "Status" {
 			value["message"] = shuffled(fmt.Sprint(value["message"]))
 		}
@@ -120,7 +120,7 @@ func (n *normaliser) clean(key string, value any) any {
 		for _, n := range noise {
 			value = n.ReplaceAllString(value, n.by)
 		}
-		if key == "time" { // of a manager: its order says something
+		if key == "time" { // of a manager: sorted uses its order
 			return value
 		}
 		return timestamp.ReplaceAllString(value, "some time")
@@ -134,7 +134,7 @@ func byText(causes any) {
 	slices.SortFunc(list, func(a, b any) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
 }
 
-// shuffled are the words of a message that says several things in random order.
+// shuffled returns a message with its words in order, if the message lists several items in random order.
 func shuffled(message string) string {
 	if !strings.Contains(message, "is invalid: [") && !strings.Contains(message, " conflicts: ") {
 		return message
@@ -144,7 +144,7 @@ func shuffled(message string) string {
 	return strings.Join(words, " ")
 }
 
-// version is that of an object; those of lists and bookmarks depend on what else has been stored.
+// version returns a number for an object's version; versions of lists and bookmarks depend on other objects in the store.
 func (n *normaliser) version(metadata map[string]any) string {
 	version := fmt.Sprint(metadata["resourceVersion"])
 	if metadata["name"] == nil || metadata["uid"] == nil {
@@ -156,7 +156,7 @@ func (n *normaliser) version(metadata map[string]any) string {
 	return n.versions[version]
 }
 
-// sorted are managers in an order that does not depend on time, and whether they were in that of an API server.
+// sorted returns managed fields in an order that does not depend on time, and reports whether they had the order of an API server.
 func sorted(entries []any) any {
 	order := func(withTime bool) func(a, b any) int {
 		return func(a, b any) int {

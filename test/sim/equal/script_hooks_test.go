@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// configurations are webhooks for objects that have the label hook with the configuration's name.
+// configurations creates webhooks for objects that have the label hook with the configuration's name.
 var configurations = []step{
 	hook("label", "label"),
 	hook("entry", "entry, reinvocationPolicy: IfNeeded"),
@@ -116,7 +116,7 @@ const (
 
 const eventsApart = "Events of the two groups are the same objects only in a real one; Heirloom and the world write and read those of events.k8s.io"
 
-// heirlooms are requests as Heirloom makes them.
+// heirlooms are requests like Heirloom's.
 var heirlooms = []step{
 	{name: "an heir", do: "POST machines", body: machine("h", "labels: {own: x}", "")},
 	{name: "an heir inherits", do: "PATCH machines/h?fieldManager=heirloom&force=true", as: "apply", body: partly("h", "labels: {i: 'yes', j: 'yes'}", "deletion: {nodeDrainTimeoutSeconds: 5}, taints: [{key: a, effect: NoSchedule, propagation: Always}]")},

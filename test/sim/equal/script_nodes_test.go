@@ -2,7 +2,7 @@
 
 package equal
 
-// schemas are about what a CRD says.
+// schemas are requests that depend on the schema of a CRD.
 var schemas = []step{
 	{name: "defaults", do: "POST things", body: "{apiVersion: example.com/v1, kind: Thing, metadata: {name: t}}"},
 	{name: "defaults below", do: "POST things", body: thing("u", "", "ports: [{port: 1}, {port: 1, protocol: UDP}], note: null, set: [a, b], whole: {a: b}, labels: {x: yy}, either: 5, free: {any: {thing: [1, 1.5, true, null]}}")},

@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// last is the name of the objects that the script creates at its end: a watch has sent all when it has sent those.
+// last is the name of the objects that the script creates at its end: a watch is complete when it has sent its last object.
 const last = "zz-last"
 
 var (
@@ -16,7 +16,7 @@ var (
 		"machines?watch=true", "machines?watch=true&labelSelector=team%3Da", "machines?watch=true&partial=true", "nodes?watch=true", "things?watch=true",
 		"configmaps?watch=true&labelSelector=team",
 	}
-	// lateWatches are opened at the end, after the history has been forgotten.
+	// lateWatches are opened at the end, after the history has expired.
 	lateWatches = []string{
 		"machines?watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true",
 		"nodes?watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&labelSelector=team",
@@ -25,18 +25,18 @@ var (
 	}
 )
 
-// machine is YAML with these fields in its metadata, beside the name, and in its spec.
+// machine returns the YAML of a Machine with these further fields in its metadata and in its spec.
 func machine(name, metadata, spec string) string {
 	return fmt.Sprintf("{apiVersion: cluster.x-k8s.io/v1beta2, kind: Machine, metadata: {name: %s, %s}, spec: {clusterName: c, bootstrap: {dataSecretName: s}, "+
 		"infrastructureRef: {apiGroup: infrastructure.cluster.x-k8s.io, kind: FakeMachine, name: m}, %s}}", name, metadata, spec)
 }
 
-// partly is YAML of a Machine, as an applier who has few fields gives it.
+// partly returns the YAML of a Machine without the required fields, for an applier with few fields.
 func partly(name, metadata, spec string) string {
 	return fmt.Sprintf("{apiVersion: cluster.x-k8s.io/v1beta2, kind: Machine, metadata: {name: %s, %s}%s}", name, metadata, in("spec", spec))
 }
 
-// in is a field that is left out if there is nothing in it.
+// in returns a field, or "" if its content is empty.
 func in(field, content string) string {
 	if content == "" {
 		return ""
@@ -57,7 +57,7 @@ func configMap(name, metadata, data string) string {
 }
 
 func script() []step {
-	var updaters []step // more than managedFields have room for
+	var updaters []step // more updaters than managedFields keep
 	for i := range 13 {
 		updaters = append(updaters, step{
 			name: fmt.Sprint("updater ", i), do: fmt.Sprintf("PATCH machines/pruned?fieldManager=u%02d", i), as: "merge", body: fmt.Sprintf("{metadata: {annotations: {a%d: b}}}", i),

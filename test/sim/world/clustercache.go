@@ -37,8 +37,8 @@ type target struct {
 	mapper meta.RESTMapper
 }
 
-// clusterCache stands for Cluster API's ClusterCache, which makes its own transport from a kubeconfig and so needs a socket. It keeps the
-// same promises to controllers: connections that come and go, a cache for each connection, and a source of events.
+// clusterCache replaces Cluster API's ClusterCache, which makes its own transport from a kubeconfig and so needs a socket. It keeps the
+// same promises to controllers: connections that break and are made again, a cache for each connection, and a source of events.
 type clusterCache struct {
 	mgr     ctrl.Manager
 	reach   map[client.ObjectKey]target

@@ -19,8 +19,8 @@ import (
 
 var errLost = errors.New("connection reset by peer")
 
-// fault decides the fault of a step of Heirloom and of Cluster API. Operators, the provider and kubelets try until they succeed, so their
-// failures would prove nothing.
+// fault decides the fault of a step of Heirloom and of Cluster API. Operators, the provider and kubelets repeat their requests until they
+// succeed, so their failures would prove nothing.
 func (w *World) fault(server string, step apiserver.Step, dice *rand.Rand) (delay time.Duration, err error) {
 	program := strings.HasPrefix(step.User, heirloomUser) || step.User == clusterAPI
 	if !program {
@@ -62,7 +62,7 @@ func resourceOf(at string) string {
 	return path.Base(at)
 }
 
-// inStorm returns the fault of a step while requests fail and are late.
+// inStorm returns the fault of a step during a storm, in which requests fail and are late.
 func inStorm(step apiserver.Step, dice *rand.Rand) (delay time.Duration, err error) {
 	switch chance := dice.IntN(100); {
 	case step.Phase == "event":

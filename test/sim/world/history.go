@@ -27,13 +27,13 @@ import (
 	"github.com/heirloom-dev/heirloom/test/sim/apiserver"
 )
 
-// history has all writes, and the violations.
+// history has all writes and all violations.
 type history struct {
 	mu     sync.Mutex
 	began  time.Time
 	lines  []string
 	broken []string
-	quiet  bool // whether nothing may be written any more
+	quiet  bool // whether no write may follow
 	// takes returns the maximum time since the decision about a write that is stored now.
 	takes func(byCache bool) time.Duration
 	// asked has the times since which a Machine or MachineDeployment has declared its Always taints without a break.

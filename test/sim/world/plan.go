@@ -21,7 +21,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
-// Action is an action of somebody in the world, or a fault.
+// Action is an action of a participant, or a fault.
 type Action struct {
 	// After is the time since the previous action, Lasts the duration of a fault.
 	After, Lasts time.Duration
@@ -301,7 +301,7 @@ func (w *World) restart(ctx context.Context, p *process, kill bool, lasts time.D
 	})
 }
 
-// hangs is a time in which a workload cluster accepts requests and does not answer.
+// hangs is a fault: a workload cluster accepts requests and does not answer.
 func hangs(dice *rand.Rand, cluster, _ int) Action {
 	return Action{Name: fmt.Sprintf("workload cluster cluster-%d hangs", cluster), Lasts: lasting(dice), do: func(_ context.Context, w *World, a Action) {
 		w.goesWrong(hangsOf(w.clusters[cluster].key.Name), a.Lasts)
@@ -348,7 +348,7 @@ func cutWatches(dice *rand.Rand, n, _ int) Action {
 	}}
 }
 
-// stall is a time in which a replica sees the past of a kind, or of all kinds except Nodes: the watch sends nothing.
+// stall is a fault: a replica sees old versions of a kind, or of all kinds except Nodes, because the watch sends nothing.
 func stall(dice *rand.Rand, _, replica int) Action {
 	of := []string{"owners", "owners", "machines", "machinesets", "machinedeployments", "nodes", "fakemachines"}
 	what := stallOf(fmt.Sprintf("%s-%d", heirloomUser, replica), of[dice.IntN(len(of))])
@@ -373,7 +373,7 @@ func brief(dice *rand.Rand, cluster, replica int) Action {
 	}
 }
 
-// storm is a time in which requests are late, fail, and lose their answers.
+// storm is a fault: requests are late, fail, and lose their answers.
 func storm(dice *rand.Rand, _, _ int) Action {
 	return Action{Name: "requests fail and are late", Lasts: lasting(dice), do: func(_ context.Context, w *World, a Action) {
 		w.goesWrong(requestsFail, a.Lasts)

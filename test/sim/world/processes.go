@@ -222,7 +222,7 @@ func (w *World) runHeirloom(ctx context.Context, p *process) error {
 	return h.Manager.Start(ctx)
 }
 
-// simulated returns the options of a manager that runs many times in this process.
+// simulated returns a function that sets the options of a manager that runs many times in this process.
 func simulated(mapper meta.RESTMapper) func(*ctrl.Options) {
 	return func(o *ctrl.Options) {
 		o.MapperProvider = func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return mapper, nil }

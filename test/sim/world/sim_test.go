@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) {
 	logger := logr.Discard()
-	if os.Getenv("SIM_LOG") != "" { // what the programs log, for whoever asks why
+	if os.Getenv("SIM_LOG") != "" { // shows the logs of the programs
 		logger = textlogger.NewLogger(textlogger.NewConfig())
 	}
 	ctrl.SetLogger(logger)
@@ -41,7 +41,7 @@ func number(t *testing.T, name string, otherwise uint64) uint64 {
 	return n
 }
 
-// TestSim plays SIM_SEEDS worlds, from SIM_SEED on.
+// TestSim plays SIM_SEEDS worlds, beginning with seed SIM_SEED.
 func TestSim(t *testing.T) {
 	first, count := number(t, "SIM_SEED", 1), number(t, "SIM_SEEDS", 2)
 	began, steps := time.Now(), 0
@@ -62,7 +62,7 @@ func TestSim(t *testing.T) {
 	t.Logf("%d seeds, %.1f seeds/s, %.0f steps/s", count, float64(count)/took, float64(steps)/took)
 }
 
-// shrink leaves out each action without which the promise is broken as well.
+// shrink removes each action without which the run still breaks a promise.
 func shrink(t *testing.T, seed uint64, actions []Action, result Result) ([]Action, Result) {
 	t.Helper()
 	for i := len(actions) - 1; i >= 0; i-- {
