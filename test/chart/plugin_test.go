@@ -22,7 +22,7 @@ func TestThePluginHasTheChartsWebhooks(t *testing.T) {
 		if object.GroupVersionKind().Group != admissionregistrationv1.GroupName {
 			continue
 		}
-		config := &admissionregistrationv1.MutatingWebhookConfiguration{} // the validating configuration also has the fields that are read here
+		config := &admissionregistrationv1.MutatingWebhookConfiguration{} // validating webhooks also have these fields
 		Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, config)).To(Succeed())
 		for _, w := range config.Webhooks {
 			names = append(names, w.Name)

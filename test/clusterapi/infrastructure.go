@@ -53,7 +53,7 @@ func (i *Infrastructure) Start(ctx context.Context, management *rest.Config) err
 		Client:  client.Options{Cache: &client.CacheOptions{Unstructured: true}},
 		Controller: ctrlconfig.Controller{
 			SkipNameValidation: ptr.To(true), MaxConcurrentReconciles: 4,
-			UsePriorityQueue: ptr.To(false), // the priority queue of controller-runtime v0.24 and older can lock up when it is shut down (issue 3538)
+			UsePriorityQueue: ptr.To(false), // up to controller-runtime v0.24 it can lock up at its shutdown (issue 3538)
 		},
 	})
 	if err != nil {
