@@ -15,7 +15,7 @@ import (
 
 const softened = "heirloom.node-restriction.kubernetes.io/softened=20261127T203127Z"
 
-// A Node that has had its turn has NoSchedule in place of NoExecute, and NoExecute alone once its Pods have left.
+// After its turn, a Node has NoSchedule in place of NoExecute, and only NoExecute once its Pods have left.
 func TestSoftenedTaints(t *testing.T) {
 	const drain = "taints.heirloom.dev/always=drain=a:NoExecute"
 	for _, tc := range []struct {
@@ -85,7 +85,7 @@ func TestSoftenedTaints(t *testing.T) {
 	}
 }
 
-// A Node has its turn once. A time that nobody can read counts as now.
+// A Node has one turn. An unreadable time counts as now.
 func TestSoftenedSince(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	turn := time.Date(2026, 11, 27, 20, 31, 27, 0, time.UTC)
