@@ -146,7 +146,7 @@ func expectRead(t *testing.T, read []string, entry string, valid bool, problems 
 		return
 	}
 	NewWithT(t).Expect(read).NotTo(ContainElement(entry))
-	NewWithT(t).Expect(problems).To(HaveOccurred(), "what is left out is reported: %q", entry)
+	NewWithT(t).Expect(problems).To(HaveOccurred(), "an entry that is left out is reported: %q", entry)
 }
 
 // autoscaled holds the annotation values for cluster-autoscaler. Its methods follow Labels, Taints and parseTaint in

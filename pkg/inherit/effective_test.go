@@ -32,7 +32,7 @@ func TestNodesInheritWhatTheirMachineWillCarry(t *testing.T) {
 	}.want()))
 	Expect(bare.Spec.Template.Labels).To(BeEmpty(), "the input is not mutated")
 	Expect(m.Labels).To(HaveLen(1), "the input is not mutated")
-	Expect(policy.EffectiveMachine(nil, m)).To(Equal(m), "a Machine without an owner is what it is")
+	Expect(policy.EffectiveMachine(nil, m)).To(Equal(m), "a Machine without an owner stays unchanged")
 }
 
 // EffectiveMachine returns a Machine that already has every declared entry as it is. The result must equal the computed result for a

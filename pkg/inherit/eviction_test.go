@@ -155,7 +155,7 @@ func TestHoldingEvictsNothingAndLosesNothing(t *testing.T) {
 			}
 		}
 		node.Labels, node.Annotations, node.Spec.Taints = waits.Labels, waits.Annotations, waits.Taints
-		Expect(inherit.SourceOfMachine(m).Evicting(node, nil, now)).To(ConsistOf(held), "it still waits for the same")
+		Expect(inherit.SourceOfMachine(m).Evicting(node, nil, now)).To(ConsistOf(held), "the same taints still wait")
 		becomes, _ := policy.NodeHolding(inherit.SourceOfMachine(m), nil, waits, inherit.Privileged)
 		for _, id := range held {
 			Expect(taint.Find(becomes.Taints, id)).To(BeNumerically(">=", 0), "%s was lost", id)

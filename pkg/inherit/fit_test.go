@@ -155,8 +155,8 @@ func TestMachinesStayValid(t *testing.T) {
 			Expect(problems).To(HaveLen(len(tc.problems)), "%v", err)
 			for i, want := range tc.problems {
 				Expect(problems[i]).To(MatchError(ContainSubstring(want)))
-				Expect(len(problems[i].Error())).To(BeNumerically("<", 1000), "whatever the owner has written")
-				Expect(problems[i]).NotTo(MatchError(ContainSubstring("secret")), "values of annotations are nobody else's business")
+				Expect(len(problems[i].Error())).To(BeNumerically("<", 1000), "a problem stays short for every declaration")
+				Expect(problems[i]).NotTo(MatchError(ContainSubstring("secret")), "a problem does not contain values of annotations")
 			}
 		})
 	}
@@ -231,7 +231,7 @@ func TestMachinesStayValidWhateverIsDeclared(t *testing.T) {
 		Expect(fmt.Sprint(owner)).To(Equal(before), "an input was mutated")
 
 		again, _ := machineGets(result, declared)
-		Expect(brief(again.Top)).To(Equal(brief(once.Top)), "it depends on what was inherited before")
+		Expect(brief(again.Top)).To(Equal(brief(once.Top)), "the result depends on earlier results")
 		if len(inherit.Problems(leftOut)) == 0 {
 			Expect(len(once.Top.Labels)+len(once.Top.Annotations)+len(once.Top.Taints)).To(
 				Equal(len(declared.Labels)+len(declared.Annotations)+len(declared.Taints)), "something is left out silently")

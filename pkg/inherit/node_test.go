@@ -181,7 +181,7 @@ func TestKubeletRegisters(t *testing.T) {
 
 			later := whole(tc.policy.Node(inherit.SourceOfMachine(m), got, inherit.Privileged))
 			for key, value := range tc.machine.machine().Labels {
-				Expect(later.Labels).To(HaveKeyWithValue(key, value), "what had to wait comes with the first write by someone who may")
+				Expect(later.Labels).To(HaveKeyWithValue(key, value), "waiting entries come with the first privileged write")
 			}
 		})
 	}
@@ -351,7 +351,7 @@ func TestWhatAnAPIServerWouldRefuseStaysAway(t *testing.T) {
 				}
 				again, _ := inherit.Policy{}.Node(inherit.SourceOfMachine(m), got, inherit.Privileged)
 				once, _ := inherit.Policy{}.Node(inherit.SourceOfMachine(m), again, inherit.Privileged)
-				Expect(once.Equal(again)).To(BeTrue(), "there is an end to it")
+				Expect(once.Equal(again)).To(BeTrue(), "a further write changes nothing")
 			})
 		}
 	}

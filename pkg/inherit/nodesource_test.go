@@ -128,7 +128,7 @@ func TestAnAddressBringsNoPrivileges(t *testing.T) {
 	node.Spec.ProviderID = ""
 	node.Labels, node.Annotations, node.Spec.Taints = proven.Labels, proven.Annotations, proven.Taints
 	borrowed := written(inherit.Privileged)
-	Expect(borrowed.Labels).NotTo(Or(privileges...), "what an earlier release gave for an address goes")
+	Expect(borrowed.Labels).NotTo(Or(privileges...), "privileges that an earlier release granted by address go")
 	Expect(m.Labels).To(HaveLen(3), "the input is not mutated")
 }
 

@@ -71,7 +71,7 @@ func TestAKubeletCannotHaveAnythingTakenAway(t *testing.T) {
 			Expect(got.Labels).To(HaveKey(role))
 			Expect(got.Taints).To(ConsistOf(onNode("gpu:NoSchedule,quarantine=1:NoExecute")))
 			_, listed := got.Labels["team"]
-			Expect(listed).To(Equal(!strings.Contains(tc.annotations, "team")), "a label that it may take away itself")
+			Expect(listed).To(Equal(!strings.Contains(tc.annotations, "team")), "a label that the kubelet may remove itself")
 			Expect(inherit.RecordOf(got)).To(Equal(inherit.Record{Labels: []string{role}, Taints: onNode("gpu:NoSchedule")}))
 
 			left := inherit.Release(node, false)
@@ -122,12 +122,12 @@ func TestTheRecordsLabel(t *testing.T) {
 	node := synced(m)
 	Expect(node.Labels[inherit.RecordLabel]).NotTo(Equal("forged"))
 	Expect(inherit.RecordOf(node).Labels).To(Equal([]string{role}))
-	Expect(inherit.Brought(content{}.node(), node)).To(HaveLen(1), "nobody is told of it")
+	Expect(inherit.Brought(content{}.node(), node)).To(HaveLen(1), "the record is not reported")
 	for _, mark := range []string{inherit.RecordLabel, inherit.InitializationLabel, inherit.SoftenedLabel} {
 		m.Labels[mark] = "forged"
 		node.Labels[mark] = "forged" // by Cluster API
 		left := whole(everyLabel().Node(inherit.SourceOfMachine(m), node, inherit.Privileged))
-		Expect(left.Labels).To(HaveKeyWithValue(mark, "forged"), "two do not fight over a label")
+		Expect(left.Labels).To(HaveKeyWithValue(mark, "forged"), "Heirloom does not fight over a label")
 	}
 }
 

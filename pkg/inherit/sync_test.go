@@ -54,7 +54,7 @@ func TestNamedKeys(t *testing.T) {
 			}
 			left, _ := policy.Node(inherit.SourceOfMachine(content{labels: tc.labels}.machine()), node, inherit.Privileged)
 			for key := range labels(tc.want) {
-				Expect(left.Labels).NotTo(HaveKey(key), "nobody names it any more")
+				Expect(left.Labels).NotTo(HaveKey(key), "the key is no longer named")
 			}
 		})
 	}

@@ -182,7 +182,7 @@ func TestControlPlaneWithoutMachines(t *testing.T) {
 	s.Class.Fields.Seconds[inherit.NodeDrainTimeout] = new(int32(5))
 	got := whole(inherit.Policy{}.ControlPlane(s, inherit.Object{}))
 	Expect(describeContent(&got.Top)).To(Equal(content{labels: "a=1", annotations: "n=1"}.want()))
-	Expect(describeContent(got.Template)).To(Equal(content{taints: "gpu:NoSchedule"}.want()), "what counts is the ClusterClass's machineInfrastructure")
+	Expect(describeContent(got.Template)).To(Equal(content{taints: "gpu:NoSchedule"}.want()), "the ClusterClass's machineInfrastructure decides")
 	Expect(got.Template.Fields).To(Equal(inherit.Fields{Seconds: inherit.Seconds{inherit.NodeDrainTimeout: new(int32(5))}}))
 }
 
