@@ -67,7 +67,7 @@ func TestKept(t *testing.T) {
 			}
 			Expect(kept(tc.has.top(), gets.top(), tc.old.top())).To(Equal(tc.want))
 			Expect(kept(tc.has.template(), gets.template(), tc.old.template())).To(Equal(inTemplate))
-			Expect(kept(tc.has.top(), gets.top(), tc.old.template())).To(BeEmpty(), "what was in a template is something else")
+			Expect(kept(tc.has.top(), gets.top(), tc.old.template())).To(BeEmpty(), "entries of a template are other entries")
 		})
 	}
 	plan, err := managedfields.New(&metav1.ObjectMeta{}, content{}.top(), fromOwner(gets.top()), unreadable)

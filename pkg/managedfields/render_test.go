@@ -35,7 +35,7 @@ spec: {taints: [{key: gpu, value: "1", effect: NoSchedule, propagation: Always},
 	config, err = planOf(t, machine(content{labels: "a=1"}, ours(labelA)), fromOwner(content{}.top())).ApplyConfiguration(version, "Machine", o)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(config.Object).NotTo(HaveKey("spec"))
-	Expect(config.GetLabels()).To(BeEmpty(), "an apply without it removes what is ours")
+	Expect(config.GetLabels()).To(BeEmpty(), "an apply without the label removes Heirloom's label")
 }
 
 // entry is the beginning of our managedFields entry; the fields follow.
