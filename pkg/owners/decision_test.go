@@ -157,7 +157,7 @@ func TestTopologyInherits(t *testing.T) {
 				} else {
 					Expect(found.Reason).To(Equal(inherit.NothingDeclares))
 				}
-				Expect(live.gets()).To(BeZero(), "a topology is not worth a call")
+				Expect(live.gets()).To(BeZero(), "a topology needs no live read")
 			})
 		}
 	}
@@ -192,7 +192,7 @@ func TestClusterClass(t *testing.T) {
 			namespace = got.Namespace
 		}
 		Expect(namespace).To(Equal(tc.want), tc.name)
-		Expect(live.gets()).To(BeZero(), "a ClusterClass is never worth a call")
+		Expect(live.gets()).To(BeZero(), "a ClusterClass needs no live read")
 	}
 	chain := from(holds(t, near, far, cluster("another", clusterv1.ClusterClassRef{Name: "another"}), ofCluster("none")))
 	for namespace, want := range map[string]string{"ns": "near", "classes": "far"} {
@@ -229,7 +229,7 @@ func TestCapacity(t *testing.T) {
 				if tc.why != "" {
 					return
 				}
-				Expect(found.Outcome).To(Equal(inherit.NoOwner), "what an owner propagated before stays")
+				Expect(found.Outcome).To(Equal(inherit.NoOwner), "entries of a former owner stay")
 				source := found.Sources(t.Context()).Of(inherit.Entry{What: "annotation", Name: inherit.CapacityLabelsAnnotation, Own: true})
 				Expect(source.String()).To(ContainSubstring(tc.source))
 				want := map[string]string{}

@@ -45,7 +45,7 @@ func holds(t *testing.T, objects ...client.Object) *reader {
 	t.Helper()
 	for _, object := range objects {
 		before := object.DeepCopyObject()
-		t.Cleanup(func() { NewWithT(t).Expect(object).To(Equal(before), "what a cache holds has been changed") })
+		t.Cleanup(func() { NewWithT(t).Expect(object).To(Equal(before), "a cached object was changed") })
 	}
 	return &reader{objects: objects}
 }

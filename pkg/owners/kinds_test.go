@@ -268,7 +268,7 @@ func TestKindsThatAreServedInAnotherVersion(t *testing.T) {
 		server.err = errors.New("away")
 		<-time.After(time.Minute)
 		for range 3 {
-			Expect(version()).To(Equal("v1beta2"), "what was known stays")
+			Expect(version()).To(Equal("v1beta2"), "known kinds stay")
 			synctest.Wait()
 		}
 		Expect(server.asked.Load()).To(BeEquivalentTo(3))

@@ -86,10 +86,10 @@ func TestEvaluateNode(t *testing.T) {
 			Expect(decided.Reason).To(Equal(tc.why))
 			Expect(decided.Inherits()).To(Equal(tc.want != nil))
 			Expect(slices.Collect(maps.Keys(decided.Source.Labels))).To(ConsistOf(tc.want))
-			Expect(live.gets()).To(BeZero(), "a Node is not worth a call")
+			Expect(live.gets()).To(BeZero(), "a Node needs no live read")
 			decided, err = from(holds(t, tc.cached...)).EvaluateNode(t.Context(), n, tc.policy)
 			Expect(err).NotTo(HaveOccurred())
-			Expect(decided.Inherits()).To(BeFalse(), "where the Cluster is not known nothing proves anything: anybody may have created the Machine")
+			Expect(decided.Inherits()).To(BeFalse(), "without a known Cluster no Machine is proven: any tenant may have created it")
 		})
 	}
 }
@@ -245,11 +245,11 @@ func TestWhatAnAddressBroughtGoes(t *testing.T) {
 			Expect(dropped.Problems()).NotTo(HaveOccurred())
 			if tc.want != goes {
 				Expect(decided.Source.String()).To(Equal(tc.want))
-				Expect(decided.Source.Labels).To(HaveKey("from"), "it is no stranger")
+				Expect(decided.Source.Labels).To(HaveKey("from"), "the Machine's labels are inherited")
 				return
 			}
 			Expect(decided.Source.String()).To(Equal(ours))
-			Expect(now.Labels).To(HaveLen(1), "only what says that nothing is recorded")
+			Expect(now.Labels).To(HaveLen(1), "only the label of an empty record")
 			Expect(now.Annotations).NotTo(HaveKey(inherit.MatchedByAddressAnnotation))
 		})
 	}
@@ -268,7 +268,7 @@ func TestEffectiveMachinesAreBesideTheActualOnes(t *testing.T) {
 	Expect(behind.Actual.Labels).To(BeEmpty())
 	Expect(behind.Effective.Labels).To(HaveKey("new"))
 	Expect(complete.Actual.Labels).To(HaveKey("new"))
-	Expect(complete.Effective).To(BeIdenticalTo(complete.Actual), "nothing is copied for one that has everything")
+	Expect(complete.Effective).To(BeIdenticalTo(complete.Actual), "a complete Machine is not copied")
 	Expect(skipped.Effective).To(BeIdenticalTo(skipped.Actual))
 	Expect(there.Effective).To(BeIdenticalTo(there.Actual), "it has its Node")
 	machines, _, err = chain.EffectiveMachines(t.Context(), types.NamespacedName{Namespace: "ns", Name: "gone"}, inherit.Policy{})
@@ -301,12 +301,12 @@ func TestLookAgain(t *testing.T) {
 	Expect(chain.NodesOf(t.Context(), chain.Cache, machine("m", ""))).To(BeEmpty())
 	Expect(chain.NodesOf(t.Context(), chain.Cache, machinePool("mp", "aws:2", "aws:9"))).To(ConsistOf(HaveField("Name", "n2")))
 	moved := machine("m", "", addressed, func(m *clusterv1.Machine) { m.Status.NodeRef.Name = "n2" })
-	Expect(chain.NodesOf(t.Context(), chain.Cache, moved)).To(ConsistOf(HaveField("Name", "n"), HaveField("Name", "n2")), "it may have been the other")
+	Expect(chain.NodesOf(t.Context(), chain.Cache, moved)).To(ConsistOf(HaveField("Name", "n"), HaveField("Name", "n2")), "the Machine may have been the other Node")
 	many := machinePool("mp")
 	for i := range 1001 {
 		many.Spec.ProviderIDList = append(many.Spec.ProviderIDList, fmt.Sprint("aws:", i))
 	}
-	Expect(chain.NodesOf(t.Context(), chain.Cache, many)).To(HaveLen(2), "one list for all, however many it names")
+	Expect(chain.NodesOf(t.Context(), chain.Cache, many)).To(HaveLen(2), "one list for all providerIDs")
 }
 
 // prepared counts the kinds and indexed fields of a cache.

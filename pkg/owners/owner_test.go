@@ -237,7 +237,7 @@ func TestExternalInherits(t *testing.T) {
 				Expect(found.Desired.Top.Labels).To(Equal(map[string]string{tc.brings: "1"}))
 				Expect(found.Sources(t.Context()).Of(inherit.Entry{What: "label", Name: tc.brings}).String()).To(Equal(tc.source))
 			}
-			Expect(live.gets()).To(Equal(tc.asked), "to say where it is declared costs no call")
+			Expect(live.gets()).To(Equal(tc.asked), "naming the source needs no request")
 		})
 	}
 }
