@@ -155,8 +155,8 @@ const (
 	guarded       = "heirloom.dev/uninitialized=added"
 )
 
-// A kubelet's CREATE gets only entries that NodeRestriction accepts. The Machines belong to a control plane, so that the guard taint,
-// tested below, is not added.
+// A kubelet's CREATE gets the entries that NodeRestriction accepts, and no others. The Machines belong to a control plane, so that the guard
+// taint, tested below, is not added.
 func TestKubeletRegisters(t *testing.T) {
 	for _, tc := range []struct {
 		name          string

@@ -143,8 +143,8 @@ func TestWhatDoesNotNeedAKindThatIsNotListed(t *testing.T) {
 	}
 }
 
-// A Node of a control plane gets the entries that rule 1 will add to the control plane, as far as its kind has the fields. Without the schema,
-// a write of the control plane fails.
+// A Node of a control plane gets the entries that rule 1 will add to the control plane, as far as its kind has the fields. Without the
+// schema, a write of the control plane fails.
 func TestRoomInAControlPlane(t *testing.T) {
 	class := clusterClass()
 	class.Spec.ControlPlane.MachineInfrastructure.TemplateRef = clusterv1.ClusterClassTemplateReference{APIVersion: acme, Kind: "AcmeMachineTemplate", Name: "t"}
