@@ -27,12 +27,12 @@ func TestASubscriberThatIsBusyIsNotWaitedFor(t *testing.T) {
 		b.Publish()
 		Expect(idle).To(Receive())
 	}
-	Expect(busy).To(Receive(), "one event stands for all that it has missed")
+	Expect(busy).To(Receive(), "one event stands for all missed changes")
 	Expect(busy).NotTo(Receive())
 	b.Publish()
-	Expect(busy).To(Receive(), "and it is told of what comes next")
+	Expect(busy).To(Receive(), "the next change is an event again")
 }
 
 func TestNobodyNeedsToListen(t *testing.T) {
-	(&Broadcaster{}).Publish() // it would wait for ever
+	(&Broadcaster{}).Publish() // must not block
 }

@@ -71,21 +71,21 @@ var _ interface {
 	manager.LeaderElectionRunnable
 } = &Gate{}
 
-// clusterAPI answers dry runs, and notes what they were.
+// clusterAPI answers dry runs, and records them.
 type clusterAPI struct {
 	client.Client
-	// answer is what it says to a dry run, and answers what it says to a dry run of each namespace, unless that is nil.
+	// answer is the result of each dry run; answers, if set, returns the result for an object.
 	answer  error
 	answers func(of *unstructured.Unstructured, force bool) error
-	// lists are its answers to the next lists, one after the other. Without an error it lists what there is.
+	// lists holds the results of the next lists; nil answers with an empty list. Later lists return the stored objects.
 	lists []error
-	// limits are how many objects may be in its answers.
+	// limits records the limits of the lists.
 	limits []int64
 	asked  []*unstructured.Unstructured
 	times  []time.Time
 }
 
-// errDropped is no answer: the taints are dropped, as a CRD without the field does.
+// errDropped stands for a success in which the API server drops the taints, as a CRD without the field does.
 var errDropped = errors.New("dropped")
 
 func newClusterAPI(t *testing.T, objects ...client.Object) *clusterAPI {
@@ -131,7 +131,8 @@ func machineSet() *clusterv1.MachineSet {
 	return &clusterv1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "ms", UID: "2"}}
 }
 
-// The taint is harmless, and the object must be the one that was read: an apply would create another one of its name.
+// The dry run applies a harmless taint, with the UID of the object that was read: otherwise an apply could create another object of this
+// name.
 func TestWhatIsAsked(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
@@ -172,7 +173,7 @@ func TestWhatWasKnownStaysWhileNothingCanBeRead(t *testing.T) {
 	}
 }
 
-// It asks soon again while it knows nothing, and later now and then, as the gate may be switched.
+// The gate is probed again soon while its state is unknown, and otherwise at the interval, since it may be switched.
 func TestItIsAskedAgainAndAgain(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
@@ -201,11 +202,11 @@ func TestItIsAskedAgainAndAgain(t *testing.T) {
 					Expect(c.times[i+1].Sub(c.times[i])).To(And(BeNumerically(">=", tc.wait), BeNumerically("<=", tc.wait*11/10)))
 				}
 				if tc.answer != nil {
-					Expect(logged).To(HaveLen(len(c.times)), "each failure is told")
+					Expect(logged).To(HaveLen(len(c.times)), "each failure is logged")
 					Expect(logged).To(HaveEach(ContainSubstring("probing with a dry run on Machine default/m: away")))
 					return
 				}
-				Expect(logged).To(ConsistOf(ContainSubstring("Detected whether Cluster API propagates taints")), "a change is told once")
+				Expect(logged).To(ConsistOf(ContainSubstring("Detected whether Cluster API propagates taints")), "a change is logged once")
 			})
 		})
 	}
@@ -216,7 +217,7 @@ func invalid(at, detail string) error {
 		field.ErrorList{field.Forbidden(field.NewPath(at), detail)})
 }
 
-// What is known follows from what an API server answers to the dry run; most answers tell nothing.
+// The state of the gate follows from the API server's answer to the dry run; most answers leave it unchanged.
 func TestDetect(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
@@ -257,12 +258,12 @@ func TestDetect(t *testing.T) {
 			}
 			Expect(err).To(MatchError(ContainSubstring(tc.problem)))
 			Expect(g.State()).To(Equal(inherit.PropagationEnabled))
-			Expect(changes).NotTo(Receive(), "subscribers are told of changes only")
+			Expect(changes).NotTo(Receive(), "subscribers are notified of changes only")
 		})
 	}
 }
 
-// What is being deleted may be all that there is, and may not go away before the answer is known. What lives comes first.
+// A living object is probed before an object that is being deleted. An object in deletion is probed if there is no other, since it may stay.
 func TestWhomToAsk(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	finalized := func(name string) *clusterv1.Machine {
@@ -289,8 +290,7 @@ const (
 		properties: {key: {type: string}, effect: {type: string}, propagation: {type: string}}}}`
 )
 
-// storing is what an API server stores of an object of Cluster API with these fields. It applies with an API server's own code, and answers
-// with its code.
+// storing applies an object of Cluster API with these fields like an API server, with the API server's code, and returns its errors.
 type storing struct {
 	managedfieldstest.TestFieldManager
 }
@@ -308,7 +308,7 @@ func newStoring(t *testing.T, kind string, fields ...string) storing {
 	return storing{managedfieldstest.NewTestFieldManager(converter, version.WithKind(kind))}
 }
 
-// apply answers to an apply.
+// apply returns the API server's answer to an apply.
 func (s storing) apply(object *unstructured.Unstructured, manager string, force bool) error {
 	err := s.Apply(object, manager, force)
 	if err == nil {
@@ -317,7 +317,7 @@ func (s storing) apply(object *unstructured.Unstructured, manager string, force 
 	return apierrors.FromObject(responsewriters.ErrorToAPIStatus(err))
 }
 
-// Nobody decides by the name of a field manager, and a CRD without taints is recognised for each kind.
+// The name of a field manager does not affect the result, and a CRD without taints is recognised for each kind.
 func TestWhatAnAPIServerAnswers(t *testing.T) {
 	for _, tc := range []struct {
 		name, kind string
@@ -363,7 +363,7 @@ func TestWhatAnAPIServerAnswers(t *testing.T) {
 	}
 }
 
-// Once the gate is known to be on, no tenant can say alone that it is off, and a single namespace proves that it is on.
+// If the gate is known to be on, the answer of a single namespace cannot turn it off; a single namespace proves that it is on.
 func TestOneTenantDoesNotDecide(t *testing.T) {
 	const unknown, enabled, disabled = inherit.PropagationUnknown, inherit.PropagationEnabled, inherit.PropagationDisabled
 	off, away := invalid("spec.taints", gateOff), errors.New("away")
@@ -426,7 +426,7 @@ func TestMachineSetsOfOtherNamespacesAreAsked(t *testing.T) {
 	Expect(c.asked).NotTo(ContainElement(And(HaveField("GetKind()", "MachineSet"), HaveField("GetNamespace()", "default"))), "there is a Machine")
 }
 
-// However large a fleet is, few of its objects are looked at, and of few namespaces.
+// For a fleet of any size, few objects are probed, in few namespaces.
 func TestFewAreAsked(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	var objects []client.Object

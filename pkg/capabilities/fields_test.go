@@ -20,7 +20,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
-// layout is what capi chooses where the schema has those fields that present names.
+// layout returns the layout of a control plane whose schema has the fields that present accepts.
 func layout(version string, present func(path string) bool) inherit.Layout {
 	return inherit.ControlPlaneLayout(version, func(path ...string) bool { return present(strings.Join(path, ".")) })
 }
@@ -33,7 +33,7 @@ func only(paths ...string) func(string) bool {
 	return func(path string) bool { return slices.Contains(paths, path) }
 }
 
-// A kind's layout follows from the document that the API server makes of its CRD.
+// A kind's layout follows from the OpenAPI document that the API server generates from its CRD.
 func TestControlPlane(t *testing.T) {
 	const at = "spec.machineTemplate"
 	atomic := strings.NewReplacer("x-kubernetes-list-type: map", "x-kubernetes-list-type: atomic",
@@ -75,7 +75,7 @@ func TestControlPlane(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			Expect := NewWithT(t).Expect
 			server := newAPIServer()
-			// The version of a provider's API tells nothing about the contract's.
+			// The version of a provider's API does not show the version of the contract.
 			server.serve(t, "v1", crd(t, "TestControlPlane", "v1", tc.fields), crd(t, "OtherControlPlane", "v1", older()))
 			s := &Schemas{Client: server.client(t)}
 			Expect(s.ControlPlane(t.Context(), kindOf("v1", "TestControlPlane"))).To(Equal(layout("v1", tc.want)))
@@ -106,7 +106,7 @@ func TestKubeadmControlPlane(t *testing.T) {
 	}
 }
 
-// Other API servers than Kubernetes' own may put a kind together from parts, even from such as never end.
+// Other API servers may compose a kind from references, even from circular references.
 func TestReferences(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	document := &spec3.OpenAPI{}

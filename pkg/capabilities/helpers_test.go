@@ -31,12 +31,12 @@ const (
 	durations      = `nodeDrainTimeout: {type: string}, nodeVolumeDetachTimeout: {type: string}, nodeDeletionTimeout: {type: string}`
 )
 
-// apiServer serves OpenAPI documents with the code that an API server does it with.
+// apiServer serves OpenAPI documents with the API server's code.
 type apiServer struct {
 	*handler3.OpenAPIService
 	// indexes and documents count requests.
 	indexes, documents atomic.Int32
-	// index and document stand in for what it publishes, where they are set.
+	// index and document replace the published answers, if set.
 	index, document http.HandlerFunc
 }
 
@@ -59,7 +59,7 @@ func (a *apiServer) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer.Result(), nil
 }
 
-// client is what a manager makes its client of, over the network.
+// client returns an OpenAPI client like a manager's client, over the network.
 func (a *apiServer) client(t *testing.T) openapi.Client {
 	t.Helper()
 	client, err := discovery.NewDiscoveryClientForConfig(&rest.Config{Host: "https://server", Transport: a})
@@ -67,7 +67,7 @@ func (a *apiServer) client(t *testing.T) openapi.Client {
 	return client.OpenAPIV3()
 }
 
-// serve publishes the CRDs' schemas as the API server does: one document for all kinds of a version of our group.
+// serve publishes the CRDs' schemas like an API server: one document for all kinds of a version of our group.
 func (a *apiServer) serve(t *testing.T, version string, crds ...*apiextensionsv1.CustomResourceDefinition) {
 	t.Helper()
 	Expect := NewWithT(t).Expect
@@ -82,7 +82,7 @@ func (a *apiServer) serve(t *testing.T, version string, crds ...*apiextensionsv1
 	a.UpdateGroupVersion("apis/"+group+"/"+version, merged)
 }
 
-// crd is that of a provider's control plane; fields are those of its spec.
+// crd returns the CRD of a provider's control plane; fields are the fields of its spec.
 func crd(t *testing.T, kind, version string, fields ...string) *apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
 	plural := strings.ToLower(kind) + "s"
@@ -100,12 +100,12 @@ func crd(t *testing.T, kind, version string, fields ...string) *apiextensionsv1.
 	return result
 }
 
-// object is the schema of one with these fields.
+// object returns the schema of an object with these fields.
 func object(fields ...string) string {
 	return "{type: object, properties: {replicas: {type: integer}, " + strings.Join(fields, ", ") + "}}"
 }
 
-// newer and older are the fields that each version of the contract has.
+// newer and older return the fields of each version of the contract.
 func newer() string {
 	return "machineTemplate: " + object(metadata, "spec: "+object(taints, readinessGates, seconds))
 }

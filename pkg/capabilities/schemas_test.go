@@ -27,7 +27,7 @@ func unavailable(w http.ResponseWriter, _ *http.Request) {
 	http.Error(w, "not now", http.StatusInternalServerError)
 }
 
-// What failed is tried again, and what is known besides stays.
+// A failed request is repeated, and known schemas stay.
 func TestFailuresAreNotKept(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	server := newAPIServer()
@@ -55,10 +55,10 @@ func TestFailuresAreNotKept(t *testing.T) {
 	server.document = unavailable
 	Expect(ask("ThirdControlPlane")).To(MatchError(ContainSubstring("publishes no schema of kind ThirdControlPlane")))
 	Expect(ask("FirstControlPlane")).To(Succeed())
-	Expect(server.documents.Load()).To(Equal(asked), "what is published is what is known")
+	Expect(server.documents.Load()).To(Equal(asked), "an unchanged document is not fetched again")
 }
 
-// A caller that asks while a document is on its way waits for that one. A caller that cannot wait leaves it to the others.
+// A caller that asks during a fetch waits for the same fetch. A caller that gives up does not cancel it for the others.
 func TestFetchIsShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		Expect := NewWithT(t).Expect
@@ -100,12 +100,12 @@ func TestFetchIsShared(t *testing.T) {
 	})
 }
 
-// A document is read again when its hash is another one, and subscribers are told of that.
+// A document is read again when its hash changes, and subscribers are notified.
 func TestRefresh(t *testing.T) {
 	const known = "TestControlPlane"
 	for _, tc := range []struct {
 		name string
-		// change is what happens to the API server once the kind of contract v1beta1 is known.
+		// change changes the API server once the kind of contract v1beta1 is known.
 		change    func(t *testing.T, server *apiServer)
 		documents int32
 		newer     bool
@@ -205,7 +205,7 @@ func TestStart(t *testing.T) {
 	Expect(<-stopped).NotTo(HaveOccurred())
 }
 
-// However many versions and kinds somebody makes up, the API server is asked once for a while what there is.
+// For any number of forged versions and kinds, the API server is asked for its index once per UnknownFor.
 func TestWhatIsUnknownIsRemembered(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	server := newAPIServer()
@@ -230,13 +230,12 @@ func TestWhatIsUnknownIsRemembered(t *testing.T) {
 	Expect(known).To(Equal(1))
 
 	server.serve(t, "v2", crd(t, "TestControlPlane", "v2", newer()))
-	s.UnknownFor = 0 // the while is over
+	s.UnknownFor = 0 // the period is over
 	_, err = s.ControlPlane(t.Context(), kindOf("v2", "TestControlPlane"))
 	Expect(err).NotTo(HaveOccurred())
 }
 
-// While the API server does not answer, callers leave when they cannot wait any longer, and leave nothing behind: one
-// request is on its way for all of them.
+// While the API server does not answer, callers leave when their context ends, and leave no request behind: all of them share one request.
 func TestForgedVersionsLeaveNoRequestsBehind(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	server := newAPIServer()

@@ -18,7 +18,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
-// bounds reads "0 to 3" as the annotations by which cluster-autoscaler scales; "-" is one that is not there.
+// bounds reads "0 to 3" into the annotations with the minimum and maximum size for cluster-autoscaler; "-" leaves an annotation out.
 func bounds(s string) map[string]string {
 	least, most, _ := strings.Cut(s, " to ")
 	m := map[string]string{clusterv1.AutoscalerMinSizeAnnotation: least, clusterv1.AutoscalerMaxSizeAnnotation: most}
@@ -65,7 +65,7 @@ func TestCapacity(t *testing.T) {
 	}
 }
 
-// Whom cluster-autoscaler scales, by parseScalingBounds and newNodeGroupFromScalableResource of its Cluster API provider.
+// cluster-autoscaler scales an object by parseScalingBounds and newNodeGroupFromScalableResource of its Cluster API provider.
 func TestWhoIsAutoscaled(t *testing.T) {
 	for limits, want := range map[string]bool{
 		"0 to 3": true, "1 to 3": true, "3 to 3": true, "- to 3": true,
@@ -98,7 +98,8 @@ func TestMachineSetsOfMachineDeployments(t *testing.T) {
 	}
 }
 
-// A Node may have room for the keys of labels, which are what it records, and its MachineDeployment none for their values.
+// A Node records only the keys of its labels. So it may have room for labels whose values do not fit into an annotation of its
+// MachineDeployment.
 func TestWhatDoesNotFitIsNotTold(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	labels := map[string]string{}
@@ -111,7 +112,7 @@ func TestWhatDoesNotFitIsNotTold(t *testing.T) {
 	Expect(problems).To(MatchError(ContainSubstring("the annotations with labels and taints of new Nodes for cluster-autoscaler have no room: annotations size")))
 }
 
-// What is written is what cluster-autoscaler reads, entry by entry, as soon as it is a label or a taint at all.
+// cluster-autoscaler reads each written entry unchanged. Entries that are no valid label or taint are left out and reported.
 func TestAutoscalerReadsWhatIsWritten(t *testing.T) {
 	words := []string{"", "a", "b=c", "d,e", "f:g", "h i", "node.cluster.x-k8s.io/x", "-", "é", strings.Repeat("x", 64)}
 	for _, first := range words {
@@ -145,14 +146,14 @@ func expectRead(t *testing.T, read []string, entry string, valid bool, problems 
 		return
 	}
 	NewWithT(t).Expect(read).NotTo(ContainElement(entry))
-	NewWithT(t).Expect(problems).To(HaveOccurred(), "what is left out is reported: %q", entry)
+	NewWithT(t).Expect(problems).To(HaveOccurred(), "an entry that is left out is reported: %q", entry)
 }
 
-// autoscaled is what cluster-autoscaler is told. It reads that by the rules of Labels, Taints and parseTaint in
-// cloudprovider/clusterapi/clusterapi_unstructured.go, the same in its releases 1.33 to 1.36; blanks are not trimmed.
+// autoscaled holds the annotation values for cluster-autoscaler. Its methods follow Labels, Taints and parseTaint in
+// cloudprovider/clusterapi/clusterapi_unstructured.go, which are equal in releases 1.33 to 1.36; blanks are not trimmed.
 type autoscaled struct{ labelList, taintList string }
 
-// labels are split at commas, and each at its first equals sign; one without is passed over.
+// labels splits the list at commas, and each label at its first equals sign. It skips a label without an equals sign.
 func (a autoscaled) labels() []string {
 	var read []string
 	for label := range strings.SplitSeq(a.labelList, ",") {
@@ -163,8 +164,8 @@ func (a autoscaled) labels() []string {
 	return read
 }
 
-// taints are split at commas. One with more than one colon, more than one equals sign before it, or with what is no key or
-// no value is passed over.
+// taints splits the list at commas. It skips a taint with more than one colon, with more than one equals sign before the colon, or with
+// an invalid key or value.
 func (a autoscaled) taints() []string {
 	var read []string
 	for entry := range strings.SplitSeq(a.taintList, ",") {

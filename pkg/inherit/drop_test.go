@@ -14,7 +14,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
-// ownersKey is a key of those that the rules treat differently.
+// ownersKey matches keys that the rules treat in different ways.
 const ownersKey = `(team|cost\.example\.com/e|node-role\.kubernetes\.io/a|node\.cluster\.x-k8s\.io/c|helm\.sh/chart|kubectl\.kubernetes\.io/x|` +
 	`cluster\.x-k8s\.io/cluster-name|cluster\.x-k8s\.io/interruptible|topology\.cluster\.x-k8s\.io/owned|topology\.cluster\.x-k8s\.io/defer-upgrade|` +
 	`heirloom\.dev/f|heirloom\.node-restriction\.kubernetes\.io/record|selected|expressed|topology\.kubernetes\.io/zone|(node\.cluster\.x-k8s\.io/)?not valid!)`
@@ -60,7 +60,7 @@ var (
 	})
 )
 
-// sectionDeclares is what the section declares, without what the topology replaces.
+// sectionDeclares returns the declarations of the section, without taints of the class that the topology replaces.
 func sectionDeclares(s inherit.Section) inherit.Content {
 	all := inherit.Content{Labels: map[string]string{}, Annotations: map[string]string{}, Taints: s.Class.Taints}
 	for _, from := range []inherit.Part{s.Class, s.Topology} {
@@ -73,7 +73,7 @@ func sectionDeclares(s inherit.Section) inherit.Content {
 	return all
 }
 
-// judge remembers the reasons that it has seen.
+// judge records the reasons that occurred.
 type judge struct {
 	*rapid.T
 	seen sets.Set[inherit.Why]
@@ -108,7 +108,7 @@ func (j judge) entry(rule string, e inherit.Entry, desired inherit.Object, dropp
 	}
 }
 
-// TestRulesSayWhy holds for whatever owners declare: each entry is inherited, or one reason says why it is not, and never both.
+// Each declared entry is either inherited or left out for one reason.
 func TestRulesSayWhy(t *testing.T) {
 	seen := sets.New[inherit.Why]()
 	rapid.Check(t, func(t *rapid.T) {
@@ -129,7 +129,7 @@ func TestRulesSayWhy(t *testing.T) {
 		pool, dropped := p.MachinePool(section, &clusterv1.MachinePool{})
 		plain := all
 		plain.Annotations = maps.Clone(all.Annotations)
-		delete(plain.Annotations, "taints.heirloom.dev/always") // rule 3 adds to them
+		delete(plain.Annotations, "taints.heirloom.dev/always") // rule 3 adds taints to this annotation
 		j.rule("rule 3", plain, false, pool, dropped)
 		j.rule("rule 3", inherit.Content{Labels: plain.Labels, Annotations: plain.Annotations}, true, pool, dropped)
 		set, dropped := p.MachineSet(md, ms)
@@ -153,7 +153,7 @@ func (j judge) machine(p inherit.Policy, template *inherit.Template, m *clusterv
 	j.Helper()
 	machine, dropped := p.MachineFrom(template, m)
 	j.rule("rule 8", template.Content, true, machine, dropped)
-	// The taints that the Machine itself declares by annotation become typed, or it is said why not.
+	// The taints that the Machine itself declares by annotation become typed, or have a reason.
 	for _, entry := range (inherit.Content{Annotations: m.Annotations}).Entries() {
 		if entry.What == "taint" {
 			entry.Own = true
@@ -164,7 +164,7 @@ func (j judge) machine(p inherit.Policy, template *inherit.Template, m *clusterv
 	j.rule("rule 8", inherit.Content{Labels: template.Labels, Annotations: template.Annotations}, true, external, dropped)
 }
 
-// node compares with a Node that has nothing itself: what it has already is there whatever the rules say.
+// node starts from a Node without entries: an entry that the Node has already is there regardless of the rules.
 func (j judge) node(m *clusterv1.Machine, p inherit.Policy) {
 	j.Helper()
 	node := content{annotations: oneOf(j.T, "", "capi/taints=")}.node()

@@ -13,8 +13,8 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
-// A Node that registers before its Machine, and even the MachineSet, has inherited gets what they will have: above all
-// the Initialize taints, which come with the first sync or never. What the Machine has counts until it changes there.
+// A Node that registers before its Machine or MachineSet has inherited gets the entries that they will inherit, above all the
+// OnInitialization taints, which a Node gets in its first sync or never. The Machine's current entries apply until they change there.
 func TestNodesInheritWhatTheirMachineWillCarry(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	declares := content{
@@ -32,11 +32,11 @@ func TestNodesInheritWhatTheirMachineWillCarry(t *testing.T) {
 	}.want()))
 	Expect(bare.Spec.Template.Labels).To(BeEmpty(), "the input is not mutated")
 	Expect(m.Labels).To(HaveLen(1), "the input is not mutated")
-	Expect(policy.EffectiveMachine(nil, m)).To(Equal(m), "a Machine without an owner is what it is")
+	Expect(policy.EffectiveMachine(nil, m)).To(Equal(m), "a Machine without an owner stays unchanged")
 }
 
-// A Machine that has everything that its owner declares is returned as it is. That must be the same as what is computed for a Machine that
-// lacks one label.
+// EffectiveMachine returns a Machine that already has every declared entry as it is. The result must equal the computed result for a
+// Machine that lacks one label.
 func TestMachinesThatHaveItAllAreEffective(t *testing.T) {
 	const lacking = "node.cluster.x-k8s.io/lacking"
 	cut := 0

@@ -87,7 +87,7 @@ func TestEvicting(t *testing.T) {
 	}
 }
 
-// What a Node has while it waits, and what it has once its turn has come.
+// waits is the Node while the held taints wait; becomes is the Node after its turn.
 func TestNodeHolding(t *testing.T) {
 	const waiting = "heirloom.node-restriction.kubernetes.io/initialization=waiting"
 	for _, tc := range []struct {
@@ -133,7 +133,7 @@ func TestNodeHolding(t *testing.T) {
 	}
 }
 
-// Whatever Machine and Node: what is held evicts nothing, and nothing of it is lost.
+// For every Machine and Node, held taints evict no Pods, and no held taint is lost.
 func TestHoldingEvictsNothingAndLosesNothing(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	rapid.Check(t, func(t *rapid.T) {
@@ -155,7 +155,7 @@ func TestHoldingEvictsNothingAndLosesNothing(t *testing.T) {
 			}
 		}
 		node.Labels, node.Annotations, node.Spec.Taints = waits.Labels, waits.Annotations, waits.Taints
-		Expect(inherit.SourceOfMachine(m).Evicting(node, nil, now)).To(ConsistOf(held), "it still waits for the same")
+		Expect(inherit.SourceOfMachine(m).Evicting(node, nil, now)).To(ConsistOf(held), "the same taints still wait")
 		becomes, _ := policy.NodeHolding(inherit.SourceOfMachine(m), nil, waits, inherit.Privileged)
 		for _, id := range held {
 			Expect(taint.Find(becomes.Taints, id)).To(BeNumerically(">=", 0), "%s was lost", id)

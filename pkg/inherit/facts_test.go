@@ -35,7 +35,8 @@ func TestParseFact(t *testing.T) {
 	}
 }
 
-// A fact reaches the Node if nobody else has the label, follows the object, and goes with it. Of an object that cannot be read everything stays.
+// A fact sets a label of the Node unless somebody else owns the label, follows its object, and goes with it. If the object cannot be
+// read, all labels stay.
 func TestFacts(t *testing.T) {
 	const (
 		zone = "Machine.cluster.x-k8s.io:spec.failureDomain=topology.kubernetes.io/zone"
@@ -83,7 +84,7 @@ func TestFacts(t *testing.T) {
 	}
 }
 
-// cluster-autoscaler learns the zone of Nodes to come, if the template says their failure domain.
+// cluster-autoscaler learns the zone of new Nodes if the template has a failure domain.
 func TestFactsForTheAutoscaler(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	fact, err := inherit.ParseFact("Machine.cluster.x-k8s.io:spec.failureDomain=topology.kubernetes.io/zone")
@@ -96,7 +97,7 @@ func TestFactsForTheAutoscaler(t *testing.T) {
 	Expect(told).To(BeEmpty())
 }
 
-// Workers get the role, and control planes do not. It goes when the operator no longer wants it.
+// Workers get the role, control planes do not. The role goes when the operator removes the setting.
 func TestWorkerRole(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	const key = "node-role.kubernetes.io/worker"

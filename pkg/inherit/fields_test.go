@@ -16,7 +16,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
-// A name is that of a field in either version of the contract, or of a condition.
+// FieldOf accepts the name of a field in either version of the contract, and the type of a condition.
 func TestFieldOf(t *testing.T) {
 	for name, want := range map[string]inherit.Field{
 		"nodeDrainTimeout": inherit.NodeDrainTimeout, "nodeDrainTimeoutSeconds": inherit.NodeDrainTimeout,
@@ -29,7 +29,7 @@ func TestFieldOf(t *testing.T) {
 	}
 }
 
-// describePaths lists where a layout has something, with what else it says.
+// describePaths lists the paths of a layout, and its other properties.
 func describePaths(p inherit.Paths) []string {
 	var lines []string
 	for _, path := range append([][]string{p.Metadata, p.Taints, p.Fields[inherit.ReadinessGates]}, p.Fields[:inherit.ReadinessGates]...) {
@@ -65,7 +65,7 @@ func TestControlPlaneLayout(t *testing.T) {
 	const template = "spec.machineTemplate: "
 	for _, tc := range []struct {
 		name string
-		// has is what the kind's schema has below spec.machineTemplate.
+		// has lists the fields of the kind's schema below spec.machineTemplate.
 		has  string
 		want []string
 	}{
@@ -90,7 +90,7 @@ func TestControlPlaneLayout(t *testing.T) {
 	}
 }
 
-// Cluster API's own types have every field where a layout says it is.
+// Cluster API's own types have every field at the path of its layout.
 func TestLayoutsOfClusterAPI(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -112,7 +112,7 @@ func TestLayoutsOfClusterAPI(t *testing.T) {
 	}
 }
 
-// hasField reports whether an object of the type has a field at this path of JSON names.
+// hasField reports whether the type has a field at this path of JSON names.
 func hasField(object reflect.Type, path ...string) bool {
 	if object.Kind() == reflect.Pointer {
 		object = object.Elem()
@@ -133,7 +133,7 @@ func hasField(object reflect.Type, path ...string) bool {
 	return false
 }
 
-// A control plane of either contract is read, no matter who provides it.
+// A control plane of either contract is read, for every provider.
 func TestControlPlaneOfEachContract(t *testing.T) {
 	const lists = "taints: [{key: gpu, effect: NoSchedule, propagation: Always}], readinessGates: [{conditionType: Warm}]"
 	for contract, template := range map[string]string{

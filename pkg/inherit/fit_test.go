@@ -26,7 +26,7 @@ import (
 
 func kib(n int) string { return strings.Repeat("x", n<<10) }
 
-// taintsFrom are so many valid taints.
+// taintsFrom returns n valid taints.
 func taintsFrom(prefix string, n int, propagation clusterv1.MachineTaintPropagation) []clusterv1.MachineTaint {
 	var all []clusterv1.MachineTaint
 	for i := range n {
@@ -43,7 +43,8 @@ func gatesFrom(prefix string, n int) []clusterv1.MachineReadinessGate {
 	return all
 }
 
-// machineGets returns what a Machine that has something from others inherits of what its owner declares, and what is said of the rest.
+// machineGets returns the content that a Machine with existing content inherits from its owner's declarations, and the problems of the
+// entries that are left out.
 func machineGets(has, declares inherit.Content) (inherit.Object, error) {
 	m := &clusterv1.Machine{}
 	m.Labels, m.Annotations, m.Spec.Taints, m.Spec.ReadinessGates = has.Labels, has.Annotations, has.Taints, has.Fields.ReadinessGates
@@ -58,12 +59,12 @@ func machineGets(has, declares inherit.Content) (inherit.Object, error) {
 	return fitting, errors.Join(dropped.Problems(), noRoom)
 }
 
-// TestMachinesStayValid: what of an owner's content reaches a Machine, and what is said of the rest.
+// A Machine inherits valid content only, and each entry that is left out is reported.
 func TestMachinesStayValid(t *testing.T) {
 	const always, once = clusterv1.MachineTaintPropagationAlways, clusterv1.MachineTaintPropagationOnInitialization
 	for _, tc := range []struct {
 		name     string
-		has      inherit.Content // all of it somebody else's
+		has      inherit.Content // somebody else owns all entries
 		declared inherit.Content
 		want     inherit.Content
 		problems []string
@@ -154,14 +155,14 @@ func TestMachinesStayValid(t *testing.T) {
 			Expect(problems).To(HaveLen(len(tc.problems)), "%v", err)
 			for i, want := range tc.problems {
 				Expect(problems[i]).To(MatchError(ContainSubstring(want)))
-				Expect(len(problems[i].Error())).To(BeNumerically("<", 1000), "whatever the owner has written")
-				Expect(problems[i]).NotTo(MatchError(ContainSubstring("secret")), "values of annotations are nobody else's business")
+				Expect(len(problems[i].Error())).To(BeNumerically("<", 1000), "a problem stays short for every declaration")
+				Expect(problems[i]).NotTo(MatchError(ContainSubstring("secret")), "a problem does not contain values of annotations")
 			}
 		})
 	}
 }
 
-// What has no place in the child is nobody's problem.
+// Content without a place in the child causes no problem.
 func TestWhatHasNoPlaceIsLeftAlone(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	bad := inherit.Content{Labels: map[string]string{"a b": ""}, Taints: taintsFrom("x", 100, "Always"), Fields: inherit.Fields{Seconds: inherit.Seconds{inherit.MinReadySeconds: ptr.To[int32](-1)}}}
@@ -184,7 +185,7 @@ func TestWhatHasNoPlaceIsLeftAlone(t *testing.T) {
 	Expect(problems[1]).To(MatchError(HavePrefix(`template label "a b": `)))
 }
 
-// garbage is content of which much is invalid and some too large.
+// garbage generates content with many invalid and some oversized entries.
 var garbage = rapid.Custom(func(t *rapid.T) inherit.Content {
 	word := rapid.StringMatching(`a|b|Team|example\.com/c|Example\.com/d|a b|-|é|x/y/z||\x00|x{63}|y{64}|(example\.com/)?k[0-9]{1,2}|(example\.com/)?l[0-9]{1,2}`)
 	upTo := func(n int) int { return rapid.IntRange(0, n).Draw(t, "") }
@@ -215,8 +216,8 @@ var garbage = rapid.Custom(func(t *rapid.T) inherit.Content {
 	return c
 })
 
-// TestMachinesStayValidWhateverIsDeclared holds whatever an owner declares for whatever Machine: the API server accepts the Machine
-// afterwards; what it would have accepted arrives; and who is left out does not depend on what has been inherited before.
+// For every declaration and every Machine, the API server accepts the Machine afterwards, the Machine inherits every valid entry that
+// fits, and the choice of the entries that are left out does not depend on earlier results.
 func TestMachinesStayValidWhateverIsDeclared(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		Expect := NewWithT(t).Expect
@@ -230,7 +231,7 @@ func TestMachinesStayValidWhateverIsDeclared(t *testing.T) {
 		Expect(fmt.Sprint(owner)).To(Equal(before), "an input was mutated")
 
 		again, _ := machineGets(result, declared)
-		Expect(brief(again.Top)).To(Equal(brief(once.Top)), "it depends on what was inherited before")
+		Expect(brief(again.Top)).To(Equal(brief(once.Top)), "the result depends on earlier results")
 		if len(inherit.Problems(leftOut)) == 0 {
 			Expect(len(once.Top.Labels)+len(once.Top.Annotations)+len(once.Top.Taints)).To(
 				Equal(len(declared.Labels)+len(declared.Annotations)+len(declared.Taints)), "something is left out silently")
@@ -238,7 +239,7 @@ func TestMachinesStayValidWhateverIsDeclared(t *testing.T) {
 	})
 }
 
-// brief describes content with values cut off.
+// brief describes content with truncated values.
 func brief(c inherit.Content) []string {
 	lines := describeContent(&c)
 	for i, line := range lines {
@@ -247,13 +248,13 @@ func brief(c inherit.Content) []string {
 	return append(lines, fmt.Sprint(c.Fields.ReadinessGates))
 }
 
-// distinct has each taint once.
+// distinct keeps each taint once.
 func distinct(c inherit.Content) inherit.Content {
 	c.Taints = taint.Merge(c.Taints, nil)
 	return c
 }
 
-// after is what an object has once it has inherited.
+// after returns the content of an object after it has inherited.
 func after(has, inherits inherit.Content) inherit.Content {
 	merged := inherit.Content{Labels: maps.Clone(has.Labels), Annotations: maps.Clone(has.Annotations), Fields: inherits.Fields}
 	maps.Copy(merged.Labels, inherits.Labels)
@@ -268,7 +269,7 @@ func after(has, inherits inherit.Content) inherit.Content {
 	return merged
 }
 
-// expectAccepted judges as API servers do, by their own functions and by what Cluster API's CRDs say.
+// expectAccepted validates like an API server: with its functions and the limits of Cluster API's CRDs.
 func expectAccepted(t rapid.TB, c inherit.Content) {
 	t.Helper()
 	Expect := NewWithT(t).Expect
@@ -293,7 +294,7 @@ func expectAccepted(t rapid.TB, c inherit.Content) {
 // qualified is the pattern of keys and condition types in Cluster API's CRDs.
 var qualified = regexp.MustCompile(`^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$`).String()
 
-// Labels have no limit of their own. But an object has one, and each label is stored twice: once as who owns it.
+// Labels have no limit of their own, but an object has. Each label is stored twice: as a label and in managed fields.
 func TestMoreLabelsThanAnObjectHasRoomFor(t *testing.T) {
 	many := map[string]string{}
 	for i := range 5_000 {
@@ -305,7 +306,7 @@ func TestMoreLabelsThanAnObjectHasRoomFor(t *testing.T) {
 	NewWithT(t).Expect(inherit.Problems(err)).To(HaveLen(5_000 - len(admitted.Top.Labels)))
 }
 
-// An owner may declare as much as an object has room for. To judge it takes no longer than to read it, and to tell of it even less.
+// An owner may declare as many entries as an object has room for. Evaluation takes no longer than reading them; the report is short.
 func TestGarbageWithoutEnd(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	var gates []clusterv1.MachineReadinessGate

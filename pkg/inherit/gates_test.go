@@ -14,8 +14,8 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
-// A gate opens once: its taint goes when the Node has the condition or a ready Pod of the DaemonSet, and never again. What is declared no
-// more is forgotten.
+// A gate opens once: its taint goes when the Node has the condition or a ready Pod of the DaemonSet, and never comes back. The record of
+// opened gates drops a gate that is no longer declared.
 func TestGatesOpenOnce(t *testing.T) {
 	const net, cni = "taints.heirloom.dev/until=net=calico:NoSchedule until condition Net=False", "taints.heirloom.dev/until=cni:NoExecute until daemonset kube-system/cni"
 	const opened = "heirloom.dev/opened-gates="
@@ -46,7 +46,7 @@ func TestGatesOpenOnce(t *testing.T) {
 	}
 }
 
-// A gate's taint is one of initialization. What a kubelet claims to have opened does not count; afterwards it is said why the taint is gone.
+// A gate's taint is an OnInitialization taint. A kubelet cannot claim opened gates; after a gate has opened, the reason names it.
 func TestAGateIsClosedAtRegistration(t *testing.T) {
 	Expect, p := NewWithT(t).Expect, inherit.Policy{}
 	from := inherit.SourceOfMachine(content{annotations: "taints.heirloom.dev/until=net:NoSchedule until condition Net=False"}.machine())
@@ -62,7 +62,7 @@ func TestAGateIsClosedAtRegistration(t *testing.T) {
 	Expect(inherit.Release(claimed, true).Annotations).NotTo(HaveKey(inherit.OpenedGatesAnnotation))
 }
 
-// In the template of a MachinePool, typed taints become annotations, and gates stay what they are.
+// In the template of a MachinePool, typed taints become annotations, and gates stay unchanged.
 func TestGatesOfAPool(t *testing.T) {
 	const until = "net:NoSchedule until condition Net=False"
 	class := content{annotations: "taints.heirloom.dev/until=" + until + "; taints.heirloom.dev/initialize=a:NoSchedule", taints: "b:NoSchedule@OnInitialization"}.section()

@@ -24,8 +24,8 @@ func labels(s string) map[string]string {
 	return pairs(s, ",")
 }
 
-// annotations reads "a=1; b=2,3". Tracking annotations have short names: capi/labels, capi/annotations and capi/taints
-// are Cluster API's, own/labels, own/annotations and own/taints are ours.
+// annotations reads "a=1; b=2,3". Tracking annotations have short names: capi/labels, capi/annotations and capi/taints for Cluster
+// API's, own/labels, own/annotations and own/taints for Heirloom's.
 func annotations(s string) map[string]string {
 	m := map[string]string{}
 	for key, value := range pairs(s, ";") {
@@ -58,7 +58,7 @@ func onNode(s string) []corev1.Taint {
 	return taints
 }
 
-// declared reads "gpu=true:NoSchedule, b:NoExecute@OnInitialization"; without an @ it is Always.
+// declared reads "gpu=true:NoSchedule, b:NoExecute@OnInitialization"; without @ the propagation is Always.
 func declared(s string) []clusterv1.MachineTaint {
 	var taints []clusterv1.MachineTaint
 	for entry := range strings.SplitSeq(s, ",") {
@@ -85,7 +85,7 @@ func (c content) template() clusterv1.MachineTemplateSpec {
 	}
 }
 
-// machine is a Machine of a worker.
+// machine returns a Machine of a worker.
 func (c content) machine() *clusterv1.Machine {
 	return &clusterv1.Machine{
 		ObjectMeta: metav1.ObjectMeta{Name: "m", Labels: labels(c.labels), Annotations: annotations(c.annotations)},
@@ -93,20 +93,20 @@ func (c content) machine() *clusterv1.Machine {
 	}
 }
 
-// controller is a Machine of a control plane.
+// controller returns a Machine of a control plane.
 func (c content) controller() *clusterv1.Machine {
 	m := c.machine()
 	m.Labels[clusterv1.MachineControlPlaneLabel] = ""
 	return m
 }
 
-// node is a Node whose record vouches for what its tracking annotations list.
+// node returns a Node whose record confirms its tracking annotations.
 func (c content) node() inherit.NodeState {
 	state := inherit.NodeState{Labels: labels(c.labels), Annotations: annotations(c.annotations), Taints: onNode(c.taints)}
 	listed := inherit.Record{}
 	for _, prefix := range []string{"cluster.x-k8s.io/", "heirloom.dev/"} {
 		listed.Labels = append(listed.Labels, strings.Split(state.Annotations[prefix+"labels-from-machine"], ",")...)
-		taints, _ := taint.ParseList(state.Annotations[prefix+"taints-from-machine"]) // some of them are broken on purpose
+		taints, _ := taint.ParseList(state.Annotations[prefix+"taints-from-machine"]) // some tests have invalid lists on purpose
 		listed.Taints = append(listed.Taints, taints...)
 	}
 	listed.Labels = slices.DeleteFunc(listed.Labels, func(key string) bool { return !strings.Contains(key, "kubernetes.io/") })
@@ -116,7 +116,7 @@ func (c content) node() inherit.NodeState {
 	return listed.Recorded(state)
 }
 
-// initialized is a Node that has been synced before; it carries the annotation that says so, if only an empty one.
+// initialized returns a Node that was synced before: it has Cluster API's taints-from-machine annotation, which may be empty.
 func (c content) initialized() inherit.NodeState {
 	state := c.node()
 	if _, ok := state.Annotations[clusterv1.TaintsFromMachineAnnotation]; !ok {
@@ -133,7 +133,7 @@ func unrecorded(s inherit.NodeState) inherit.NodeState {
 	return s
 }
 
-// describe writes a Node's state down for comparison: maps sorted, taints in their order; see unrecorded.
+// describe lists the entries of a Node's state for comparison: maps sorted, taints in their order, without the record.
 func describe(s inherit.NodeState) []string {
 	s = unrecorded(s)
 	lines := slices.Concat(describeMap("label", s.Labels), describeMap("annotation", s.Annotations))
@@ -151,7 +151,7 @@ func describeMap(kind string, m map[string]string) []string {
 	return lines
 }
 
-// describeContent writes inherited content down for comparison.
+// describeContent lists the entries of inherited content for comparison.
 func describeContent(c *inherit.Content) []string {
 	if c == nil {
 		return nil
@@ -175,7 +175,7 @@ func regexes(expressions ...string) []*regexp.Regexp {
 	return compiled
 }
 
-// expectProblem expects an error that contains the text, or none.
+// expectProblem expects an error that contains the text, or no error if the text is empty.
 func expectProblem(t *testing.T, err error, text string) {
 	t.Helper()
 	if text == "" {
@@ -185,12 +185,12 @@ func expectProblem(t *testing.T, err error, text string) {
 	NewWithT(t).Expect(err).To(MatchError(ContainSubstring(text)))
 }
 
-// withProblems returns a result, and what users are told of what was left out.
+// withProblems returns a result, and the problems of the entries that were left out.
 func withProblems[T any](result T, dropped inherit.Drops) (T, error) {
 	return result, dropped.Problems()
 }
 
-// whole returns a result of which nothing was left out.
+// whole returns a result, and panics if an entry was left out.
 func whole[T any](result T, dropped inherit.Drops) T {
 	if err := dropped.Problems(); err != nil {
 		panic(err)

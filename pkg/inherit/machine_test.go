@@ -12,7 +12,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
-// TestMachine is rule 8: MachineSet spec.template → Machine.
+// TestMachine checks rule 8: MachineSet spec.template → Machine.
 func TestMachine(t *testing.T) {
 	const always, initialize = "taints.heirloom.dev/always=", "taints.heirloom.dev/initialize="
 	const unknown, enabled, disabled = inherit.PropagationUnknown, inherit.PropagationEnabled, inherit.PropagationDisabled
@@ -67,8 +67,8 @@ func TestMachine(t *testing.T) {
 	}
 }
 
-// docs/design.md §3: on the same key and effect the typed field wins. Here somebody set the Machine's own typed field, so the
-// annotated taint is handed on as Default; package managedfields lets the child's own win over it.
+// docs/design.md §3: on the same key and effect the typed field wins. Here somebody set the Machine's own typed field, so the desired
+// annotated taint is a Default; package managedfields keeps the child's own taint.
 func TestAMachinesOwnTypedTaintWinsOverItsAnnotation(t *testing.T) {
 	m := content{taints: "gpu=typed:NoSchedule", annotations: "taints.heirloom.dev/always=gpu=annotated:NoSchedule"}.machine()
 	got := whole(inherit.Policy{ClusterAPITaints: inherit.PropagationEnabled}.MachineFrom(nil, m))
@@ -76,8 +76,8 @@ func TestAMachinesOwnTypedTaintWinsOverItsAnnotation(t *testing.T) {
 	NewWithT(t).Expect(got.Top.Claims).To(Equal(map[string]inherit.Claim{"gpu:NoSchedule": inherit.Default}))
 }
 
-// Cluster API brings what is typed to all Nodes at once. So where the pace of evictions counts, taints that evict become typed
-// only in Machines that have no Node yet, and those that Cluster API has brought already stay typed.
+// Cluster API propagates typed taints to all Nodes at once. So where evictions are paced, taints that evict become typed only in
+// Machines without a Node; taints that Cluster API has already propagated stay typed.
 func TestTaintsThatEvictBecomeTypedInNewMachinesOnly(t *testing.T) {
 	const always, initialize = "taints.heirloom.dev/always=", "taints.heirloom.dev/initialize="
 	for _, tc := range []struct {
@@ -110,8 +110,8 @@ func TestTaintsThatEvictBecomeTypedInNewMachinesOnly(t *testing.T) {
 	}
 }
 
-// TestMachineSet is rule 5, MachineDeployment metadata → MachineSet metadata (annotations only), and rule 6,
-// MachineDeployment spec.template → MachineSet metadata (labels only) and spec.template.
+// TestMachineSet checks rule 5, MachineDeployment metadata → MachineSet metadata (annotations only), and rule 6, MachineDeployment
+// spec.template → MachineSet metadata (labels only) and spec.template.
 func TestMachineSet(t *testing.T) {
 	for _, tc := range []struct {
 		name               string
@@ -160,7 +160,7 @@ func selector(matches, expresses string) metav1.LabelSelector {
 	return s
 }
 
-// Keys that no step hands down, no matter who declares them.
+// neverInherited lists keys that no step propagates, for every declaring object.
 var neverInherited = []string{
 	"kubectl.kubernetes.io/last-applied-configuration",
 	"kubectl.kubernetes.io/restartedAt",
@@ -207,7 +207,7 @@ func TestNeverInherited(t *testing.T) {
 	}
 }
 
-// controlPlane declares something by the v1beta2 contract, and older by that of v1beta1.
+// controlPlane declares metadata and taints by the v1beta2 contract, and the older taints by the v1beta1 contract.
 func controlPlane(metadata content, taints, older string) *inherit.ControlPlane {
 	machines := &inherit.ControlPlaneMachineTemplate{}
 	cp := &inherit.ControlPlane{Spec: inherit.ControlPlaneSpec{MachineTemplate: machines}}
@@ -216,7 +216,7 @@ func controlPlane(metadata content, taints, older string) *inherit.ControlPlane 
 	return cp
 }
 
-// TestControlPlane is rule 4: ControlPlane spec.machineTemplate → Machine.
+// TestControlPlane checks rule 4: ControlPlane spec.machineTemplate → Machine.
 func TestControlPlane(t *testing.T) {
 	const role = "node-role.kubernetes.io/control-plane:NoSchedule"
 	for _, tc := range []struct {
@@ -228,7 +228,7 @@ func TestControlPlane(t *testing.T) {
 		{name: "taints of the v1beta2 contract reach the Machine", owner: controlPlane(content{}, role, ""), want: content{taints: role}},
 		{name: "where an object has both, the newer contract counts", owner: controlPlane(content{}, "new:NoSchedule", "old:NoSchedule"), want: content{taints: "new:NoSchedule"}},
 		{
-			// A control plane finds its Machines by these, and sets them itself, whatever the template says.
+			// A control plane selects its Machines by these labels, and sets them itself, regardless of the template.
 			name:  "labels that say whose Machine it is are not touched",
 			owner: controlPlane(content{labels: "cluster.x-k8s.io/cluster-name=other,cluster.x-k8s.io/control-plane=x,cluster.x-k8s.io/control-plane-name=other,team=a"}, "", ""),
 			want:  content{labels: "team=a"},
@@ -242,7 +242,7 @@ func TestControlPlane(t *testing.T) {
 	}
 }
 
-// TestMachinePool is rule 9: MachinePool spec.template → its Machines, or the Nodes themselves.
+// TestMachinePool checks rule 9: MachinePool spec.template → its Machines, or the Nodes themselves.
 func TestMachinePool(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	declares := content{labels: "node.cluster.x-k8s.io/a=1,helm.sh/chart=x", annotations: "taints.heirloom.dev/always=gpu:NoSchedule; node.cluster.x-k8s.io/b=2", taints: "typed:NoSchedule"}
@@ -262,7 +262,7 @@ func TestMachinePool(t *testing.T) {
 	Expect(mp).To(Equal(before), "the input is not mutated")
 }
 
-// TestExternal is rules 4 and 8 for InfraMachine and BootstrapConfig: template → metadata.
+// TestExternal checks rules 4 and 8 for InfraMachine and BootstrapConfig: template → metadata.
 func TestExternal(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
@@ -293,7 +293,8 @@ func TestExternal(t *testing.T) {
 	}
 }
 
-// An external object of a Machine without an owner inherits nothing. What it has from an owner it keeps: see TestKeeps.
+// An external object of a Machine without an owner inherits nothing. It keeps the entries that it inherited from an owner: see
+// TestKeeps.
 func TestExternalOfAnOrphan(t *testing.T) {
 	NewWithT(t).Expect(whole(inherit.Policy{}.External(nil, inherit.Object{}))).To(Equal(inherit.Object{}))
 }

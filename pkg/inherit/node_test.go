@@ -16,7 +16,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
-// nodeCase is a Machine and a Node that has been synced before, and what becomes of the Node. Machines are workers.
+// nodeCase is a worker Machine, a Node that was synced before, and the expected Node.
 type nodeCase struct {
 	name    string
 	policy  inherit.Policy
@@ -41,7 +41,7 @@ func (tc nodeCase) run(t *testing.T) {
 	Expect(again.Equal(got)).To(BeTrue())
 }
 
-// TestNodeLabels is rule 11.
+// TestNodeLabels checks rule 11.
 func TestNodeLabels(t *testing.T) {
 	team := inherit.Policy{AdditionalLabels: regexes("^team$", `^cost\.example\.com/`)}
 	everything := inherit.Policy{AdditionalLabels: regexes(".*")}
@@ -74,7 +74,7 @@ func TestNodeLabels(t *testing.T) {
 	}
 }
 
-// TestNodeAnnotations is rule 12.
+// TestNodeAnnotations checks rule 12.
 func TestNodeAnnotations(t *testing.T) {
 	notes := inherit.Policy{AdditionalAnnotations: regexes("^note")}
 	everything := inherit.Policy{AdditionalAnnotations: regexes(".*")}
@@ -93,7 +93,7 @@ func TestNodeAnnotations(t *testing.T) {
 	}
 }
 
-// TestNodeTaints is rule 13, on a Node that has been synced before.
+// TestNodeTaints checks rule 13 on a Node that was synced before.
 func TestNodeTaints(t *testing.T) {
 	const always, initialize = "taints.heirloom.dev/always=", "taints.heirloom.dev/initialize="
 	enabled := inherit.Policy{ClusterAPITaints: inherit.PropagationEnabled}
@@ -129,7 +129,7 @@ func TestNodeTaints(t *testing.T) {
 	}
 }
 
-// TestFirstSync is rule 13 on a Node that carries no annotation taints-from-machine yet.
+// TestFirstSync checks rule 13 on a Node without the taints-from-machine annotation.
 func TestFirstSync(t *testing.T) {
 	const initialize = "taints.heirloom.dev/initialize="
 	for _, tc := range []struct {
@@ -155,8 +155,8 @@ const (
 	guarded       = "heirloom.dev/uninitialized=added"
 )
 
-// TestKubeletRegisters is what a kubelet's CREATE may bring: whatever NodeRestriction accepts, and nothing else. The
-// Machines are of a control plane, so that the guard, tested below, adds nothing.
+// A kubelet's CREATE gets the entries that NodeRestriction accepts, and no others. The Machines belong to a control plane, so that the guard
+// taint, tested below, is not added.
 func TestKubeletRegisters(t *testing.T) {
 	for _, tc := range []struct {
 		name          string
@@ -181,13 +181,13 @@ func TestKubeletRegisters(t *testing.T) {
 
 			later := whole(tc.policy.Node(inherit.SourceOfMachine(m), got, inherit.Privileged))
 			for key, value := range tc.machine.machine().Labels {
-				Expect(later.Labels).To(HaveKeyWithValue(key, value), "what had to wait comes with the first write by someone who may")
+				Expect(later.Labels).To(HaveKeyWithValue(key, value), "waiting entries come with the first privileged write")
 			}
 		})
 	}
 }
 
-// An API server asks again about a create when something else has changed the object since: the answer stays the same.
+// An API server repeats the review of a create when another webhook has changed the object: the answer stays the same.
 func TestAskingAgainChangesNothing(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	m := content{labels: "node.cluster.x-k8s.io/a=1", taints: "gpu=1:NoSchedule"}.machine()
@@ -223,9 +223,9 @@ func named(keys []inherit.NodeKey) []string {
 	return names
 }
 
-// While its Machine has not inherited yet, a Node already has what the Machine does not have, listed in Heirloom's annotations. What
-// the Machine has counts until it changes there. Once the Machine has inherited, what Heirloom's annotations list stays there, since
-// moving it would be a second write.
+// While its Machine has not inherited yet, a Node already gets the entries that the Machine lacks, listed in Heirloom's annotations. The
+// Machine's current entries apply until they change there. Once the Machine has inherited, the entries in Heirloom's lists stay there,
+// since moving them would be a second write.
 func TestNodesInheritAheadOfTheirMachine(t *testing.T) {
 	const label, note = "node.cluster.x-k8s.io/a", "node.cluster.x-k8s.io/note"
 	gate := inherit.Policy{ClusterAPITaints: inherit.PropagationEnabled}
@@ -297,14 +297,14 @@ func TestNodesInheritAheadOfTheirMachine(t *testing.T) {
 	}
 }
 
-// withoutEmpty describes a Node without lists of Cluster API that list nothing.
+// withoutEmpty describes a Node without empty tracking annotations.
 func withoutEmpty(node inherit.NodeState) []string {
 	node.Annotations = maps.Clone(node.Annotations)
 	maps.DeleteFunc(node.Annotations, func(_, value string) bool { return value == "" })
 	return describe(node)
 }
 
-// Whatever a Machine declares, its Node can register, and with the taints that keep workload away.
+// For every declaration of its Machine, a Node can register, with the taints that keep workload away.
 func TestWhatAnAPIServerWouldRefuseStaysAway(t *testing.T) {
 	const label, annotation = "node.cluster.x-k8s.io/a", "node.cluster.x-k8s.io/b"
 	many, long := map[string]string{}, strings.Repeat("x", apivalidation.TotalAnnotationSizeLimitB-1000)
@@ -351,13 +351,14 @@ func TestWhatAnAPIServerWouldRefuseStaysAway(t *testing.T) {
 				}
 				again, _ := inherit.Policy{}.Node(inherit.SourceOfMachine(m), got, inherit.Privileged)
 				once, _ := inherit.Policy{}.Node(inherit.SourceOfMachine(m), again, inherit.Privileged)
-				Expect(once.Equal(again)).To(BeTrue(), "there is an end to it")
+				Expect(once.Equal(again)).To(BeTrue(), "a further write changes nothing")
 			})
 		}
 	}
 }
 
-// An API server reads some annotations of Nodes. No Node gets them, whatever an operator selects, and such a Node of before loses them.
+// Some annotations of Nodes are read by API servers. No Node inherits them, even if an operator selects them, and a Node that has
+// inherited them loses them.
 func TestAnnotationsThatAnAPIServerReads(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	policy := inherit.Policy{AdditionalAnnotations: []*regexp.Regexp{regexp.MustCompile("")}}

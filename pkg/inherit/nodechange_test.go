@@ -146,7 +146,7 @@ func TestRelease(t *testing.T) {
 			released := inherit.Release(node, tc.keep)
 			Expect(describe(released)).To(Equal(describe(tc.want.node())))
 			Expect(node).To(Equal(tc.node.node()), "the input is not mutated")
-			Expect(inherit.Release(released, tc.keep).Equal(released)).To(BeTrue(), "there is nothing to do twice")
+			Expect(inherit.Release(released, tc.keep).Equal(released)).To(BeTrue(), "a second release changes nothing")
 		})
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
-// known is how a Node or a Machine is known: addresses are like "Hostname=h,InternalIP=10.0.0.1".
+// known holds the data that identify a Node or a Machine: addresses are like "Hostname=h,InternalIP=10.0.0.1".
 type known struct{ name, nodeRef, providerID, addresses string }
 
 func (k known) node() *corev1.Node {
@@ -89,7 +89,7 @@ func nameOf(m *clusterv1.Machine) string {
 	return m.Name
 }
 
-// A kubelet chooses its addresses. With another Machine's it gets what restricts it, and no privileges.
+// A kubelet chooses its addresses. With another Machine's address it gets the restrictions of that Machine, and no privileges.
 func TestAnAddressBringsNoPrivileges(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	m := known{name: "m", providerID: "aws://1", addresses: "InternalIP=10.0.0.1"}.machine()
@@ -128,18 +128,18 @@ func TestAnAddressBringsNoPrivileges(t *testing.T) {
 	node.Spec.ProviderID = ""
 	node.Labels, node.Annotations, node.Spec.Taints = proven.Labels, proven.Annotations, proven.Taints
 	borrowed := written(inherit.Privileged)
-	Expect(borrowed.Labels).NotTo(Or(privileges...), "what an earlier release gave for an address goes")
+	Expect(borrowed.Labels).NotTo(Or(privileges...), "privileges that an earlier release granted by address go")
 	Expect(m.Labels).To(HaveLen(3), "the input is not mutated")
 }
 
-// What came by an address goes when that Machine is another Node, and not because a kubelet has another address or providerID. A
-// kubelet that makes a record up, or takes another Node's, achieves nothing.
+// The entries that a Node has by an address match go when the Machine belongs to another Node, and stay when the kubelet reports another
+// address or providerID. A kubelet that forges a record, or copies another Node's record, achieves nothing.
 func TestNoLongerMatches(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		node    known
 		machine known
-		// record is another one than that of the Node and the Machine.
+		// record replaces the record of the Node and the Machine, if set.
 		record string
 		want   bool
 	}{

@@ -13,11 +13,12 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
-// What an owner brought stays while there is none, apart from taints that Cluster API refuses.
+// Entries of an owner stay while the object has no owner, apart from taints that Cluster API refuses.
 func TestKeeps(t *testing.T) {
 	for _, tc := range []struct {
 		entry inherit.Entry
-		// stays and staysRefused say what becomes of an entry of Heirloom's without an owner; owned, that there must have been one.
+		// stays and staysRefused: Heirloom's entry stays without an owner (staysRefused: where taints are refused); owned: an owner
+		// declared it.
 		stays, staysRefused, owned bool
 	}{
 		{entry: inherit.Entry{What: "label", Name: "a", Own: true}, stays: true, staysRefused: true, owned: true},
@@ -36,7 +37,7 @@ func TestKeeps(t *testing.T) {
 	}
 }
 
-// An annotation that yields is none that is declared by the same name.
+// A yielding annotation is left out if the same name is declared.
 func TestWithYielding(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	declared := inherit.Content{Annotations: map[string]string{"a": "declared"}}

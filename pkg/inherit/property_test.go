@@ -16,16 +16,17 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
-// TestMain makes every run try the same thousand cases of each property. Others: go test ./pkg/inherit -rapid.seed=0 -rapid.checks=100000
+// TestMain makes every run try the same thousand cases of each property. Other cases: go test ./pkg/inherit -rapid.seed=0
+// -rapid.checks=100000
 func TestMain(m *testing.M) {
 	_ = flag.Set("rapid.seed", "1")
 	_ = flag.Set("rapid.checks", "1000")
 	flag.Parse()
-	_ = flag.Set("test.short", "false") // with which rapid tries a fifth
+	_ = flag.Set("test.short", "false") // with -short, rapid tries a fifth
 	m.Run()
 }
 
-// Machines and Nodes are made out of few words, so that they meet often.
+// Machines and Nodes draw from few words, so that they often have the same entries.
 const (
 	aKey = `(node-role\.kubernetes\.io/a|node-restriction\.kubernetes\.io/b|node\.cluster\.x-k8s\.io/c|x\.node\.cluster\.x-k8s\.io/d|` +
 		`team|cost\.example\.com/e|cluster\.x-k8s\.io/interruptible|topology\.kubernetes\.io/zone|heirloom\.dev/f)`
@@ -33,18 +34,18 @@ const (
 	aTaint = `(a|b|example\.com/c)(=1|=2)?:(NoSchedule|NoExecute)`
 )
 
-// some is the pattern of a list.
+// some returns the pattern of a list.
 func some(what, separator string) string { return "(" + what + separator + "){0,4}" }
 
 func oneOf[T any](t *rapid.T, all ...T) T { return rapid.SampledFrom(all).Draw(t, "") }
 
-// taintsLike are taints as API servers store them, each key and effect once.
+// taintsLike generates taints as API servers store them: each key and effect once.
 func taintsLike(pattern string) *rapid.Generator[string] {
 	all := rapid.SliceOfNDistinct(rapid.StringMatching(pattern), 0, 4, func(s string) taint.ID { return taint.MachineID(declared(s)[0]) })
 	return rapid.Map(all, func(all []string) string { return strings.Join(all, ",") })
 }
 
-// declaring is what a Machine or a template declares.
+// declaring generates the declarations of a Machine or a template.
 var declaring = rapid.Custom(func(t *rapid.T) content {
 	return content{
 		labels: rapid.StringMatching(some(aPair, ",")).Draw(t, ""),
@@ -54,7 +55,7 @@ var declaring = rapid.Custom(func(t *rapid.T) content {
 	}
 })
 
-// inheriting is what a Node has.
+// inheriting generates the content of a Node.
 var inheriting = rapid.Custom(func(t *rapid.T) content {
 	return content{
 		labels: rapid.StringMatching(some(aPair, ",")).Draw(t, ""),
@@ -73,9 +74,9 @@ var policies = rapid.Custom(func(t *rapid.T) inherit.Policy {
 	}
 })
 
-// TestNodeProperties holds for every Machine and Node: to inherit twice is to inherit once, also ahead of the Machine, nothing that was
-// handed in changes, and a kubelet's write brings no label that NodeRestriction would refuse. No write leaves a Node without labels or
-// annotations: a merge patch would take away all of them, also those that the cache does not have.
+// For every Machine and Node: inheriting twice equals inheriting once, also ahead of the Machine; no input changes; and a kubelet's
+// write gets no label that NodeRestriction would refuse. No write leaves a Node without labels or annotations: a merge patch would
+// remove all of them, also the labels that the cache lacks.
 func TestNodeProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		machine, node, policy := declaring.Draw(t, "Machine"), inheriting.Draw(t, "Node"), policies.Draw(t, "policy")
@@ -116,7 +117,7 @@ func bare(before, after inherit.NodeState) bool {
 	return !after.Equal(before) && (len(after.Labels) == 0 || len(after.Annotations) == 0)
 }
 
-// hasTwice reports whether two taints have one key and effect, which an API server refuses.
+// hasTwice reports whether two taints have the same key and effect, which an API server refuses.
 func hasTwice(s inherit.NodeState) bool {
 	seen := map[taint.ID]bool{}
 	for _, t := range s.Taints {
@@ -128,8 +129,7 @@ func hasTwice(s inherit.NodeState) bool {
 	return false
 }
 
-// TestWhatIsReadOfANodeDecides holds for every Machine and Node: with only the labels that the rules read, the same
-// patch is made and the same is left out.
+// For every Machine and Node, a Node with only the labels that the rules read gets the same patch and the same problems.
 func TestWhatIsReadOfANodeDecides(t *testing.T) {
 	unread := 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -161,10 +161,10 @@ func TestWhatIsReadOfANodeDecides(t *testing.T) {
 	}
 }
 
-// foreign is a label that others write.
+// foreign is the pattern of labels that others write.
 const foreign = `(kubernetes\.io/arch|team|topology\.kubernetes\.io/zone|csi\.volume\.kubernetes\.io/nodeid|cluster\.x-k8s\.io/machine)=(1|2|3{60})`
 
-// patchOf is what turns a state into another.
+// patchOf describes the changes between two states.
 func patchOf(from, to inherit.NodeState) string {
 	changes := map[string]string{}
 	for name, maps := range map[string][2]map[string]string{"label ": {from.Labels, to.Labels}, "annotation ": {from.Annotations, to.Annotations}} {
@@ -182,11 +182,11 @@ func patchOf(from, to inherit.NodeState) string {
 	return fmt.Sprint(changes, to.Taints)
 }
 
-// The worst Node that its API server may send keeps nobody busy. It took seconds to look for each key in each list.
+// LabelsRead is fast for the largest Node that an API server may send. A search for each key in each list would take seconds.
 func TestLabelsReadOfTheWorstNode(t *testing.T) {
 	node := &corev1.Node{}
 	node.Labels, node.Annotations = map[string]string{}, map[string]string{}
-	for i := range 200_000 { // if each were searched in each list, this would take a quarter of an hour
+	for i := range 200_000 { // a search for each label in each list would take a quarter of an hour
 		node.Labels[fmt.Sprintf("example.com/%d", i)] = ""
 	}
 	for _, name := range inherit.TrackingAnnotations {
@@ -202,7 +202,7 @@ func TestLabelsReadOfTheWorstNode(t *testing.T) {
 	}
 }
 
-// To read a Node takes eight times as much for a Node that is eight times as long.
+// Reading a Node that is eight times as large takes eight times as long.
 func TestTheCostOfLabelsReadGrowsWithTheNode(t *testing.T) {
 	size := func(n int) float64 {
 		node, keys := &corev1.Node{}, make([]string, n)

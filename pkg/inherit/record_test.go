@@ -23,7 +23,7 @@ const (
 	claims     = "capi/labels=" + quarantine + ",team; own/labels=" + quarantine + ",team; capi/taints=quarantine:NoExecute; own/taints=quarantine=1:NoExecute"
 )
 
-// synced is a Node that has inherited from the Machine in a write of the loop.
+// synced returns a Node that has inherited from the Machine in a write of the loop.
 func synced(m *clusterv1.Machine) inherit.NodeState {
 	return whole(everyLabel().Node(inherit.SourceOfMachine(m), content{}.node(), inherit.Privileged))
 }
@@ -32,7 +32,7 @@ func everyLabel() inherit.Policy {
 	return inherit.Policy{AdditionalLabels: regexes("")}
 }
 
-// with returns the Node with more labels, annotations and taints, as somebody else writes them.
+// with returns the Node with the additional labels, annotations and taints of another writer.
 func with(node inherit.NodeState, more content) inherit.NodeState {
 	node.Labels, node.Annotations = merged(node.Labels, labels(more.labels)), merged(node.Annotations, annotations(more.annotations))
 	node.Taints = slices.Concat(node.Taints, onNode(more.taints))
@@ -46,8 +46,7 @@ func merged(a, b map[string]string) map[string]string {
 	return m
 }
 
-// TestAKubeletCannotHaveAnythingTakenAway: an administrator's label and taint stay, whatever the kubelet writes into the
-// annotations that say what came from the Machine.
+// An administrator's label and taint stay, regardless of the tracking annotations that the kubelet writes.
 func TestAKubeletCannotHaveAnythingTakenAway(t *testing.T) {
 	m := content{labels: role + "=", taints: "gpu:NoSchedule"}.machine()
 	foreign := content{labels: quarantine + "=yes,team=theirs", taints: "quarantine=1:NoExecute"}
@@ -72,7 +71,7 @@ func TestAKubeletCannotHaveAnythingTakenAway(t *testing.T) {
 			Expect(got.Labels).To(HaveKey(role))
 			Expect(got.Taints).To(ConsistOf(onNode("gpu:NoSchedule,quarantine=1:NoExecute")))
 			_, listed := got.Labels["team"]
-			Expect(listed).To(Equal(!strings.Contains(tc.annotations, "team")), "a label that it may take away itself")
+			Expect(listed).To(Equal(!strings.Contains(tc.annotations, "team")), "a label that the kubelet may remove itself")
 			Expect(inherit.RecordOf(got)).To(Equal(inherit.Record{Labels: []string{role}, Taints: onNode("gpu:NoSchedule")}))
 
 			left := inherit.Release(node, false)
@@ -82,7 +81,7 @@ func TestAKubeletCannotHaveAnythingTakenAway(t *testing.T) {
 	}
 }
 
-// TestClaimsAtRegistration: a Node that nobody but its kubelet has written gets its Initialize taints, whatever it claims.
+// A Node that only its kubelet has written gets its OnInitialization taints, regardless of its annotations.
 func TestClaimsAtRegistration(t *testing.T) {
 	m := content{taints: "boot:NoSchedule@OnInitialization"}.machine()
 	for _, tc := range []struct {
@@ -113,7 +112,7 @@ func TestClaimsAtRegistration(t *testing.T) {
 	}
 }
 
-// NodeRestriction would refuse the label in a kubelet's create, and nobody declares it.
+// No kubelet's create has the record's label, which NodeRestriction would refuse, and no Machine can declare it.
 func TestTheRecordsLabel(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	m := content{labels: inherit.RecordLabel + "=forged," + role + "="}.machine()
@@ -123,16 +122,16 @@ func TestTheRecordsLabel(t *testing.T) {
 	node := synced(m)
 	Expect(node.Labels[inherit.RecordLabel]).NotTo(Equal("forged"))
 	Expect(inherit.RecordOf(node).Labels).To(Equal([]string{role}))
-	Expect(inherit.Brought(content{}.node(), node)).To(HaveLen(1), "nobody is told of it")
+	Expect(inherit.Brought(content{}.node(), node)).To(HaveLen(1), "the record is not reported")
 	for _, mark := range []string{inherit.RecordLabel, inherit.InitializationLabel, inherit.SoftenedLabel} {
 		m.Labels[mark] = "forged"
 		node.Labels[mark] = "forged" // by Cluster API
 		left := whole(everyLabel().Node(inherit.SourceOfMachine(m), node, inherit.Privileged))
-		Expect(left.Labels).To(HaveKeyWithValue(mark, "forged"), "two do not fight over a label")
+		Expect(left.Labels).To(HaveKeyWithValue(mark, "forged"), "Heirloom does not fight over a label")
 	}
 }
 
-// A kubelet that leaves no room for annotations keeps nothing that its Machine loses, and no taint away.
+// If a kubelet fills its annotations, the entries that its Machine lost still go, and no taint is kept away.
 func TestAKubeletThatFillsItsAnnotations(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	const room = apivalidation.TotalAnnotationSizeLimitB
@@ -163,7 +162,7 @@ func TestAKubeletThatFillsItsAnnotations(t *testing.T) {
 	}
 }
 
-// Whatever a kubelet may write, nothing goes that is not in the record.
+// For every change that a kubelet may write, only recorded entries are removed.
 func TestNothingGoesThatIsNotRecorded(t *testing.T) {
 	pick := func(t *rapid.T, from []string, separator string) string {
 		return strings.Join(rapid.SliceOfDistinct(rapid.SampledFrom(from), rapid.ID).Draw(t, ""), separator)

@@ -15,7 +15,7 @@ import (
 
 const softened = "heirloom.node-restriction.kubernetes.io/softened=20261127T203127Z"
 
-// A Node that has had its turn has NoSchedule in place of NoExecute, and NoExecute alone once its Pods have left.
+// After its turn, a Node has NoSchedule in place of NoExecute, and only NoExecute once its Pods have left.
 func TestSoftenedTaints(t *testing.T) {
 	const drain = "taints.heirloom.dev/always=drain=a:NoExecute"
 	for _, tc := range []struct {
@@ -76,7 +76,7 @@ func TestSoftenedTaints(t *testing.T) {
 					undone.Taints = taint.Remove(undone.Taints, taint.IDOf(t))
 				}
 			}
-			Expect(node(source, held, undone).Taints).To(ConsistOf(waits.Taints), "ours is put back")
+			Expect(node(source, held, undone).Taints).To(ConsistOf(waits.Taints), "Heirloom's taint is restored")
 			Expect(describe(node(source, nil, waits))).To(ConsistOf(describe(tc.becomes.node())))
 			if tc.withdrawn != nil {
 				Expect(describe(node(inherit.SourceOfMachine(content{}.machine()), nil, waits))).To(ConsistOf(tc.withdrawn))
@@ -85,7 +85,7 @@ func TestSoftenedTaints(t *testing.T) {
 	}
 }
 
-// A Node has its turn once. A time that nobody can read counts as now.
+// A Node has one turn. An unreadable time counts as now.
 func TestSoftenedSince(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	turn := time.Date(2026, 11, 27, 20, 31, 27, 0, time.UTC)
@@ -95,6 +95,6 @@ func TestSoftenedSince(t *testing.T) {
 	node.Labels[inherit.SoftenedLabel] = "forever"
 	Expect(node.Softened()).To(BeTrue())
 	Expect(node.SoftenedSince(turn)).To(Equal(turn))
-	Expect(inherit.Softening(node, turn).SoftenedSince(turn.Add(time.Hour))).To(Equal(turn), "and is replaced")
+	Expect(inherit.Softening(node, turn).SoftenedSince(turn.Add(time.Hour))).To(Equal(turn), "the unreadable time is replaced")
 	Expect(inherit.Softening(inherit.NodeState{}, turn.In(time.FixedZone("", 3600))).Labels).To(HaveKeyWithValue(inherit.SoftenedLabel, "20261127T203127Z"))
 }

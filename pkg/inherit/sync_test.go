@@ -13,12 +13,13 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
-// naming is a Cluster with these annotations.
+// naming returns a Cluster with these annotations.
 func naming(annotated string) *clusterv1.Cluster {
 	return &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Annotations: annotations(annotated)}}
 }
 
-// Keys that a Cluster, or a Machine by its template, names reach the Node as those of an operator's regex do, within the operator's bounds.
+// A Cluster, or a Machine by its template, may name keys. They reach the Node like keys that an operator's regex selects, within the
+// operator's bounds.
 func TestNamedKeys(t *testing.T) {
 	anyKey := []string{inherit.SyncAnyKey}
 	const of = "sync.heirloom.dev/labels="
@@ -53,13 +54,13 @@ func TestNamedKeys(t *testing.T) {
 			}
 			left, _ := policy.Node(inherit.SourceOfMachine(content{labels: tc.labels}.machine()), node, inherit.Privileged)
 			for key := range labels(tc.want) {
-				Expect(left.Labels).NotTo(HaveKey(key), "nobody names it any more")
+				Expect(left.Labels).NotTo(HaveKey(key), "the key is no longer named")
 			}
 		})
 	}
 }
 
-// What is wrong is said, each entry for itself.
+// Each invalid entry is reported separately.
 func TestNamingProblems(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	policy := inherit.Policy{SyncAllowed: []string{inherit.SyncAnyKey, "node.kubernetes.io/pool*"}}
@@ -74,7 +75,7 @@ func TestNamingProblems(t *testing.T) {
 	Expect(problems).To(Equal([]string{"only the first 100 keys count"}))
 }
 
-// A policy in a workload cluster lets pass what its Cluster and its Machines name.
+// A MutatingAdmissionPolicy in a workload cluster accepts the keys that its Cluster and its Machines name.
 func TestNamingForAPolicy(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	m := content{annotations: "sync.heirloom.dev/labels=team"}.machine()

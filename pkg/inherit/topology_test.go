@@ -26,7 +26,7 @@ func (c content) section() inherit.Part {
 	return inherit.Part{Content: inherit.Content{Labels: labels(c.labels), Annotations: annotations(c.annotations), Taints: declared(c.taints)}}
 }
 
-// machines makes a ClusterClass's control plane one that consists of Machines.
+// machines makes a ClusterClass's control plane consist of Machines.
 func machines(s inherit.Part) inherit.Part {
 	s.OfMachines = true
 	return s
@@ -46,7 +46,7 @@ var rules = map[string]func(inherit.Policy, inherit.Section) inherit.Object{
 	},
 }
 
-// unchanged returns a function that expects the section to be as it is now.
+// unchanged returns a function that expects the section to be unchanged.
 func unchanged(t *testing.T, s inherit.Section) func() {
 	t.Helper()
 	before, err := json.Marshal(s)
@@ -57,7 +57,7 @@ func unchanged(t *testing.T, s inherit.Section) func() {
 	}
 }
 
-// TestTopologyMetadata is what rules 1 to 3 have in common: ClusterClass and Cluster → metadata and template's metadata.
+// TestTopologyMetadata checks the common part of rules 1 to 3: ClusterClass and Cluster → metadata and template's metadata.
 func TestTopologyMetadata(t *testing.T) {
 	for _, tc := range []struct {
 		name            string
@@ -89,7 +89,7 @@ func TestTopologyMetadata(t *testing.T) {
 	}
 }
 
-// TestTopologyTaints is about typed taints of rules 1 and 2, which reach the template only.
+// TestTopologyTaints checks typed taints of rules 1 and 2, which reach the template only.
 func TestTopologyTaints(t *testing.T) {
 	const role = "node-role.kubernetes.io/control-plane:NoSchedule"
 	disabled := inherit.Policy{ClusterAPITaints: inherit.PropagationDisabled}
@@ -97,7 +97,7 @@ func TestTopologyTaints(t *testing.T) {
 		name            string
 		policy          inherit.Policy
 		class, topology string
-		// controlPlane and workers are what either inherits.
+		// controlPlane and workers are the inherited taints.
 		controlPlane, workers               string
 		controlPlaneProblem, workersProblem string
 	}{
@@ -127,13 +127,13 @@ func TestTopologyTaints(t *testing.T) {
 	}
 }
 
-// TestMachinePoolTaints is rule 3: Cluster API refuses typed taints on a MachinePool, so they become annotations.
+// TestMachinePoolTaints checks rule 3: Cluster API refuses typed taints on a MachinePool, so they become annotations.
 func TestMachinePoolTaints(t *testing.T) {
 	const always, initialize = "taints.heirloom.dev/always=", "taints.heirloom.dev/initialize="
 	for _, tc := range []struct {
 		name            string
 		class, topology content
-		// want is what the template inherits; the metadata inherit the annotations as they are declared.
+		// want is the content that the template inherits; the metadata inherit the annotations as declared.
 		want    string
 		problem string
 	}{
@@ -163,7 +163,7 @@ func TestMachinePoolTaints(t *testing.T) {
 	}
 }
 
-// Labels that the MachineDeployment selects by are its own. A topology's controller selects by labels of its own anyway.
+// The labels in a MachineDeployment's selector are its own. A topology's controller selects by labels of its own anyway.
 func TestMachineDeploymentSelector(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	md := &clusterv1.MachineDeployment{Spec: clusterv1.MachineDeploymentSpec{Selector: selector("app=x", "tier")}}
@@ -175,18 +175,18 @@ func TestMachineDeploymentSelector(t *testing.T) {
 	Expect(md).To(Equal(before), "the input is not mutated")
 }
 
-// A control plane without Machines inherits metadata for itself only; taints and fields have a place of their own.
+// A control plane without Machines inherits metadata for itself only; taints and fields still reach the template.
 func TestControlPlaneWithoutMachines(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	s := inherit.Section{Class: content{labels: "a=1"}.section(), Topology: machines(content{annotations: "n=1", taints: "gpu:NoSchedule"}.section())}
 	s.Class.Fields.Seconds[inherit.NodeDrainTimeout] = new(int32(5))
 	got := whole(inherit.Policy{}.ControlPlane(s, inherit.Object{}))
 	Expect(describeContent(&got.Top)).To(Equal(content{labels: "a=1", annotations: "n=1"}.want()))
-	Expect(describeContent(got.Template)).To(Equal(content{taints: "gpu:NoSchedule"}.want()), "what counts is the ClusterClass's machineInfrastructure")
+	Expect(describeContent(got.Template)).To(Equal(content{taints: "gpu:NoSchedule"}.want()), "the ClusterClass's machineInfrastructure decides")
 	Expect(got.Template.Fields).To(Equal(inherit.Fields{Seconds: inherit.Seconds{inherit.NodeDrainTimeout: new(int32(5))}}))
 }
 
-// TestTopologyFields: in-place fields reach the template; each that the Cluster declares replaces the ClusterClass's.
+// In-place fields reach the template; each field of the Cluster replaces the ClusterClass's field.
 func TestTopologyFields(t *testing.T) {
 	declaring := func(fields inherit.Fields) inherit.Part {
 		return inherit.Part{Content: inherit.Content{Fields: fields}}
@@ -239,7 +239,7 @@ func TestTopologyFields(t *testing.T) {
 	}
 }
 
-// topology reads "a=small,b=big": sections by name and class. "-" is none at all.
+// topology reads "a=small,b=big": sections by name and class. "-" is an empty topology.
 func topology(s string) clusterv1.Topology {
 	if s == "-" {
 		return clusterv1.Topology{}
@@ -265,7 +265,7 @@ func classes(s string) *clusterv1.ClusterClass {
 	return &clusterv1.ClusterClass{Spec: clusterv1.ClusterClassSpec{ControlPlane: cp, Workers: all}}
 }
 
-// describeSection writes down which sections these are, "" where there is none.
+// describeSection names the parts of a section, "" without a section.
 func describeSection(s *inherit.Section) string {
 	if s == nil {
 		return ""
@@ -360,7 +360,7 @@ func TestEffectiveMachineDeployment(t *testing.T) {
 	Expect(md).To(Equal(before), "the input is not mutated")
 }
 
-// All six types of sections are read, with what each can declare.
+// All six types of sections are read, with all their declarations.
 func TestSectionsDeclare(t *testing.T) {
 	const (
 		lists   = "taints: [{key: gpu, value: 'true', effect: NoSchedule, propagation: Always}], readinessGates: [{conditionType: example.com/Ready, polarity: Negative}]"
@@ -400,7 +400,7 @@ func TestSectionsDeclare(t *testing.T) {
 	}
 }
 
-// What is not declared is told from what is declared as nothing.
+// A missing list differs from an explicitly empty list.
 func TestWhatIsDeclaredAsNothing(t *testing.T) {
 	for section, declared := range map[string]bool{"{}": false, "{taints: null, readinessGates: null}": false, "{taints: [], readinessGates: []}": true} {
 		cluster, cp := &clusterv1.Cluster{}, &inherit.ControlPlane{}

@@ -44,7 +44,8 @@ func TestEntriesOfContent(t *testing.T) {
 	Expect(c.TaintAnnotation("soft:NoSchedule")).To(Equal(taint.AlwaysAnnotation))
 }
 
-// What a Node that matches only by an address does not get is withheld, and not outside the synced domains.
+// Inside the synced domains, the reason of a label that a Node misses because it matches only by an address is "unproven"; other labels
+// are outside.
 func TestWhyNotOnAnUnprovenNode(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m", UID: "m", Labels: map[string]string{"node-role.kubernetes.io/a": "", "team": "a", "other.kubernetes.io/x": "1"}}}
@@ -61,7 +62,7 @@ func TestWhyNotOnAnUnprovenNode(t *testing.T) {
 	Expect(from.WhyNot(dropped, inherit.Entry{What: "field", Name: "Warm"})).To(Equal(inherit.DropElsewhere))
 }
 
-// Taints that wait, wait alone; OnInitialization taints wait together.
+// A waiting taint holds back no other taint, except that OnInitialization taints wait together.
 func TestTaintsThatWait(t *testing.T) {
 	m := &clusterv1.Machine{}
 	m.Spec.Taints = declared("gone:NoExecute,here:NoSchedule,soft:NoSchedule@OnInitialization,hard:NoExecute@OnInitialization")
@@ -85,7 +86,7 @@ func TestTaintsThatWait(t *testing.T) {
 	}
 }
 
-// A taint that is declared twice is inherited if one of the declarations is valid.
+// A taint with two declarations is inherited if one declaration is valid.
 func TestOneOfTwoDeclarationsCounts(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	m, e := &clusterv1.Machine{}, inherit.Entry{What: "taint", Name: "gpu:NoSchedule"}
@@ -107,7 +108,7 @@ func TestOneOfTwoDeclarationsCounts(t *testing.T) {
 	Expect(inherit.Decision{Desired: desired, Dropped: dropped}.WhyNot(e)).To(BeEmpty())
 }
 
-// Who declares a taint of those that a topology's object hands down: the class, the Cluster, both or neither.
+// Declares reports for the class and for the Cluster whether it declares a taint that the topology's object inherits.
 func TestSectionDeclares(t *testing.T) {
 	const always, initialize = "taints.heirloom.dev/always=", "taints.heirloom.dev/initialize="
 	for _, tc := range []struct {
@@ -133,7 +134,7 @@ func TestSectionDeclares(t *testing.T) {
 	}
 }
 
-// declaredBy is a section that declares this; a list of taints that would be empty is not declared.
+// declaredBy returns a section with these declarations; an empty list of taints is not declared.
 func declaredBy(c content) inherit.Part {
 	part := c.section()
 	if len(part.Taints) == 0 {

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	jsonpatch "gopkg.in/evanphx/json-patch.v4" // what the API server applies an admission response with
+	jsonpatch "gopkg.in/evanphx/json-patch.v4" // API servers apply admission responses with this package
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	upstream "k8s.io/apimachinery/pkg/util/managedfields"
@@ -21,23 +21,23 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/managedfields"
 )
 
-// TestMain makes every run try the same cases. Others: go test ./pkg/managedfields -rapid.seed=0 -rapid.checks=100000
+// TestMain makes every run try the same cases. Other cases: go test ./pkg/managedfields -rapid.seed=0 -rapid.checks=100000
 func TestMain(m *testing.M) {
 	_ = flag.Set("rapid.seed", "6")
 	_ = flag.Set("rapid.checks", "300")
 	flag.Parse()
-	_ = flag.Set("test.short", "false") // with which rapid tries a fifth
+	_ = flag.Set("test.short", "false") // with -short, rapid tries a fifth
 	m.Run()
 }
 
-// TestAgainstFieldManager tells hundreds of stories of an object, and holds after each of thousands of writes, by the webhook and by the loop,
-// that the field manager of API servers has made of it what the plan announces, and what docs/design.md §2 says.
+// TestAgainstFieldManager plays hundreds of stories. After each of thousands of writes by the webhook and the loop, it checks that the field
+// manager of API servers has produced the announced result, and the result that docs/design.md §2 states.
 func TestAgainstFieldManager(t *testing.T) {
 	managers, err := fieldManagersOnce()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer debug.SetGCPercent(debug.SetGCPercent(400)) // little lives longer than a story
+	defer debug.SetGCPercent(debug.SetGCPercent(400)) // few objects outlive a story
 	rapid.Check(t, func(t *rapid.T) {
 		told := stories.Draw(t, "story")
 		if err := tell(managers, told); err != nil {
@@ -46,7 +46,7 @@ func TestAgainstFieldManager(t *testing.T) {
 	})
 }
 
-// world is the object of a story, as it is stored, and what its owner declares.
+// world holds the stored object of a story, and the declarations of its owner.
 type world struct {
 	managers fieldManagers
 	kind     string
@@ -85,7 +85,7 @@ func (w *world) empty() *unstructured.Unstructured {
 
 func (w *world) exists() bool { return w.live.GetUID() != "" }
 
-// take does what a step says.
+// take performs a step.
 func (w *world) take(s step) error {
 	w.clock = w.clock.Add(time.Hour)
 	switch s.does {
@@ -114,7 +114,7 @@ func (w *world) take(s step) error {
 	return nil
 }
 
-// request is the object as admission gets it: the field manager has recorded the write in it already.
+// request returns the object of an admission request: the field manager has recorded the write already.
 func (w *world) request(s step) (*unstructured.Unstructured, error) {
 	if s.does == applies || s.does == forces {
 		config := w.empty()
@@ -147,7 +147,7 @@ func (w *world) request(s step) (*unstructured.Unstructured, error) {
 	return w.managers.updated(before, object, s.by)
 }
 
-// date gives what has just been recorded the time of the story.
+// date sets the time of the story in new entries.
 func (w *world) date(object *unstructured.Unstructured) {
 	entries := object.GetManagedFields()
 	for i := range entries {
@@ -168,7 +168,7 @@ func (w *world) store(object *unstructured.Unstructured) {
 	w.live = object
 }
 
-// admit is what the webhook makes of a request. The API server stores that as it is, if its managed fields can be read: see
+// admit reviews a request like the webhook. The API server stores the result unchanged if it can read its managed fields: see
 // managedFieldsValidatingAdmissionController in k8s.io/apiserver.
 func (w *world) admit(request *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	var old func() (inherit.Object, error)
@@ -216,7 +216,7 @@ func (w *world) patched(plan *managedfields.Plan, object *unstructured.Unstructu
 	return result, result.UnmarshalJSON(raw)
 }
 
-// settled holds that there is nothing left to do, and that another apply of ours would change nothing.
+// settled checks that no change is left to do, and that another apply by Heirloom would change nothing.
 func (w *world) settled(object *unstructured.Unstructured) error {
 	object = object.DeepCopy()
 	if created := object.GetCreationTimestamp(); created.IsZero() {
@@ -227,7 +227,7 @@ func (w *world) settled(object *unstructured.Unstructured) error {
 		return err
 	}
 	if plan.Adopts() && len(plan.Changes()) == 0 {
-		// Only what has just been added, or has gone, made a copy of it.
+		// The last addition or removal made the object a copy of its owner's declarations.
 		adopted, err := w.patched(plan, object)
 		if err != nil {
 			return err
@@ -241,7 +241,7 @@ func (w *world) settled(object *unstructured.Unstructured) error {
 		return fmt.Errorf("once is not enough: %v, adopts: %v, gives up: %v\n%s", plan.Changes(), plan.Adopts(), plan.GivesUp(), fieldsText(object))
 	}
 	if len(object.GetManagedFields()) == 0 {
-		return nil // an apply would give all of it to somebody
+		return nil // an apply would assign all fields to a manager
 	}
 	config, err := plan.ApplyConfiguration(object.GetAPIVersion(), w.kind, object)
 	if err != nil {
@@ -254,7 +254,7 @@ func (w *world) settled(object *unstructured.Unstructured) error {
 	return w.unchanged(object, result)
 }
 
-// announced returns the plan for an object, once what it announces has been judged.
+// announced returns the plan for an object after judging the announced result.
 func (w *world) announced(before *unstructured.Unstructured) (*managedfields.Plan, error) {
 	plan, err := managedfields.New(before, contentOf(before), w.desired, nil)
 	if err != nil {
@@ -277,7 +277,7 @@ func layoutOf(kind string) inherit.Layout {
 	return inherit.WorkersLayout
 }
 
-// loop does what the loop does until nothing is left to do.
+// loop runs the resync loop until no change is left to do.
 func (w *world) loop(admitted bool) error {
 	if !w.exists() {
 		return nil
@@ -309,7 +309,7 @@ func (w *world) loop(admitted bool) error {
 		if err != nil {
 			return err
 		}
-		if next.Adopts() && !first.Adopts() { // what has gone made a copy of it
+		if next.Adopts() && !first.Adopts() { // the removal made the object a copy
 			if err := w.judge(before, result, first, true); err != nil {
 				return err
 			}
@@ -325,7 +325,7 @@ func (w *world) loop(admitted bool) error {
 	return errors.New("it comes to no end")
 }
 
-// plan is computed from as much of the object as the cache has, which must be enough.
+// plan computes a plan from the part of the object that the cache keeps, and checks that this part is enough.
 func (w *world) plan() (*managedfields.Plan, error) {
 	cached := w.live.DeepCopy()
 	cached.SetManagedFields(trimmed(cached.GetManagedFields(), cached.GetCreationTimestamp().Time))
@@ -344,7 +344,7 @@ func (w *world) plan() (*managedfields.Plan, error) {
 	return plan, nil
 }
 
-// write is what the API server makes of a write of the loop, before admission.
+// write returns the API server's result of a write of the loop, before admission.
 func (w *world) write(plan *managedfields.Plan) (*unstructured.Unstructured, error) {
 	if !plan.Adopts() && !plan.GivesUp() {
 		config, err := plan.ApplyConfiguration(w.live.GetAPIVersion(), w.kind, w.live)

@@ -23,7 +23,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// fieldManagers are those that an API server has for Cluster API's kinds: apimachinery's own, with the schemas of the CRDs.
+// fieldManagers are the field managers of an API server for Cluster API's kinds: apimachinery's code, with the schemas of the CRDs.
 type fieldManagers map[schema.GroupVersionKind]*upstream.FieldManager
 
 // fieldManagersOnce reads the CRDs once for all tests.
@@ -59,7 +59,7 @@ func newFieldManagers() (fieldManagers, error) {
 	return managers, nil
 }
 
-// controlPlaneFrom makes a control plane's kind out of that of MachineSets.
+// controlPlaneFrom makes the CRD of a control plane from the CRD of MachineSets.
 func controlPlaneFrom(machineSets *apiextensionsv1.CustomResourceDefinition) *apiextensionsv1.CustomResourceDefinition {
 	crd := machineSets.DeepCopy()
 	crd.Name, crd.Spec.Names = "anycontrolplanes.cluster.x-k8s.io", apiextensionsv1.CustomResourceDefinitionNames{
@@ -76,7 +76,7 @@ func controlPlaneFrom(machineSets *apiextensionsv1.CustomResourceDefinition) *ap
 	return crd
 }
 
-// serve does what API servers do for a CRD: see scopeWithFieldManager in k8s.io/apiextensions-apiserver.
+// serve prepares a CRD like an API server: see scopeWithFieldManager in k8s.io/apiextensions-apiserver.
 func (m fieldManagers) serve(crd *apiextensionsv1.CustomResourceDefinition) error {
 	models := map[string]*spec.Schema{}
 	for _, version := range crd.Spec.Versions {
@@ -100,7 +100,7 @@ func (m fieldManagers) serve(crd *apiextensionsv1.CustomResourceDefinition) erro
 	return nil
 }
 
-// updated is what becomes of an object that somebody writes without an apply, once its managed fields are kept.
+// updated returns an object after an update, with its managed fields.
 func (m fieldManagers) updated(live, object *unstructured.Unstructured, manager string) (*unstructured.Unstructured, error) {
 	result, err := m[object.GroupVersionKind()].Update(live.DeepCopy(), object.DeepCopy(), manager)
 	if err != nil {
@@ -109,7 +109,7 @@ func (m fieldManagers) updated(live, object *unstructured.Unstructured, manager 
 	return result.(*unstructured.Unstructured), nil
 }
 
-// applied is what becomes of an object to which somebody applies a configuration.
+// applied returns an object after a server-side apply of a configuration.
 func (m fieldManagers) applied(live, config *unstructured.Unstructured, manager string, force bool) (*unstructured.Unstructured, error) {
 	result, err := m[config.GroupVersionKind()].Apply(live.DeepCopy(), config.DeepCopy(), manager, force)
 	if err != nil {
@@ -118,7 +118,7 @@ func (m fieldManagers) applied(live, config *unstructured.Unstructured, manager 
 	return result.(*unstructured.Unstructured), nil
 }
 
-// customResources converts control planes, fills no defaults in, and creates custom resources empty.
+// customResources converts control planes, sets no defaults, and creates empty custom resources.
 type customResources struct{}
 
 func (customResources) Default(runtime.Object) {}
@@ -144,7 +144,7 @@ func (customResources) ConvertToVersion(in runtime.Object, to runtime.GroupVersi
 	return in, nil
 }
 
-// converted is a control plane in another version. Each contract has the timeout of drains elsewhere, and in other units.
+// converted returns a control plane in another version. The contracts have the drain timeout at different paths, and in different units.
 func converted(in *unstructured.Unstructured, apiVersion string) (*unstructured.Unstructured, error) {
 	out := in.DeepCopy()
 	out.SetAPIVersion(apiVersion)

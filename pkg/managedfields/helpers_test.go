@@ -27,7 +27,6 @@ const (
 
 var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-// Some managed fields.
 const (
 	labelA, labelB = "{'f:metadata': {'f:labels': {'f:a': {}}}}", "{'f:metadata': {'f:labels': {'f:b': {}}}}"
 	labelsAB       = "{'f:metadata': {'f:labels': {'f:a': {}, 'f:b': {}}}}"
@@ -80,7 +79,7 @@ func declared(s string) []clusterv1.MachineTaint {
 	return taints
 }
 
-// managed is an entry of metadata.managedFields of an hour ago; fields is YAML.
+// managed returns an entry of metadata.managedFields that is an hour old; fields is YAML.
 func managed(manager string, operation metav1.ManagedFieldsOperationType, fields string) metav1.ManagedFieldsEntry {
 	raw, err := yaml.YAMLToJSON([]byte(fields))
 	if err != nil {
@@ -99,13 +98,13 @@ func theirs(fields string) metav1.ManagedFieldsEntry {
 
 func entries(all ...metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry { return all }
 
-// after gives an entry another time than an hour ago.
+// after returns an entry with a later time.
 func after(entry metav1.ManagedFieldsEntry, d time.Duration) metav1.ManagedFieldsEntry {
 	entry.Time = &metav1.Time{Time: entry.Time.Add(d)}
 	return entry
 }
 
-// machine is a Machine, and machineSet a MachineSet that has the content in its template. They were created long ago.
+// machine returns a Machine, and machineSet a MachineSet with the content in its template. They were created long ago.
 func machine(has content, fields ...metav1.ManagedFieldsEntry) *unstructured.Unstructured {
 	return object("Machine", has.top(), fields...)
 }
@@ -133,7 +132,7 @@ func planOf(t *testing.T, o *unstructured.Unstructured, decided inherit.Decision
 	return plan
 }
 
-// fromOwner is the decision about an object whose owner is known, orphan that about one which names none.
+// fromOwner is the decision for an object with a known owner, orphan the decision for an object without an owner.
 func fromOwner(desired inherit.Object) inherit.Decision {
 	return inherit.Decision{Outcome: inherit.Inherits, Desired: desired}
 }
@@ -142,19 +141,19 @@ func orphan(desired inherit.Object) inherit.Decision {
 	return inherit.Decision{Outcome: inherit.NoOwner, Desired: desired}
 }
 
-// annotate makes these taints of a Machine's those that it declares by annotation.
+// annotate adds taints that a Machine declares by annotation.
 func annotate(c *inherit.Content, annotated []clusterv1.MachineTaint) {
 	c.Claims = map[string]inherit.Claim{}
 	for _, t := range annotated {
 		c.Claims[taint.MachineID(t).String()] = inherit.Default
 	}
-	for _, t := range c.Taints { // what is typed wins
+	for _, t := range c.Taints { // typed taints win
 		delete(c.Claims, taint.MachineID(t).String())
 	}
 	c.Taints = taint.Merge(c.Taints, annotated)
 }
 
-// changes are those of a plan in short form: "<place> <name> <value>". words are the same as a warning names them.
+// changes lists the changes of a plan in short form: "<place> <name> <value>". words lists them as in a warning.
 func changes(plan *managedfields.Plan) (all []string) {
 	for _, change := range plan.Changes() {
 		value := fmt.Sprint(change.Value)
@@ -173,7 +172,7 @@ func words(changes []managedfields.Change) (all []string) {
 	return all
 }
 
-// operations returns the patch as the API server gets it, one operation in a line.
+// operations returns the operations of the patch for the API server, one operation per line.
 func operations(t *testing.T, plan *managedfields.Plan, o *unstructured.Unstructured) (lines []string) {
 	t.Helper()
 	patch, err := plan.Patch(asJSON(t, o.Object), version, now)
@@ -184,7 +183,7 @@ func operations(t *testing.T, plan *managedfields.Plan, o *unstructured.Unstruct
 	return lines
 }
 
-// patched applies the patch the way the API server does.
+// patched applies the patch like the API server.
 func patched(t *testing.T, plan *managedfields.Plan, o *unstructured.Unstructured) *unstructured.Unstructured {
 	t.Helper()
 	result, err := (&world{clock: now}).patched(plan, o)

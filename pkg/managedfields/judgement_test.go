@@ -19,7 +19,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
-// identify makes an object what an API server accepts of its kind.
+// identify sets the fields that an API server requires of the object's kind.
 func identify(object *unstructured.Unstructured) {
 	object.SetName("x")
 	object.SetNamespace("ns")
@@ -35,7 +35,7 @@ func identify(object *unstructured.Unstructured) {
 	set("secret", "spec", "template", "spec", "bootstrap", "dataSecretName")
 }
 
-// contentOf is what an object has.
+// contentOf returns the content of an object.
 func contentOf(object *unstructured.Unstructured) inherit.Object {
 	switch object.GetKind() {
 	case "Machine":
@@ -49,7 +49,7 @@ func contentOf(object *unstructured.Unstructured) inherit.Object {
 }
 
 func as[T any](into T, object *unstructured.Unstructured) T {
-	raw, err := json.Marshal(map[string]any{ // managed fields, which would take longest, are no content
+	raw, err := json.Marshal(map[string]any{ // without managed fields, which take longest and are not content
 		"metadata": map[string]any{"labels": object.GetLabels(), "annotations": object.GetAnnotations()}, "spec": object.Object["spec"],
 	})
 	if err == nil {
@@ -61,7 +61,7 @@ func as[T any](into T, object *unstructured.Unstructured) T {
 	return into
 }
 
-// put makes content what an object has.
+// put replaces the content of an object.
 func put(object *unstructured.Unstructured, has inherit.Object) {
 	layout := layoutOf(object.GetKind())
 	putAt(object, layout.Top, has.Top)
@@ -103,10 +103,10 @@ func putAt(object *unstructured.Unstructured, at inherit.Paths, has inherit.Cont
 // cell is one entry: a label, an annotation, a taint, a readiness gate or a field.
 type cell struct {
 	path fieldpath.Path
-	// leaves are its values, by the field of a list's element; those of others have no name.
+	// leaves holds the values by the field of a list's element; the values of other entries have no name.
 	leaves map[string]string
 	taint  bool
-	// byDefault says that an entry which is there wins; yields, that one which somebody else owns too is not ours.
+	// byDefault: an existing entry wins; yields: Heirloom does not own an entry that another manager owns as well.
 	byDefault, yields bool
 }
 
@@ -117,7 +117,7 @@ func (c cell) leaf(name string) fieldpath.Path {
 	return append(c.path.Copy(), fieldpath.PathElement{FieldName: &name})
 }
 
-// cellsOf lists what is in an object, by path.
+// cellsOf lists the entries of an object by path.
 func cellsOf(has inherit.Object) map[string]cell {
 	cells := map[string]cell{}
 	addCells(cells, has.Layout.Top, has.Top)
@@ -167,12 +167,12 @@ func pathTo(parts []string, more ...any) fieldpath.Path {
 	return fieldpath.MakePathOrDie(append(all, more...)...)
 }
 
-// owners is who owns what of an object.
+// owners holds the owned fields of an object by manager.
 type owners map[string]*fieldpath.Set
 
 const us = managedfields.Manager + "/Apply"
 
-// ownersIn also returns what belongs to the create of the object and what others own since.
+// ownersIn also returns the fields that belong to the create of the object, and the fields that other managers own since.
 func ownersIn(object *unstructured.Unstructured) (by owners, create, later *fieldpath.Set) {
 	by, create, later = owners{us: fieldpath.NewSet()}, fieldpath.NewSet(), fieldpath.NewSet()
 	for _, entry := range object.GetManagedFields() {
@@ -196,7 +196,7 @@ func ownersIn(object *unstructured.Unstructured) (by owners, create, later *fiel
 	return by, create, later
 }
 
-// others reports whether anybody else owns a field too.
+// others reports whether another manager owns a field.
 func (o owners) others(path fieldpath.Path) bool {
 	for manager, set := range o {
 		if manager != us && set.Has(path) {
@@ -214,10 +214,10 @@ func fieldsText(object *unstructured.Unstructured) string {
 	return text.String()
 }
 
-// wanted is what is to become of a cell: its values, none if it goes, and which of them are ours.
+// wanted is the expected state of a cell: its values (none if it goes), and the values that Heirloom owns.
 type wanted struct{ leaves, ours map[string]string }
 
-// judgement is a write with what is known of the object before and after it.
+// judgement is a write, with the known state of the object before and after it.
 type judgement struct {
 	*world
 	before, after *unstructured.Unstructured
@@ -226,14 +226,14 @@ type judgement struct {
 	desired       map[string]cell
 	owned, owns   owners
 	create, later *fieldpath.Set
-	// lost says that there were no managed fields.
+	// lost: the object had no managed fields.
 	lost bool
 }
 
-// judge holds that a write has come to what docs/design.md §2 says, for every entry and every manager, and to nothing else.
+// judge checks for every entry and every manager that a write had the result that docs/design.md §2 states, and no other result.
 //
-// removed says that the loop has only removed something, which has made a copy of the object that is to be adopted before anything is
-// added. If no managed fields are left, that need not be all: taints by annotation and what yields do not keep it from being a copy.
+// removed: the loop has only removed entries, and the object is now a copy to be adopted before entries are added. If no managed fields are
+// left, entries may still be missing: taints by annotation and yielding annotations do not keep an object from being a copy.
 func (w *world) judge(before, after *unstructured.Unstructured, plan *managedfields.Plan, removed bool) error {
 	j := judgement{world: w, before: before, after: after, plan: plan, lost: len(before.GetManagedFields()) == 0}
 	j.had, j.has = cellsOf(contentOf(before)), cellsOf(contentOf(after))
@@ -255,10 +255,10 @@ func (w *world) judge(before, after *unstructured.Unstructured, plan *managedfie
 	return j.elsewhere(j.before, j.after)
 }
 
-// handOver lets before-first-apply own what nobody else does, if that is what the API server has made of an apply. The field manager
-// gives it all of an object that has no managed fields. Such an object may have had some of ours, if it had no others and all of them
-// have been given up: the loop removes first, and the field manager drops an entry that has become empty. Nothing that the loop
-// could write prevents that. What a patch adds would be ours as Update too, and an apply that gives up takes unowned fields with it.
+// handOver lets before-first-apply own the unowned fields, if the API server assigned them in an apply. The field manager does so for an
+// object without managed fields. Heirloom may have owned fields of this object, if nobody else did and Heirloom has released all of them:
+// the loop removes first, and the field manager drops an entry that has become empty. No write of the loop could prevent this. Heirloom
+// would also own the additions of a patch as Update, and a releasing apply removes unowned fields as well.
 func (w *world) handOver(before *unstructured.Unstructured, owned, owns owners) error {
 	const first = "before-first-apply/Update"
 	if owns[first] == nil || len(owned) > 1 || !owned[us].Intersection(owns[us]).Empty() {
@@ -275,7 +275,7 @@ func (w *world) handOver(before *unstructured.Unstructured, owned, owns owners) 
 	return nil
 }
 
-// adopts reports whether a field that is as it should be is taken from the create.
+// adopts reports whether Heirloom takes over a correct field from the create.
 func (j judgement) adopts(c, want cell) bool {
 	return j.plan.Adopts() && (j.lost || j.create.Has(c.path)) && (!want.yields || !j.later.Has(c.path))
 }
@@ -296,7 +296,7 @@ func (j judgement) cell(id string) error {
 	return j.ownersOf(id, c, old, result, adopted)
 }
 
-// ownersOf judges who owns one entry.
+// ownersOf judges the owners of one entry.
 func (j judgement) ownersOf(id string, c, old cell, result wanted, adopted bool) error {
 	for name := range merged(result.ours, old.leaves) {
 		if _, ours := result.ours[name]; j.owns[us].Has(c.leaf(name)) != ours {
@@ -309,7 +309,7 @@ func (j judgement) ownersOf(id string, c, old cell, result wanted, adopted bool)
 	return nil
 }
 
-// expected is what the object should inherit, with what stays in an orphan.
+// expected returns the content that the object should inherit, and the entries that an orphan keeps.
 func (w *world) expected(had map[string]cell, owned owners) map[string]cell {
 	declared := w.desired.Desired
 	declared.Layout = layoutOf(w.kind)
@@ -349,7 +349,7 @@ func outcomeOf(c, old, want cell, there, declared, adopted bool, owned owners) w
 	return wanted{leaves: leaves}
 }
 
-// overlaid is what is wanted, with what was there and is not ours alone.
+// overlaid returns the wanted values, and the old values that Heirloom does not own alone.
 func overlaid(c, old, want cell, owned owners) map[string]string {
 	leaves := maps.Clone(want.leaves)
 	for name, value := range old.leaves {
@@ -361,7 +361,7 @@ func overlaid(c, old, want cell, owned owners) map[string]string {
 	return leaves
 }
 
-// othersKeep holds that other managers own what they owned, apart from what has another value now or is gone.
+// othersKeep checks that other managers still own their fields, apart from changed and removed values.
 func othersKeep(id string, c, old cell, result wanted, owned, owns owners, adopted bool) error {
 	for manager := range merged(owned, owns) {
 		if manager == us || adopted && strings.HasSuffix(manager, "/Update") {
@@ -385,7 +385,7 @@ func merged[V any](a, b map[string]V) map[string]V {
 	return all
 }
 
-// elsewhere holds that nothing has changed but the places that inherit.
+// elsewhere checks that the write changed only the places that inherit.
 func (w *world) elsewhere(before, after *unstructured.Unstructured) error {
 	layout := layoutOf(w.kind)
 	bare := func(object *unstructured.Unstructured) map[string]any {
@@ -429,7 +429,7 @@ func (w *world) elsewhere(before, after *unstructured.Unstructured) error {
 	return nil
 }
 
-// unchanged holds that two versions of an object are the same, whenever and in whatever order it was recorded.
+// unchanged checks that two versions of an object are equal, apart from times and the order of managed fields.
 func (w *world) unchanged(before, after *unstructured.Unstructured) error {
 	had, has := cellsOf(contentOf(before)), cellsOf(contentOf(after))
 	for id := range merged(had, has) {

@@ -20,8 +20,8 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/managedfields"
 )
 
-// What eight times as many labels cost is eight times as much, and not sixty-four times: API servers wait two seconds for an
-// answer, however many labels somebody declares. What is counted are allocations, which are the same on every machine.
+// Eight times as many labels cost eight times as much, not sixty-four times: API servers wait two seconds for an answer, for any number of
+// labels. The test counts allocations, which are equal on every machine.
 func TestCostGrowsWithTheLabels(t *testing.T) {
 	for name, size := range map[string]func(n int) func(){
 		"labels that come":                func(n int) func() { return planning(t, nil, many(n)) },
@@ -46,12 +46,12 @@ func TestCostGrowsWithTheLabels(t *testing.T) {
 	}
 }
 
-// A forged object may have managed fields of very many managers, beside one with very many fields.
+// A forged object may have managed fields of very many managers, and a manager with very many fields.
 func TestCostGrowsWithTheManagers(t *testing.T) {
 	size := func(n int) float64 {
 		const creator = "before-first-apply"
 		fields := slices.Repeat(entries(metav1.ManagedFieldsEntry{Manager: creator, Operation: update}), n)
-		fields[0] = managed(creator, update, "{"+membersOf(n)+"}") // of the top, which is what a union copies
+		fields[0] = managed(creator, update, "{"+membersOf(n)+"}") // at the top, which a union copies
 		plan := planning(t, many(1), many(1), fields...)
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
@@ -84,7 +84,7 @@ func many(n int) map[string]string {
 	return labels
 }
 
-// fieldsOf are the managed fields of that many labels.
+// fieldsOf returns the managed fields of n labels.
 func fieldsOf(n int) string {
 	return "'f:metadata': {'f:labels': {" + membersOf(n) + "}}"
 }
@@ -97,7 +97,7 @@ func membersOf(n int) string {
 	return all.String()
 }
 
-// API servers write managed fields in order. Read in the opposite order, that many would take hours.
+// API servers write managed fields in order. Reading this many in the opposite order would take hours.
 func TestManyManagedFieldsMustBeInOrder(t *testing.T) {
 	const n = 300_000
 	sorted := make([]string, n)
@@ -135,7 +135,7 @@ func TestManyManagedFieldsMustBeInOrder(t *testing.T) {
 	Expect(read(with(0, `"f:z":}`)...)).To(MatchError(ContainSubstring("reading the fields")))
 }
 
-// Whatever somebody has written into managed fields, there is an error or a plan whose answer API servers can read.
+// For any content of managed fields, New returns an error, or a plan with an answer that API servers can read.
 func TestBrokenManagedFields(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		for range 6 { // a story takes six times as long
@@ -178,10 +178,10 @@ func brokenFields(t *rapid.T) {
 		}
 	}
 	trimmed(object.GetManagedFields(), now)
-	_, _, _ = managedfields.Release(object, rapid.Bool().Draw(t, "")) // an error is an answer, too
+	_, _, _ = managedfields.Release(object, rapid.Bool().Draw(t, "")) // an error is a valid answer
 }
 
-// broken are managed fields as no API server would write them.
+// broken generates managed fields that no API server would write.
 var broken = rapid.SliceOfN(rapid.Custom(func(t *rapid.T) metav1.ManagedFieldsEntry {
 	fields := oneOf(t, "", "null", "[]", `"x"`, "7", "{", "{}", `{"f:metadata":null}`, `{"f:metadata":{"f:labels":{"f:a":{},"f:a":{}}}}`, `{"f:metadata":{"f:labels":{".":{},"f:b":{"f:c":{}}}}}`,
 		`{"f:metadata":{"v:1":{},"i:0":{},"x:":{}}}`, `{"f:spec":{"f:taints":{"k:{}":{},"k:{\"key\":7}":{".":{}}}}}`, `{"f:spec":{"f:taints":{}}}`, `{"f:spec":{".":{},"f:nodeDrainTimeout":{"f:x":{}}}}`,

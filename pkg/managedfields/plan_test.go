@@ -16,7 +16,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/managedfields"
 )
 
-// Which changes there are is for TestAgainstFieldManager; these are how they are told.
+// TestAgainstFieldManager checks the changes; this test checks their description.
 func TestChanges(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
@@ -36,7 +36,7 @@ func TestChanges(t *testing.T) {
 	}
 }
 
-// What an update takes away or changes, and the plan puts back, is kept.
+// Kept lists the entries that an update removes or changes, and that the plan restores.
 func TestKept(t *testing.T) {
 	gets := content{"a=1", "b=2", "gpu=1:NoSchedule"}
 	for _, tc := range []struct {
@@ -67,7 +67,7 @@ func TestKept(t *testing.T) {
 			}
 			Expect(kept(tc.has.top(), gets.top(), tc.old.top())).To(Equal(tc.want))
 			Expect(kept(tc.has.template(), gets.template(), tc.old.template())).To(Equal(inTemplate))
-			Expect(kept(tc.has.top(), gets.top(), tc.old.template())).To(BeEmpty(), "what was in a template is something else")
+			Expect(kept(tc.has.top(), gets.top(), tc.old.template())).To(BeEmpty(), "entries of a template are other entries")
 		})
 	}
 	plan, err := managedfields.New(&metav1.ObjectMeta{}, content{}.top(), fromOwner(gets.top()), unreadable)
@@ -106,7 +106,8 @@ func TestManagedFieldsThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// A control plane may be written in another version than that of our entry, with fields elsewhere. Then they are left to the loop.
+// A client may write a control plane in another version than our managedFields entry, with fields at other paths. The plan leaves these
+// fields to the loop.
 func TestAnotherVersionOfTheAPI(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	const drain = "'f:spec': {'f:deletion': {'f:nodeDrainTimeoutSeconds': {}}}"
@@ -124,8 +125,8 @@ func TestAnotherVersionOfTheAPI(t *testing.T) {
 	Expect(result[0].FieldsV1.GetRawString()).To(MatchYAML("{'f:metadata': {'f:labels': {'f:a': {}}}, " + drain + "}"))
 }
 
-// What the child has no room for is in no plan, and the plan says so. What was inherited and is stale makes room; what is somebody
-// else's does not.
+// A plan contains no entries for which the child has no room, and reports them. Stale inherited entries make room; entries of other owners
+// do not.
 func TestPlansFit(t *testing.T) {
 	const noteB, old = "{'f:metadata': {'f:annotations': {'f:b': {}}}}", "{'f:metadata': {'f:annotations': {'f:old': {}}}}"
 	large := strings.Repeat("x", 200<<10)
@@ -158,7 +159,7 @@ func TestPlansFit(t *testing.T) {
 	}
 }
 
-// A client that updates a child cannot push out what it inherits by filling it: the API server refuses that update instead.
+// A client that fills a child with an update cannot push out inherited entries: the API server refuses the update instead.
 func TestAnUpdateDoesNotPushOut(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	var many []string
@@ -177,8 +178,8 @@ func TestAnUpdateDoesNotPushOut(t *testing.T) {
 		{old: has(zone), decided: fromOwner(zone.top())},
 		{old: has(content{}), decided: fromOwner(zone.top())},
 		{old: has(filled), decided: fromOwner(zone.top()), leftOut: true},
-		{old: unreadable, decided: fromOwner(zone.top()), leftOut: true}, // nobody knows who was first
-		{old: has(zone), decided: orphan(zone.top()), leftOut: true},     // which keeps all that it has
+		{old: unreadable, decided: fromOwner(zone.top()), leftOut: true}, // the first writer is unknown
+		{old: has(zone), decided: orphan(zone.top()), leftOut: true},     // an orphan keeps all its entries
 	} {
 		plan, err := managedfields.New(&metav1.ObjectMeta{}, filled.top(), tc.decided, tc.old)
 		Expect(err).NotTo(HaveOccurred())
@@ -194,7 +195,7 @@ func TestAdoption(t *testing.T) {
 	ab, a := content{labels: "a=1,b=2"}, content{labels: "a=1"}
 	for _, tc := range []struct {
 		name             string
-		age              time.Duration // an hour, if none is given
+		age              time.Duration // an hour by default
 		creating         bool
 		fields           []metav1.ManagedFieldsEntry
 		current, desired content
@@ -225,7 +226,7 @@ func TestAdoption(t *testing.T) {
 	}
 }
 
-// other stands for entries of which nothing is kept but when they changed.
+// other returns an entry that keeps only the time of the last change.
 func other(last metav1.ManagedFieldsEntry) metav1.ManagedFieldsEntry {
 	return metav1.ManagedFieldsEntry{Time: last.Time}
 }
@@ -234,7 +235,7 @@ func trimmed(fields []metav1.ManagedFieldsEntry, created time.Time) []metav1.Man
 	return managedfields.Trimmed(fields, created, inherit.CapacityAnnotations)
 }
 
-// The cache keeps enough to tell whether there may be something to adopt, and when somebody last changed the object.
+// The cache keeps enough to decide whether the loop may adopt entries, and when another client last changed the object.
 func TestTrimmed(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	age := now.Add(-time.Hour)
@@ -243,7 +244,7 @@ func TestTrimmed(t *testing.T) {
 		{entries(theirs(labelA), restored, later, ours(labelA)), entries(ours(labelA), other(later))},
 		{entries(restored, later, ours(gpu)), entries(restored, ours(gpu), other(later))}, // taints may be the object's own
 		{entries(theirs(told)), entries(theirs(told))},
-		{entries(theirs(labelA)), entries(other(theirs(labelA)))}, // none is not the same as none of interest
+		{entries(theirs(labelA)), entries(other(theirs(labelA)))}, // an object without managed fields is another case
 	} {
 		kept := trimmed(tc.all, age)
 		Expect(kept).To(Equal(tc.kept))

@@ -26,7 +26,7 @@ func TestApplyConfiguration(t *testing.T) {
 	plan := planOf(t, o, fromOwner(content{labels: "a=1,b=1,theirs=1,new=1", annotations: "n=1", taints: "gpu=1:NoSchedule,z:NoExecute@OnInitialization"}.top()))
 	config, err := plan.ApplyConfiguration(version, "Machine", o)
 	Expect(err).NotTo(HaveOccurred())
-	// With the UID an object that is gone is not created again, with the version nothing comes back that has gone from it meanwhile.
+	// With the UID an apply cannot create a deleted object again; with the resourceVersion it cannot restore removed entries.
 	Expect(asJSON(t, config.Object)).To(MatchYAML(`
 apiVersion: cluster.x-k8s.io/v1beta2
 kind: Machine
@@ -35,13 +35,13 @@ spec: {taints: [{key: gpu, value: "1", effect: NoSchedule, propagation: Always},
 	config, err = planOf(t, machine(content{labels: "a=1"}, ours(labelA)), fromOwner(content{}.top())).ApplyConfiguration(version, "Machine", o)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(config.Object).NotTo(HaveKey("spec"))
-	Expect(config.GetLabels()).To(BeEmpty(), "an apply without it removes what is ours")
+	Expect(config.GetLabels()).To(BeEmpty(), "an apply without the label removes Heirloom's label")
 }
 
-// entry begins every entry of managedFields that is ours; its end are the fields.
+// entry is the beginning of our managedFields entry; the fields follow.
 const entry = `{"manager":"heirloom","operation":"Apply","apiVersion":"cluster.x-k8s.io/v1beta2","time":"2026-11-21T12:00:00Z","fieldsType":"FieldsV1","fieldsV1":`
 
-// TestPatch holds the exact operations, in order, and that an API server can carry them out.
+// Patch returns exactly these operations, in order, and an API server can apply them.
 func TestPatch(t *testing.T) {
 	const ab, a = `{"f:metadata":{"f:labels":{"f:a":{},"f:b":{}}}}}`, `{"f:metadata":{"f:labels":{"f:a":{}}}}}`
 	fields := object("Machine", inherit.Object{Top: inherit.Content{Fields: inherit.Fields{
@@ -99,8 +99,8 @@ func TestPatch(t *testing.T) {
 	}
 }
 
-// The API server keeps entries by operation, second and manager. Ours has to stand in its place among them, or the next
-// write would sort the list and store a new version.
+// The API server sorts entries by operation, second and manager. Our entry must have its place in this order, or the next write would sort
+// the list and store a new version.
 func TestEntriesStayInTheAPIServersOrder(t *testing.T) {
 	const labelZ = "{'f:metadata': {'f:labels': {'f:z': {}}}}"
 	at := func(entry metav1.ManagedFieldsEntry, after time.Duration) metav1.ManagedFieldsEntry {
@@ -149,7 +149,7 @@ func TestPatchOfWhatIsNoObject(t *testing.T) {
 	}
 }
 
-// These are the fields below spec.machineTemplate by each contract.
+// The fields below spec.machineTemplate, by contract.
 const (
 	newer = "metadata spec.taints spec.deletion.nodeDrainTimeoutSeconds spec.deletion.nodeDeletionTimeoutSeconds"
 	older = "metadata taints nodeDrainTimeout"

@@ -17,33 +17,33 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
-// story is what happens to one object: who writes it, and what its owner declares meanwhile.
+// story is the history of one object: its writes, and the declarations of its owner.
 type story struct {
 	kind  string
 	steps []step
 }
 
-// What a step does.
+// The actions of a step.
 const (
 	replaces = "replaces" // an update that leaves nothing else
 	merges   = "merges"   // an update that adds and changes
-	removes  = "removes"  // an update that takes these keys away
+	removes  = "removes"  // an update that removes these keys
 	applies  = "applies"  // a server-side apply that is not forced
-	forces   = "forces"   // one that is
-	restores = "restores" // a create of what there was, without its managed fields
+	forces   = "forces"   // a forced server-side apply
+	restores = "restores" // a create of the previous object, without its managed fields
 	forgets  = "forgets"  // the managed fields are gone
-	declares = "declares" // the owner declares something else
+	declares = "declares" // the owner declares new content
 )
 
 type step struct {
 	does, by string
-	// has is what is written or declared.
+	// has is the written or declared content.
 	has declaration
-	// admitted says that the webhook answers; looped, that the loop runs afterwards.
+	// admitted: the webhook reviews the write; looped: the loop runs afterwards.
 	admitted, looped bool
 }
 
-// declaration is content, and what else is decided where it is what an object should inherit.
+// declaration is content, and the rest of the decision if the content is to be inherited.
 type declaration struct {
 	inherit.Object
 	Orphan, TaintsRefused bool
@@ -58,7 +58,7 @@ func (d declaration) decision() inherit.Decision {
 	return decided
 }
 
-// stories, and what they are made of: few words, which meet often.
+// stories generates stories from few words, so that writers often use the same keys.
 var stories = rapid.Custom(func(t *rapid.T) story {
 	s := story{kind: oneOf(t, kinds...)}
 	for i := range rapid.IntRange(2, 7).Draw(t, "") {
@@ -89,7 +89,7 @@ func oneOf[T any](t *rapid.T, all ...T) T { return rapid.SampledFrom(all).Draw(t
 
 func once(t *rapid.T, in int) bool { return rapid.IntRange(1, in).Draw(t, "") == in }
 
-// written is content as somebody writes it.
+// written generates content as a client writes it.
 func written(t *rapid.T, kind string) inherit.Object {
 	whole := contents.Draw(t, "")
 	if kind == "Machine" {
@@ -99,7 +99,7 @@ func written(t *rapid.T, kind string) inherit.Object {
 	return inherit.Object{Top: own, Template: &whole}
 }
 
-// declaring is what the rules let an object inherit.
+// declaring generates content that the rules let an object inherit.
 func declaring(t *rapid.T, kind string) declaration {
 	object := declaration{Object: written(t, kind)}
 	if kind == "Machine" {
@@ -150,7 +150,7 @@ var gates = rapid.SliceOfNDistinct(rapid.Custom(func(t *rapid.T) clusterv1.Machi
 	return clusterv1.MachineReadinessGate{ConditionType: oneOf(t, "Warm", "Cool"), Polarity: oneOf(t, "", clusterv1.NegativePolarityCondition)}
 }), 0, 2, func(gate clusterv1.MachineReadinessGate) string { return gate.ConditionType })
 
-// after is what is in an object once somebody has written it.
+// after returns the content of an object after the write.
 func (s step) after(current inherit.Content, has inherit.Content) inherit.Content {
 	if s.does == replaces {
 		return has
@@ -200,7 +200,7 @@ func (s step) seconds(current, has *int32) *int32 {
 	}
 }
 
-// String tells a story so that it can be read.
+// String describes a story in readable form.
 func (s story) String() string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "a %s", s.kind)
@@ -216,7 +216,7 @@ func (s story) String() string {
 	return text.String()
 }
 
-// withoutEmpty is an object as JSON has it, without what is not declared.
+// withoutEmpty returns an object in JSON form, without undeclared fields.
 func withoutEmpty(m map[string]any) map[string]any {
 	maps.DeleteFunc(m, func(name string, value any) bool {
 		switch value := value.(type) {

@@ -15,7 +15,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/managedfields"
 )
 
-// upgraded is a control plane with what a user has created and Heirloom has applied in v1beta1, as an API server gives it in v1beta2.
+// upgraded returns a control plane that a user created and Heirloom applied in v1beta1, as an API server returns it in v1beta2.
 func upgraded(t *testing.T, applied string) *unstructured.Unstructured {
 	t.Helper()
 	Expect := NewWithT(t).Expect
@@ -41,7 +41,7 @@ spec: {machineTemplate: {metadata: {labels: {user: "1"}}, spec: {clusterName: c,
 	return o
 }
 
-// looped does what the loop does until nothing is left, and returns which writes that took.
+// looped runs the loop until no change is left, and returns its writes.
 func looped(t *testing.T, o *unstructured.Unstructured, decided inherit.Decision) (result *unstructured.Unstructured, writes []string) {
 	t.Helper()
 	Expect := NewWithT(t).Expect
@@ -65,7 +65,7 @@ func looped(t *testing.T, o *unstructured.Unstructured, decided inherit.Decision
 	return nil, nil
 }
 
-// A provider may serve a newer version than that in which Heirloom wrote a control plane. The loop moves our entry with a single apply.
+// A provider may serve a newer version than the version of Heirloom's entry. The loop moves the entry with a single apply.
 func TestTheLoopMovesOurEntryToTheVersionOfTheObject(t *testing.T) {
 	const (
 		mine   = "gpu:NoSchedule"
@@ -88,7 +88,7 @@ spec:
 		writes        string
 		labels, taint string
 		drain         any
-		// moved says that our entry is in the new version.
+		// moved: our entry is in the new version.
 		moved bool
 	}{
 		{name: "all is as before", applied: all, decided: fromOwner(desired("a=1", mine, new(int32(60)))), writes: "apply", labels: "a user", taint: "gpu user", drain: int64(60), moved: true},
@@ -123,7 +123,7 @@ spec:
 			}
 			at := slices.IndexFunc(o.GetManagedFields(), managedfields.IsOurs)
 			Expect(at >= 0 && o.GetManagedFields()[at].APIVersion == version).To(Equal(tc.moved))
-			if tc.moved { // from now on, what is no longer declared goes as ever
+			if tc.moved { // from now on, undeclared entries go as usual
 				o, writes = looped(t, o, fromOwner(desired("", "", nil)))
 				Expect(writes).To(Equal([]string{"patch"}))
 				Expect(slices.ContainsFunc(o.GetManagedFields(), managedfields.IsOurs)).To(BeFalse())

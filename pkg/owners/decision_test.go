@@ -17,7 +17,7 @@ import (
 
 const hasRoom = "node.cluster.x-k8s.io/a"
 
-// children returns an object of each kind that inherits in a world; those of Cluster API's own workers declare hasRoom, too.
+// children returns an object of each kind that inherits in a world; Cluster API's own workers also declare hasRoom.
 func children() map[string]metav1.Object {
 	md, mp, ms := machineDeployment("x"), machinePool("x"), machineSet("MachineDeployment/md")
 	for _, template := range []*clusterv1.MachineTemplateSpec{&md.Spec.Template, &mp.Spec.Template, &ms.Spec.Template} {
@@ -33,14 +33,14 @@ func children() map[string]metav1.Object {
 	}
 }
 
-// world is what children inherit from.
+// world returns the objects from which children inherit.
 func world() []client.Object {
 	return []client.Object{
 		managedCluster(), clusterClass(), machineDeployment("md"), machineSet("MachineDeployment/md"), machinePool("mp"), controlPlane("c"), machine("m", "MachineSet/ms", refers),
 	}
 }
 
-// evaluate decides about an object by the row of its kind.
+// evaluate evaluates an object with the row of its kind.
 func evaluate(t *testing.T, chain *owners.Chain, object metav1.Object, policy inherit.Policy) owners.Decision {
 	t.Helper()
 	decided, err := kindOf(object).Evaluate(t.Context(), chain, object, policy)
@@ -48,7 +48,7 @@ func evaluate(t *testing.T, chain *owners.Chain, object metav1.Object, policy in
 	return decided
 }
 
-// Who is skipped, whatever the kind.
+// Objects of every kind are skipped for the same reasons.
 func TestSkipped(t *testing.T) {
 	watched := inherit.Policy{WatchFilter: "blue"}
 	for _, tc := range []struct {
@@ -83,7 +83,7 @@ func TestSkipped(t *testing.T) {
 	}
 }
 
-// The cache may be behind a child that was written later than all that declares for it.
+// The cache may be behind if the child was written later than all objects that declare its entries.
 func TestBehind(t *testing.T) {
 	for _, tc := range []struct {
 		name, of string
@@ -109,7 +109,7 @@ func TestBehind(t *testing.T) {
 	}
 }
 
-// What a controller of Cluster API writes has an owner with that controller.
+// For a child that a controller of Cluster API writes, Propagator returns the owner of that controller.
 func TestPropagators(t *testing.T) {
 	chain := from(holds(t, world()...))
 	for of, want := range map[string]string{
@@ -124,7 +124,7 @@ func TestPropagators(t *testing.T) {
 	}
 }
 
-// TestTopologyInherits is about which Cluster and ClusterClass count.
+// TestTopologyInherits checks which Cluster and ClusterClass apply.
 func TestTopologyInherits(t *testing.T) {
 	labels := func(labels map[string]string) func(metav1.Object) {
 		return func(o metav1.Object) { o.SetLabels(labels) }
@@ -157,14 +157,13 @@ func TestTopologyInherits(t *testing.T) {
 				} else {
 					Expect(found.Reason).To(Equal(inherit.NothingDeclares))
 				}
-				Expect(live.gets()).To(BeZero(), "a topology is not worth a call")
+				Expect(live.gets()).To(BeZero(), "a topology needs no live read")
 			})
 		}
 	}
 }
 
-// TestClusterClass: the ClusterClass that a topology names is not always in the Cluster's namespace. Clusters are looked at again when
-// their class changes.
+// The ClusterClass of a topology need not be in the Cluster's namespace. Clusters are queued again when their class changes.
 func TestClusterClass(t *testing.T) {
 	class := func(namespace string) *clusterv1.ClusterClass {
 		return change(clusterClass(), func(class *clusterv1.ClusterClass) { class.Namespace, class.UID = namespace, "in-"+class.UID })
@@ -193,7 +192,7 @@ func TestClusterClass(t *testing.T) {
 			namespace = got.Namespace
 		}
 		Expect(namespace).To(Equal(tc.want), tc.name)
-		Expect(live.gets()).To(BeZero(), "a ClusterClass is never worth a call")
+		Expect(live.gets()).To(BeZero(), "a ClusterClass needs no live read")
 	}
 	chain := from(holds(t, near, far, cluster("another", clusterv1.ClusterClassRef{Name: "another"}), ofCluster("none")))
 	for namespace, want := range map[string]string{"ns": "near", "classes": "far"} {
@@ -201,13 +200,13 @@ func TestClusterClass(t *testing.T) {
 	}
 }
 
-// TestCapacity is about who tells cluster-autoscaler something beside a topology (rule 14).
+// Outside a topology, objects that cluster-autoscaler scales get the capacity annotations (rule 14).
 func TestCapacity(t *testing.T) {
 	autoscaled := annotated(clusterv1.AutoscalerMaxSizeAnnotation, "3")
 	for _, tc := range []struct {
 		name   string
 		change func(metav1.Object)
-		// source is where what is told comes from; tells says that there is something to tell.
+		// source is the place of the declaration; tells means that there is an annotation to write.
 		source string
 		tells  bool
 		why    inherit.Reason
@@ -230,7 +229,7 @@ func TestCapacity(t *testing.T) {
 				if tc.why != "" {
 					return
 				}
-				Expect(found.Outcome).To(Equal(inherit.NoOwner), "what an owner propagated before stays")
+				Expect(found.Outcome).To(Equal(inherit.NoOwner), "entries of a former owner stay")
 				source := found.Sources(t.Context()).Of(inherit.Entry{What: "annotation", Name: inherit.CapacityLabelsAnnotation, Own: true})
 				Expect(source.String()).To(ContainSubstring(tc.source))
 				want := map[string]string{}
@@ -244,7 +243,8 @@ func TestCapacity(t *testing.T) {
 	}
 }
 
-// A topology's MachineDeployment and MachinePool tell what they will carry, once they have inherited, and report what cannot be told.
+// A topology's MachineDeployment and MachinePool announce the content that they will have once they have inherited, and report entries that
+// cannot be announced.
 func TestCapacityInATopology(t *testing.T) {
 	cluster := managedCluster()
 	metadata := clusterv1.ObjectMeta{

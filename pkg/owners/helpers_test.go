@@ -27,25 +27,25 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/owners"
 )
 
-// reader holds objects as informers do that Prepare has set up: what it returns is not copied. It remembers what it is asked for.
+// reader holds objects like informers that Prepare has set up: its results are not copies. It records its requests.
 type reader struct {
 	objects []client.Object
 	err     error
-	// broken is the only kind that err is about; empty are all.
+	// broken is the only kind that fails with err; empty means all kinds.
 	broken string
 
 	mu    sync.Mutex
 	asked []string
-	// listed is how many objects all lists had.
+	// listed counts the objects in the answers to all lists.
 	listed int
 }
 
-// holds returns a reader of these objects. When the test ends, nothing may have changed them.
+// holds returns a reader of these objects. At the end of the test, it fails if an object was changed.
 func holds(t *testing.T, objects ...client.Object) *reader {
 	t.Helper()
 	for _, object := range objects {
 		before := object.DeepCopyObject()
-		t.Cleanup(func() { NewWithT(t).Expect(object).To(Equal(before), "what a cache holds has been changed") })
+		t.Cleanup(func() { NewWithT(t).Expect(object).To(Equal(before), "a cached object was changed") })
 	}
 	return &reader{objects: objects}
 }
@@ -103,15 +103,15 @@ func (r *reader) List(_ context.Context, list client.ObjectList, options ...clie
 	return nil
 }
 
-// gets is how often the reader was asked for one object.
+// gets returns the number of Get requests.
 func (r *reader) gets() int { return len(r.asked) }
 
 func fails(err error) *reader { return &reader{err: err} }
 
-// from is a chain that asks nobody but the cache.
+// from returns a chain that reads only the cache.
 func from(cache client.Reader) *owners.Chain { return &owners.Chain{Cache: cache} }
 
-// kindOf is the row of an object's type.
+// kindOf returns the row of an object's type.
 func kindOf(object metav1.Object) owners.Kind {
 	for _, kind := range []owners.Kind{
 		owners.ControlPlanes, owners.MachineDeployments, owners.MachinePools, owners.MachineSets, owners.Machines, owners.ExternalObjects,
@@ -123,15 +123,15 @@ func kindOf(object metav1.Object) owners.Kind {
 	panic(fmt.Sprintf("no kind has a %T", object))
 }
 
-// admission is a chain as the webhooks have it.
+// admission returns a chain like the webhooks' chain.
 func admission(cache, live client.Reader) *owners.Chain {
 	return &owners.Chain{Cache: cache, Live: live, AskMissing: true}
 }
 
-// itself is the Cluster whose Nodes the tests are about.
+// itself is the Cluster whose Nodes are tested.
 var itself = types.NamespacedName{Namespace: "ns", Name: "c"}
 
-// named is an object in namespace ns. Its UID is its name; owner is "<kind>/<name>" of its controller, in short for
+// named returns the metadata of an object in namespace ns. Its UID is its name; owner is "<kind>/<name>" of its controller, in short for
 // cluster.x-k8s.io, or "<apiVersion> <kind>/<name>#<uid>" in full.
 func named(name, owner string) metav1.ObjectMeta {
 	m := metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name)}
@@ -172,7 +172,7 @@ func machineDeployment(name string, changes ...func(*clusterv1.MachineDeployment
 	return change(&clusterv1.MachineDeployment{ObjectMeta: named(name, ""), Spec: clusterv1.MachineDeploymentSpec{ClusterName: "c"}}, changes...)
 }
 
-// machinePool names the Nodes with these providerIDs.
+// machinePool returns a MachinePool that names the Nodes with these providerIDs.
 func machinePool(name string, ids ...string) *clusterv1.MachinePool {
 	return &clusterv1.MachinePool{ObjectMeta: named(name, ""), Spec: clusterv1.MachinePoolSpec{ClusterName: "c", ProviderIDList: ids}}
 }
@@ -182,7 +182,7 @@ const (
 	byControlPlane = acme + " AcmeControlPlane/cp"
 )
 
-// controlPlane is one of a provider that nobody knows.
+// controlPlane returns a control plane of an unknown provider.
 func controlPlane(cluster string, changes ...func(metav1.Object)) *unstructured.Unstructured {
 	cp := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": acme, "kind": "AcmeControlPlane", "metadata": map[string]any{"namespace": "ns", "name": "cp", "uid": "cp"},
@@ -195,7 +195,7 @@ func controlPlane(cluster string, changes ...func(metav1.Object)) *unstructured.
 	return cp
 }
 
-// topology is of ClusterClass ns/cc, with a section for every kind. Those of workers are of name a.
+// topology refers to ClusterClass ns/cc, and has a section for every kind. The sections of workers have the name a.
 func topology() clusterv1.Topology {
 	labels := clusterv1.ObjectMeta{Labels: map[string]string{"fromCluster": "1"}}
 	return clusterv1.Topology{ClassRef: clusterv1.ClusterClassRef{Name: "cc"}, ControlPlane: clusterv1.ControlPlaneTopology{Metadata: labels}, Workers: clusterv1.WorkersTopology{
@@ -204,7 +204,7 @@ func topology() clusterv1.Topology {
 	}}
 }
 
-// managedCluster is ns/c, of ClusterClass ns/cc.
+// managedCluster returns Cluster ns/c with ClusterClass ns/cc.
 func managedCluster() *clusterv1.Cluster {
 	return &clusterv1.Cluster{ObjectMeta: named("c", ""), Spec: clusterv1.ClusterSpec{Topology: topology()}}
 }
@@ -217,7 +217,7 @@ func clusterClass() *clusterv1.ClusterClass {
 	}}}
 }
 
-// ofTopology makes an object one that the topology of ns/c manages, by the sections of name a.
+// ofTopology makes the topology of ns/c manage an object, by the sections of name a.
 func ofTopology(object metav1.Object) {
 	object.SetLabels(map[string]string{
 		"cluster.x-k8s.io/cluster-name": "c", "topology.cluster.x-k8s.io/owned": "",
@@ -225,7 +225,7 @@ func ofTopology(object metav1.Object) {
 	})
 }
 
-// node is a Node by "<name> <providerID> <InternalIP>"; what is left out it does not have.
+// node reads a Node from "<name> <providerID> <InternalIP>"; parts at the end may be missing.
 func node(known string) *corev1.Node {
 	part := append(strings.Fields(known), "", "", "")
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: part[0]}, Spec: corev1.NodeSpec{ProviderID: part[1]}}
@@ -243,12 +243,12 @@ func change[T any](object T, changes ...func(T)) T {
 	return object
 }
 
-// also makes a change of any object one of a type's own.
+// also converts changes of any object to a change of type T.
 func also[T metav1.Object](changes ...func(metav1.Object)) func(T) {
 	return func(object T) { change[metav1.Object](object, changes...) }
 }
 
-// declaring gives an owner a label for its Machines.
+// declaring makes an owner declare a label for its Machines.
 func declaring(template *clusterv1.MachineTemplateSpec, key string) {
 	template.Labels = map[string]string{key: "1"}
 }

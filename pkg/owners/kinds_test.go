@@ -30,8 +30,8 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/owners"
 )
 
-// The API server's preferred version of a control plane is read, whichever the reference has, or has not. Without a mapper it is the
-// reference's.
+// A control plane is read in the API server's preferred version, for every version in the reference, or none. Without a mapper it is read in
+// the version of the reference.
 func TestVersionOfAControlPlane(t *testing.T) {
 	mapper := apimeta.NewDefaultRESTMapper([]schema.GroupVersion{{Group: inherit.ControlPlaneGroup, Version: "v1beta1"}})
 	mapper.Add(controlPlaneKind("AcmeControlPlane").WithVersion("v1beta1"), apimeta.RESTScopeNamespace)
@@ -73,7 +73,7 @@ func TestVersionOfAControlPlane(t *testing.T) {
 	NewWithT(t).Expect(gone.MachineOwner(t.Context(), machine("m", byControlPlane))).To(HaveField("Outcome", inherit.OwnerNotFound), "its provider was uninstalled")
 }
 
-// unsynced is a cache whose informers of providers' kinds never have a list: a read waits as long as it may.
+// unsynced is a cache whose informers of providers' kinds never sync: a read waits until its context ends.
 type unsynced struct{ *reader }
 
 func (r unsynced) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
@@ -86,8 +86,8 @@ func (r unsynced) Get(ctx context.Context, key client.ObjectKey, into client.Obj
 
 const listTimeout = 250 * time.Millisecond
 
-// In admission, a control plane of a kind that is not listed is worth a short wait and the one GET. The loop waits for a second, and
-// tells the error apart.
+// In admission, a control plane of a kind without a synced informer costs a short wait and one GET. The loop waits for a second, and returns
+// a timeout error.
 func TestAControlPlaneOfAKindThatIsNotListed(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
@@ -121,8 +121,8 @@ func TestAControlPlaneOfAKindThatIsNotListed(t *testing.T) {
 	}
 }
 
-// A Node inherits from its Machine as that is, and hardly waits for the control plane, neither in admission nor in the loop. What
-// Cluster API refuses is given up by the Machine even so: nothing could be written any more.
+// A Node inherits from its Machine as it is, and hardly waits for the control plane, in admission and in the loop. The Machine releases
+// taints that Cluster API refuses even so: otherwise every write would fail.
 func TestWhatDoesNotNeedAKindThatIsNotListed(t *testing.T) {
 	for _, ask := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -143,8 +143,8 @@ func TestWhatDoesNotNeedAKindThatIsNotListed(t *testing.T) {
 	}
 }
 
-// A Node of a control plane gets what rule 1 is about to bring to the control plane, as far as its kind has room for it. Who writes the
-// control plane must be able to tell.
+// A Node of a control plane gets the entries that rule 1 will add to the control plane, as far as its kind has the fields. Without the
+// schema, a write of the control plane fails.
 func TestRoomInAControlPlane(t *testing.T) {
 	class := clusterClass()
 	class.Spec.ControlPlane.MachineInfrastructure.TemplateRef = clusterv1.ClusterClassTemplateReference{APIVersion: acme, Kind: "AcmeMachineTemplate", Name: "t"}
@@ -179,13 +179,13 @@ func TestRoomInAControlPlane(t *testing.T) {
 	}
 }
 
-// discovered is discovery of an API server that serves these kinds of control planes, and counts.
+// discovered serves these kinds of control planes in discovery, and counts requests.
 type discovered struct {
 	discovery.DiscoveryInterface
 	version string
 	kinds   []string
 	err     error
-	// during is called while somebody looks.
+	// during is called during each request.
 	during func()
 	asked  atomic.Int32
 }
@@ -213,8 +213,8 @@ func controlPlaneKind(kind string) schema.GroupKind {
 	return schema.GroupKind{Group: inherit.ControlPlaneGroup, Kind: kind}
 }
 
-// However many kinds somebody makes up, the API server is asked once for a while what it serves. Then a kind that has come is found.
-// A discovery that fails is no kind that is gone, and is not tried by each request either.
+// For any number of forged kinds, the API server is asked for its kinds once per period. Then a new kind is found. A failed discovery
+// removes no kind, and is not repeated for each request.
 func TestUnknownKindsAreRemembered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		Expect, server := NewWithT(t).Expect, serving()
@@ -243,7 +243,7 @@ func TestUnknownKindsAreRemembered(t *testing.T) {
 	})
 }
 
-// A provider may be upgraded to another version while Heirloom runs. Nobody waits for the look that finds it.
+// A provider may be upgraded to another version while Heirloom runs. No request waits for the discovery of the new version.
 func TestKindsThatAreServedInAnotherVersion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		Expect, server := NewWithT(t).Expect, serving("AcmeControlPlane")
@@ -268,14 +268,14 @@ func TestKindsThatAreServedInAnotherVersion(t *testing.T) {
 		server.err = errors.New("away")
 		<-time.After(time.Minute)
 		for range 3 {
-			Expect(version()).To(Equal("v1beta2"), "what was known stays")
+			Expect(version()).To(Equal("v1beta2"), "known kinds stay")
 			synctest.Wait()
 		}
 		Expect(server.asked.Load()).To(BeEquivalentTo(3))
 	})
 }
 
-// While the API server does not answer, requests wait for one look, and not for long.
+// While the API server does not answer, requests wait for one discovery, for a second at most.
 func TestDiscoveryThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		Expect, start := NewWithT(t).Expect, time.Now()

@@ -25,7 +25,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/owners"
 )
 
-// slow is an API server that takes its time: each answer is the version that the object had when the read began.
+// slow is a slow API server: each answer has the version of the object at the beginning of the read.
 type slow struct {
 	client.Reader
 	takes      time.Duration
@@ -49,7 +49,7 @@ func (s *slow) Get(ctx context.Context, key client.ObjectKey, into client.Object
 	return nil
 }
 
-// ask asks for ns/ms, and returns where the version will be, or the error.
+// ask requests ns/ms, and returns a channel for its version, or the error.
 func ask(live *owners.Live) <-chan string {
 	answer := make(chan string, 1)
 	go func() {
@@ -66,7 +66,7 @@ func ask(live *owners.Live) <-chan string {
 
 var toSet = client.ObjectKey{Namespace: "ns", Name: "ms"}
 
-// However many ask, two reads in a row answer all of them, and no answer is older than its question.
+// For any number of callers, two successive reads answer all of them, and no answer is older than its request.
 func TestLiveReadsAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		Expect := NewWithT(t).Expect
@@ -94,7 +94,7 @@ func TestLiveReadsAreShared(t *testing.T) {
 	})
 }
 
-// A caller that gives up does not take the answer from others, and a read that hangs ends after a second. It holds up no other object.
+// A caller that gives up does not cancel the read for others, and a hanging read ends after a second. It delays no other object.
 func TestLiveReadsFailAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		Expect := NewWithT(t).Expect
@@ -126,7 +126,7 @@ func TestLiveReadsFailAlone(t *testing.T) {
 	})
 }
 
-// An error is the answer for all that wait for it, and for nobody after them. Nor does a panic end the program.
+// An error is the answer for all waiting callers, and for no later caller. A panic does not end the program.
 func TestLiveErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		Expect := NewWithT(t).Expect
@@ -145,7 +145,7 @@ func TestLiveErrors(t *testing.T) {
 	})
 }
 
-// whoever decides by the MachineSet of a Machine, and returns which label that declares.
+// whoever evaluates the MachineSet of a Machine, and returns the label that it declares.
 func whoever(ctx context.Context, c *owners.Chain) (string, error) {
 	owner, err := c.MachineOwner(ctx, machine("m", "MachineSet/ms"))
 	if err != nil || owner.Template == nil {
@@ -154,7 +154,7 @@ func whoever(ctx context.Context, c *owners.Chain) (string, error) {
 	return strings.Join(slices.Collect(maps.Keys(owner.Template.Labels)), " "), nil
 }
 
-// What is in doubt is decided once more by what the API server has; an error there leaves the first decision.
+// A doubtful decision is made again with live reads; an error there leaves the first decision.
 func TestRecheck(t *testing.T) {
 	refused := errors.New("refused")
 	another := machineSet("", setDeclares("live"), func(ms *clusterv1.MachineSet) { ms.UID = "another" })
@@ -197,7 +197,7 @@ func TestRecheck(t *testing.T) {
 	NewWithT(t).Expect(err).To(MatchError(refused), "without a first decision there is nothing to check")
 }
 
-// recheckNode decides about a Node twice, and returns both decisions.
+// recheckNode evaluates a Node twice, and returns both decisions.
 func recheckNode(t *testing.T, chain *owners.Chain, known string) (first, second owners.NodeDecision) {
 	t.Helper()
 	decided := func(d owners.NodeDecision) bool { first = d; return true }
@@ -208,8 +208,8 @@ func recheckNode(t *testing.T, chain *owners.Chain, known string) (first, second
 	return first, second
 }
 
-// An API server that does not answer costs a decision no more than the chain's time in all, a second where it has none, however many
-// owners it reads. So does an API server that does not say what it serves.
+// An API server that does not answer costs a decision at most the chain's LiveTimeout, by default a second, for any number of owners. The
+// same limit applies to discovery.
 func TestADecisionIsBounded(t *testing.T) {
 	for bound, takes := range map[time.Duration]time.Duration{0: time.Second, 100 * time.Millisecond: 100 * time.Millisecond, 5 * time.Second: 5 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
@@ -233,7 +233,7 @@ func TestADecisionIsBounded(t *testing.T) {
 	}
 }
 
-// A read that is shared takes as long as whoever began it waits, and a second at least: others may have more time.
+// A shared read lasts as long as its first caller waits, and at least a second: other callers may have more time.
 func TestASharedReadGoesOn(t *testing.T) {
 	for waits, takes := range map[time.Duration]time.Duration{1: time.Second, 9 * time.Second: 9 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
@@ -253,7 +253,8 @@ func TestASharedReadGoesOn(t *testing.T) {
 	}
 }
 
-// A decision reads what is above its object, each object once but for the mode, and a second decision the same from the API server and nothing else.
+// A decision reads the objects above its object, each once (the ClusterClass again for the mode); a second decision reads the same objects
+// from the API server, and nothing else.
 func TestWhatIsRead(t *testing.T) {
 	all := []client.Object{
 		managedCluster(), clusterClass(), machineDeployment("md", also[*clusterv1.MachineDeployment](ofTopology)), machineSet("MachineDeployment/md"), machine("m", "MachineSet/ms", isNode, refers),
@@ -262,7 +263,7 @@ func TestWhatIsRead(t *testing.T) {
 	topology := []string{"Cluster c", "ClusterClass cc"}
 	for _, tc := range []struct {
 		kind, node string
-		// found is what the cache finds by its indexes.
+		// found lists the objects that the cache finds by its indexes.
 		found, reads []string
 	}{
 		{kind: "MachineDeployment", reads: topology},
@@ -283,13 +284,13 @@ func TestWhatIsRead(t *testing.T) {
 			})
 			Expect(err).NotTo(HaveOccurred())
 		}
-		mode := []string{"ClusterClass cc", "ClusterClass cc"} // which each decision reads, from the cache alone
+		mode := []string{"ClusterClass cc", "ClusterClass cc"} // each decision reads the mode, from the cache alone
 		Expect(cache.asked).To(ConsistOf(append(mode, tc.reads...)), tc.kind)
 		Expect(live.asked).To(ConsistOf(append(tc.found, tc.reads...)), tc.kind)
 	}
 }
 
-// The cache says which Machine or MachinePool a Node is; a second decision asks whether that still holds.
+// The cache finds the Machine or MachinePool of a Node; a second decision checks with a live read that the match still holds.
 func TestAMatchThatNoLongerHolds(t *testing.T) {
 	for _, tc := range []struct {
 		name         string

@@ -30,8 +30,8 @@ func tenants[T client.Object](object T) T {
 	return object
 }
 
-// TestEvaluateNode: a Node inherits what its Machine or MachinePool will carry once the chain above it has inherited, and no more. A
-// tenant who may create a Machine somewhere decides nothing about the Nodes of another Cluster, and no kubelet about its own.
+// A Node inherits only the content that its Machine or MachinePool will have once the chain above it has inherited. A tenant who may create
+// Machines in a namespace controls no Nodes of another Cluster, and a kubelet does not control its own Node.
 func TestEvaluateNode(t *testing.T) {
 	of, ofSet, optOut := also[*clusterv1.Machine], also[*clusterv1.MachineSet], label(inherit.IgnoreLabel, "")
 	ours := func(changes ...func(*clusterv1.Machine)) *clusterv1.Machine {
@@ -86,16 +86,16 @@ func TestEvaluateNode(t *testing.T) {
 			Expect(decided.Reason).To(Equal(tc.why))
 			Expect(decided.Inherits()).To(Equal(tc.want != nil))
 			Expect(slices.Collect(maps.Keys(decided.Source.Labels))).To(ConsistOf(tc.want))
-			Expect(live.gets()).To(BeZero(), "a Node is not worth a call")
+			Expect(live.gets()).To(BeZero(), "a Node needs no live read")
 			decided, err = from(holds(t, tc.cached...)).EvaluateNode(t.Context(), n, tc.policy)
 			Expect(err).NotTo(HaveOccurred())
-			Expect(decided.Inherits()).To(BeFalse(), "where the Cluster is not known nothing proves anything: anybody may have created the Machine")
+			Expect(decided.Inherits()).To(BeFalse(), "without a known Cluster no Machine is proven: any tenant may have created it")
 		})
 	}
 }
 
-// Machines and MachinePools of other namespaces, and those of other Clusters beside the Node's own, are not looked at, however many claim
-// to be the Node.
+// For a Node, Heirloom does not read Machines and MachinePools of other namespaces or of other Clusters, no matter how many claim to be the
+// Node.
 func TestOthersMachinesCostANodeNothing(t *testing.T) {
 	cached := []client.Object{ofCluster("c"), machine("m", "", provided, addressed), machinePool("mp", "aws:2")}
 	for range 1000 {
@@ -113,8 +113,8 @@ func TestOthersMachinesCostANodeNothing(t *testing.T) {
 	}
 }
 
-// A Node costs little, however many Machines of its own Cluster have all its addresses. What is proven stays proven, and no other address
-// tells which Machine it is.
+// A Node costs little, even if very many Machines of its Cluster have all its addresses. A proven match stays proven, and no other address
+// of the Node identifies a Machine.
 func TestMachinesOfItsAddressesCostANodeLittle(t *testing.T) {
 	with := func(addresses ...string) func(*clusterv1.Machine) {
 		return func(m *clusterv1.Machine) {
@@ -177,8 +177,8 @@ func TestMachinesOfItsAddressesCostANodeLittle(t *testing.T) {
 	}
 }
 
-// What a name or an address has brought goes once the Machine is another Node, and not before: whatever address or providerID a kubelet
-// has now, its Node goes on inheriting from the Machine, as long as nothing proves another.
+// Entries from a match by name or address go once the Machine belongs to another Node, and not before: if the kubelet reports another
+// address or providerID, its Node still inherits from the Machine, as long as no other Machine is proven.
 func TestWhatAnAddressBroughtGoes(t *testing.T) {
 	matched := func(known string) *corev1.Node {
 		n := node(known)
@@ -206,7 +206,7 @@ func TestWhatAnAddressBroughtGoes(t *testing.T) {
 		name   string
 		node   *corev1.Node
 		cached []client.Object
-		// want is whether everything goes or stays; otherwise it is what the Node inherits from.
+		// want is goes or stays for all entries, or the source of the Node.
 		want string
 	}{
 		{name: "the Machine is another Node", node: n, cached: []client.Object{c, machine("m", "", addressed, another)}, want: goes},
@@ -245,17 +245,18 @@ func TestWhatAnAddressBroughtGoes(t *testing.T) {
 			Expect(dropped.Problems()).NotTo(HaveOccurred())
 			if tc.want != goes {
 				Expect(decided.Source.String()).To(Equal(tc.want))
-				Expect(decided.Source.Labels).To(HaveKey("from"), "it is no stranger")
+				Expect(decided.Source.Labels).To(HaveKey("from"), "the Machine's labels are inherited")
 				return
 			}
 			Expect(decided.Source.String()).To(Equal(ours))
-			Expect(now.Labels).To(HaveLen(1), "only what says that nothing is recorded")
+			Expect(now.Labels).To(HaveLen(1), "only the label of an empty record")
 			Expect(now.Annotations).NotTo(HaveKey(inherit.MatchedByAddressAnnotation))
 		})
 	}
 }
 
-// What Nodes inherit before their Machines have it is told apart from the rest only by the Machine as it is.
+// EffectiveMachines returns the actual Machines together with the effective Machines, so that entries that a Machine does not have yet can
+// be recognised.
 func TestEffectiveMachinesAreBesideTheActualOnes(t *testing.T) {
 	Expect, of := NewWithT(t).Expect, also[*clusterv1.Machine]
 	chain := from(holds(t, ofCluster("c"), machineSet("", setDeclares("new")), machine("behind", "MachineSet/ms"), machine("complete", "MachineSet/ms", of(label("new", "1"))),
@@ -267,7 +268,7 @@ func TestEffectiveMachinesAreBesideTheActualOnes(t *testing.T) {
 	Expect(behind.Actual.Labels).To(BeEmpty())
 	Expect(behind.Effective.Labels).To(HaveKey("new"))
 	Expect(complete.Actual.Labels).To(HaveKey("new"))
-	Expect(complete.Effective).To(BeIdenticalTo(complete.Actual), "nothing is copied for one that has everything")
+	Expect(complete.Effective).To(BeIdenticalTo(complete.Actual), "a complete Machine is not copied")
 	Expect(skipped.Effective).To(BeIdenticalTo(skipped.Actual))
 	Expect(there.Effective).To(BeIdenticalTo(there.Actual), "it has its Node")
 	machines, _, err = chain.EffectiveMachines(t.Context(), types.NamespacedName{Namespace: "ns", Name: "gone"}, inherit.Policy{})
@@ -275,7 +276,7 @@ func TestEffectiveMachinesAreBesideTheActualOnes(t *testing.T) {
 	Expect(machines).To(BeEmpty())
 }
 
-// What is to be looked at again when an object changes.
+// A change of an object queues its children, members and Nodes.
 func TestLookAgain(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	old := &clusterv1.MachineSet{ObjectMeta: named("old", "MachineDeployment/md")}
@@ -300,15 +301,15 @@ func TestLookAgain(t *testing.T) {
 	Expect(chain.NodesOf(t.Context(), chain.Cache, machine("m", ""))).To(BeEmpty())
 	Expect(chain.NodesOf(t.Context(), chain.Cache, machinePool("mp", "aws:2", "aws:9"))).To(ConsistOf(HaveField("Name", "n2")))
 	moved := machine("m", "", addressed, func(m *clusterv1.Machine) { m.Status.NodeRef.Name = "n2" })
-	Expect(chain.NodesOf(t.Context(), chain.Cache, moved)).To(ConsistOf(HaveField("Name", "n"), HaveField("Name", "n2")), "it may have been the other")
+	Expect(chain.NodesOf(t.Context(), chain.Cache, moved)).To(ConsistOf(HaveField("Name", "n"), HaveField("Name", "n2")), "the Machine may have been the other Node")
 	many := machinePool("mp")
 	for i := range 1001 {
 		many.Spec.ProviderIDList = append(many.Spec.ProviderIDList, fmt.Sprint("aws:", i))
 	}
-	Expect(chain.NodesOf(t.Context(), chain.Cache, many)).To(HaveLen(2), "one list for all, however many it names")
+	Expect(chain.NodesOf(t.Context(), chain.Cache, many)).To(HaveLen(2), "one list for all providerIDs")
 }
 
-// prepared counts the kinds that a cache is made to hold, and the fields that it indexes of each.
+// prepared counts the kinds and indexed fields of a cache.
 type prepared struct {
 	cache.Cache
 	fields map[string]int
@@ -324,7 +325,7 @@ func (p prepared) IndexField(_ context.Context, object client.Object, _ string, 
 	return nil
 }
 
-// The cache holds what a chain reads in any case; Nodes only if a Cluster has its Nodes there.
+// The cache always holds the kinds that a chain reads, and holds Nodes only if a Cluster has its Nodes there.
 func TestPrepare(t *testing.T) {
 	want := map[string]int{"*v1beta2.Cluster": 1, "*v1beta2.ClusterClass": 0, "*v1beta2.MachineDeployment": 1, "*v1beta2.MachineSet": 2, "*v1beta2.Machine": 5, "*v1beta2.MachinePool": 2, "*v1.Node": 2}
 	for _, ownNodes := range []bool{true, false} {
@@ -335,7 +336,7 @@ func TestPrepare(t *testing.T) {
 	}
 }
 
-// Which Nodes are alike, and how many there are.
+// NodeGroup returns the group of equal Nodes, and its size.
 func TestNodeGroup(t *testing.T) {
 	inUse := func(name, owner string) *clusterv1.Machine {
 		return machine(name, owner, func(m *clusterv1.Machine) { m.Status.NodeRef.Name = name })
@@ -367,7 +368,7 @@ func TestNodeGroup(t *testing.T) {
 	}
 }
 
-// An InfraMachine that is not there, as in a restore, takes away no label that it gave the Node before, and gives none.
+// A missing InfraMachine, as during a restore, removes no label that it set on the Node before, and sets none.
 func TestFactsOfAnObjectThatIsNotThere(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	fact, err := inherit.ParseFact("AcmeMachine.infrastructure.cluster.x-k8s.io:spec.size=example.com/size")

@@ -17,8 +17,8 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/owners"
 )
 
-// TestOwner is about a Machine and its MachineSet; a MachineSet finds its MachineDeployment in the same way. Each owner that is looked up
-// counts once, by where it was found.
+// TestOwner checks a Machine with its MachineSet; a MachineSet finds its MachineDeployment in the same way. Each owner is counted once, by
+// the place where it was found.
 func TestOwner(t *testing.T) {
 	another := machineSet("", func(ms *clusterv1.MachineSet) { ms.UID = "another" })
 	foreign := machineSet("", func(ms *clusterv1.MachineSet) { ms.Spec.ClusterName = "elsewhere" })
@@ -54,7 +54,7 @@ func TestOwner(t *testing.T) {
 	}
 }
 
-// What cannot be looked up is an error, and takes nothing away.
+// A failed lookup returns an error, and removes nothing.
 func TestErrorsAreReturned(t *testing.T) {
 	timeout := errors.New("timeout")
 	for want, chain := range map[string]*owners.Chain{"getting Cluster ns/c: timeout": admission(fails(timeout), holds(t, world()...)), "timeout": admission(holds(t), fails(timeout))} {
@@ -76,7 +76,7 @@ func TestErrorsAreReturned(t *testing.T) {
 	}
 }
 
-// A chain that bites its tail is followed no further than the rules go.
+// A chain with a cycle ends after the steps of the rules.
 func TestCyclesAreHarmless(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	set := machineSet("MachineSet/ms")
@@ -86,8 +86,7 @@ func TestCyclesAreHarmless(t *testing.T) {
 	Expect(chain.MachineOwner(t.Context(), machine("m", "Machine/m"))).To(HaveField("Outcome", inherit.OwnerNotFound))
 }
 
-// The API server's answer must not be mixed with the object of the same name that the cache still has, nor change that: a client decodes
-// into what it is given.
+// A live read decodes into a new object: the API server's answer must not be mixed with the cached object of the same name, nor change it.
 func TestTheLiveOwnerIsReadAfresh(t *testing.T) {
 	before := machineSet("", setDeclares("old"), func(ms *clusterv1.MachineSet) { ms.UID = "before" })
 	ofNoCluster := machine("m", "MachineSet/ms", func(m *clusterv1.Machine) { m.Spec.ClusterName = "" })
@@ -142,7 +141,7 @@ func TestMachineOwner(t *testing.T) {
 	}
 }
 
-// external is ns/x of ns/c, an AcmeMachine.
+// external returns the AcmeMachine ns/x of Cluster ns/c.
 func external(owner string, changes ...func(*metav1.PartialObjectMetadata)) *metav1.PartialObjectMetadata {
 	object := &metav1.PartialObjectMetadata{
 		TypeMeta: metav1.TypeMeta{APIVersion: "infrastructure.cluster.x-k8s.io/v1beta1", Kind: "AcmeMachine"}, ObjectMeta: named("x", owner),
@@ -151,7 +150,7 @@ func external(owner string, changes ...func(*metav1.PartialObjectMetadata)) *met
 	return change(object, changes...)
 }
 
-// notYet makes the owner one that is no controller, which it is until the external object has a Machine.
+// notYet makes the owner no controller, as before the external object has a Machine.
 func notYet(object *metav1.PartialObjectMetadata) { object.OwnerReferences[1].Controller = nil }
 
 // bootstraps makes the external object an AcmeConfig.
@@ -188,7 +187,7 @@ func TestExternalInherits(t *testing.T) {
 		object       *metav1.PartialObjectMetadata
 		policy       inherit.Policy
 		cached, live []client.Object
-		// brings is the label that is inherited; nobody says that the external object's Machine has no owner.
+		// brings is the inherited label; nobody means that the external object's Machine has no owner.
 		brings, source string
 		nobody         bool
 		asked          int
@@ -238,7 +237,7 @@ func TestExternalInherits(t *testing.T) {
 				Expect(found.Desired.Top.Labels).To(Equal(map[string]string{tc.brings: "1"}))
 				Expect(found.Sources(t.Context()).Of(inherit.Entry{What: "label", Name: tc.brings}).String()).To(Equal(tc.source))
 			}
-			Expect(live.gets()).To(Equal(tc.asked), "to say where it is declared costs no call")
+			Expect(live.gets()).To(Equal(tc.asked), "naming the source needs no request")
 		})
 	}
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/owners"
 )
 
-// Of each kind the cache keeps what the rules, the loop and the ClusterCache read, and drops what takes most of the memory. A Node keeps
-// the labels that rules read, and all annotations: an API server accepts only so many of them.
+// For each kind the cache keeps the fields that the rules, the loop and the ClusterCache read, and drops the largest other fields. A Node
+// keeps the labels that rules read, and all annotations, since an API server limits their size.
 func TestTransform(t *testing.T) {
 	const sent, kept = "spec: {clusterName: c}\nstatus: {observedGeneration: 7, replicas: 3, conditions: [{type: Ready, status: 'True'}]}", "spec: {clusterName: c}\nstatus: {observedGeneration: 7}"
 	for _, tc := range []struct {
@@ -75,7 +75,8 @@ status: {addresses: [{type: Hostname, address: n}], conditions: [{type: Ready, s
 	}
 }
 
-// Of managed fields the cache keeps our entry, and one that stands for the others: that there are any, and when the last of them changed.
+// Of managed fields the cache keeps our entry, and one entry in place of all others: it shows that there are others, and the time of their
+// last change.
 func TestTransformOfManagedFields(t *testing.T) {
 	at := func(seconds int64) *metav1.Time { return new(metav1.Unix(seconds, 0)) }
 	others := metav1.ManagedFieldsEntry{Manager: "manager", Operation: "Update", Time: at(60), FieldsV1: metav1.NewFieldsV1(`{"f:spec":{}}`)}

@@ -38,10 +38,10 @@ func TestNodesAreTaintedAtARate(t *testing.T) {
 	now = now.Add(30 * time.Second)
 	Expect(wait("a", 100)).To(Equal("0s "))
 	Expect(wait("b", 5)).To(Equal("30s set of b"))
-	Expect(wait("b", 11)).To(Equal("0s "), "which has more Nodes by now")
+	Expect(wait("b", 11)).To(Equal("0s "), "the set has more Nodes now")
 }
 
-// A limit that has no room takes nothing from the other one.
+// If a limit has no room, the other limit keeps its room.
 func TestAFullLimitTakesNothing(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	p := &pace.Pacer{}
@@ -52,7 +52,7 @@ func TestAFullLimitTakesNothing(t *testing.T) {
 	Expect(p.Take(noon, pace.Limits("d", 1, "y", 1))).To(BeZero())
 }
 
-// A Node that could not be written gives its room back.
+// A Node that could not be written returns its room.
 func TestRoomIsGivenBack(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	p, limits := &pace.Pacer{}, pace.Limits("c", 1, "x", 1)
@@ -69,7 +69,7 @@ func TestASetGivesATenth(t *testing.T) {
 	}
 }
 
-// The slowest rate that can be given is slow, and no overflow.
+// The slowest possible rate is slow, and does not overflow.
 func TestTheSlowestRate(t *testing.T) {
 	p, limits := &pace.Pacer{}, pace.Limits("c", math.SmallestNonzeroFloat64, "x", 1)
 	p.Take(noon, limits)
@@ -77,8 +77,8 @@ func TestTheSlowestRate(t *testing.T) {
 	NewWithT(t).Expect(wait).To(BeNumerically(">", 365*24*time.Hour))
 }
 
-// However often Nodes ask, and whichever limits they share, no limit lets more of them be tainted in any minute than it may; and in
-// the end all are.
+// No limit lets more Nodes be tainted in any minute than it allows, for any order of requests and any shared limits. In the end all Nodes
+// are tainted.
 func TestNoLimitIsExceededInAnyMinute(t *testing.T) {
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) { rollOut(t, rand.New(rand.NewPCG(seed, 0))) })

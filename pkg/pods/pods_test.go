@@ -11,7 +11,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/pods"
 )
 
-// Of several tolerations that match, the first counts, as for the controller that evicts.
+// Of several matching tolerations, the first counts, as in the taint eviction controller.
 func TestToleration(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	seconds := int64(5)

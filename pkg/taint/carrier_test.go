@@ -13,14 +13,14 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
-// In these documents TYPED stands for a list with one typed taint, NOTED for annotations with one. Both are in a list
-// behind something good, so that index 1 must be named.
+// In these documents TYPED stands for a list with a typed taint, NOTED for annotations with a taint. The taint follows a valid taint, so the
+// error must name index 1.
 const (
 	typedFixture = "[{key: ok, effect: NoSchedule, propagation: Always}, {key: KEY, effect: NoSchedule, propagation: Always}]"
 	notedFixture = "{taints.heirloom.dev/initialize: 'ok:NoSchedule,KEY:NoSchedule'}"
 )
 
-// carrier decodes an object as the webhook does. The document is YAML; KEY becomes the key of the taint in it.
+// carrier decodes an object like the webhook. The document is YAML; KEY becomes the key of its taint.
 func carrier(t *testing.T, document, key string) *taint.Carrier {
 	t.Helper()
 	document = strings.NewReplacer("TYPED", typedFixture, "NOTED", notedFixture).Replace(document)
@@ -33,7 +33,7 @@ func carrier(t *testing.T, document, key string) *taint.Carrier {
 
 const noted = "[taints.heirloom.dev/initialize]"
 
-// Every place in which a kind can declare taints, with the field path that an error has to name.
+// placesOfWorkers lists every place in which a kind can declare taints, with the field path that an error has to name.
 var placesOfWorkers = []struct{ name, document, path string }{
 	{"a Machine's own taints", "spec: {taints: TYPED}", "spec.taints[1].key"},
 	{"any object's own annotations", "metadata: {annotations: NOTED}", "metadata.annotations" + noted},
@@ -51,7 +51,7 @@ var placesOfWorkers = []struct{ name, document, path string }{
 	{"a ClusterClass's MachinePool, annotated in v1beta2", "spec: {workers: {machinePools: [{class: a, metadata: {annotations: NOTED}}]}}", "spec.workers.machinePools[0].metadata.annotations" + noted},
 }
 
-// Places that only ever are about a control plane, whatever the object's kind.
+// placesOfControlPlanes lists the places that always belong to a control plane, for every kind of object.
 var placesOfControlPlanes = []struct{ name, document, path string }{
 	{"a control plane's taints by the v1beta2 contract", "spec: {machineTemplate: {spec: {taints: TYPED}}}", "spec.machineTemplate.spec.taints[1].key"},
 	{"a control plane's taints by the v1beta1 contract", "spec: {machineTemplate: {taints: TYPED}}", "spec.machineTemplate.taints[1].key"},

@@ -11,8 +11,8 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
-// FuzzParseList: no text makes the parser panic, no entry is lost without an error, and what was read is written down
-// so that it reads the same again.
+// FuzzParseList checks that no text makes the parser panic, that no entry is lost without an error, and that formatted taints parse to the
+// same taints.
 func FuzzParseList(f *testing.F) {
 	for _, seed := range []string{
 		"", ",", " , ", "gpu=true:NoSchedule,dedicated=ml:NoExecute", "a:NoSchedule,typo,b:NoExecute", "a=:x", "=:", ":", "a=b=c:d",
@@ -42,7 +42,7 @@ func FuzzParseList(f *testing.F) {
 	})
 }
 
-// entries is the number of entries of a list that are not blank.
+// entries counts the entries of a list that are not blank.
 func entries(s string) int {
 	n := 0
 	for entry := range strings.SplitSeq(s, ",") {
@@ -53,19 +53,19 @@ func entries(s string) int {
 	return n
 }
 
-// count is the number of errors that are joined in err.
+// count counts the errors that are joined in err.
 func count(err error) int {
 	if err == nil {
 		return 0
 	}
-	if joined, ok := err.(interface{ Unwrap() []error }); ok { // the join itself, not what is in it
+	if joined, ok := err.(interface{ Unwrap() []error }); ok { // the join itself, not its elements
 		return len(joined.Unwrap())
 	}
 	return 1
 }
 
-// FuzzValidateCarrier: no object makes validation panic, every error names a field and a reason, an update is never
-// judged more severely than a create, and one that changes nothing is not judged at all.
+// FuzzValidateCarrier checks that no object makes validation panic, that every error names a field and a reason, that an update is validated
+// no more strictly than a create, and that an update without changes is not validated.
 func FuzzValidateCarrier(f *testing.F) {
 	for _, seed := range [][2]string{
 		{`{}`, ``},
@@ -108,7 +108,7 @@ func FuzzValidateCarrier(f *testing.F) {
 	})
 }
 
-// sectionsAreUnique says whether sections can be told apart, which Cluster API takes care of.
+// sectionsAreUnique reports whether sections have unique names, which Cluster API enforces.
 func sectionsAreUnique(object []byte) bool {
 	return strings.Count(string(object), `"machineDeployments"`)+strings.Count(string(object), `"machinePools"`) == 0
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
-// huge is far more than an object can have, and less than a review of one's own can. If each taint were compared with each
-// other, these tests would not end.
+// huge is far more taints than an object can have, and less than a tenant's request can have. If each taint were compared with each other
+// taint, these tests would not end.
 const huge = 300_000
 
 func hugeList(of func(i int) clusterv1.MachineTaint) []clusterv1.MachineTaint {
@@ -66,7 +66,7 @@ func TestValidationOfHugeLists(t *testing.T) {
 	Expect(brief(taint.ValidateAnnotations(path, taint.Worker, at(entries), at(before)))).To(HaveExactElements(HavePrefix("TooLong")))
 }
 
-// What is wrong is told of the first only: it is much longer than what it is about.
+// Validation reports only the first problems of a list: a report is much longer than the invalid entry.
 func TestProblemsOfHugeListsAreFew(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	wrong := make([]clusterv1.MachineTaint, 10_000)
@@ -82,8 +82,7 @@ func TestProblemsOfHugeListsAreFew(t *testing.T) {
 	Expect(err).To(MatchError("600000 bytes of taints: no object can have more than 262144"))
 }
 
-// Only what Cluster API has is looked at: templates within templates without end would have paths as long as the review, each with its
-// problems.
+// Validation reads only the templates of Cluster API: in endlessly nested templates, each problem would have a path as long as the request.
 func TestTemplatesWithinTemplates(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	const depth = 4_000

@@ -12,11 +12,10 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// notation is kubectl's syntax with the propagation behind an @; without one it is Always.
+// notation is kubectl's syntax with the propagation after an @; without @ the propagation is Always.
 var notation = regexp.MustCompile(`^([^=:@]*)(?:=([^:@]*))?:([^@]*)(?:@(.*))?$`)
 
-// declared reads taints of a Machine: "gpu=true:NoSchedule, dedicated:NoExecute@OnInitialization".
-// It does not use the parser under test.
+// declared reads taints of a Machine: "gpu=true:NoSchedule, dedicated:NoExecute@OnInitialization". It does not use the parser under test.
 func declared(t *testing.T, s string) []clusterv1.MachineTaint {
 	t.Helper()
 	var taints []clusterv1.MachineTaint
@@ -50,7 +49,7 @@ func onNode(t *testing.T, s string) []corev1.Taint {
 	return taints
 }
 
-// inOrder writes taints down as they stand, so that an empty list equals none.
+// inOrder formats taints in their order, so that an empty list equals nil.
 func inOrder(taints []corev1.Taint) string {
 	var text strings.Builder
 	for _, t := range taints {
@@ -59,7 +58,7 @@ func inOrder(taints []corev1.Taint) string {
 	return text.String()
 }
 
-// brief writes errors down as "<type> <field>", one for each.
+// brief formats errors as "<type> <field>".
 func brief(errs field.ErrorList) []string {
 	var all []string
 	for _, err := range errs {

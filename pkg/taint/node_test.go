@@ -65,7 +65,7 @@ func TestSyncKeepsTheTimeOfATaintThatIsThere(t *testing.T) {
 	Expect(taint.Sync(node, declared(t, "gpu:NoExecute"), nil, true)).To(Equal(node))
 }
 
-// A list with spare capacity must not tie two results together: the package is pure.
+// Two results must not share the spare capacity of a list: the package is pure.
 func TestSyncSharesNothingBetweenResults(t *testing.T) {
 	base := make([]corev1.Taint, 0, 4)
 	first := taint.Sync(base, declared(t, "a:NoSchedule"), nil, true)

@@ -135,7 +135,7 @@ func TestFormat(t *testing.T) {
 	}
 }
 
-// expectProblems expects an error that names each problem, or none.
+// expectProblems expects an error that contains each problem, or no error without problems.
 func expectProblems(t *testing.T, err error, problems []string) {
 	t.Helper()
 	Expect := NewWithT(t).Expect

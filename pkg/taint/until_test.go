@@ -49,7 +49,8 @@ func TestParseGate(t *testing.T) {
 	}
 }
 
-// A start-up gate declares an Initialize taint. A broken entry is left out and reported; of several with the same key and effect, the first counts.
+// A start-up gate declares an OnInitialization taint. A broken entry is left out and reported; of several gates with the same key and
+// effect, the first counts.
 func TestGates(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	annotations := map[string]string{

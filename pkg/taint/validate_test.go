@@ -42,7 +42,7 @@ func TestReservedKeys(t *testing.T) {
 	}
 }
 
-// expectReason expects one error at the key for this reason, or none.
+// expectReason expects one error at the key for this reason, or no error if the reason is empty.
 func expectReason(t *testing.T, errs field.ErrorList, reason string) {
 	t.Helper()
 	Expect := NewWithT(t).Expect
@@ -125,7 +125,7 @@ func TestValidateAnnotations(t *testing.T) {
 	}
 }
 
-// annotations declares taints; an empty text declares none.
+// annotations returns annotations that declare taints; an empty text declares no taint.
 func annotations(always, initialize string) map[string]string {
 	m := map[string]string{"unrelated": "a:Never"}
 	if always != "" {
