@@ -19,7 +19,7 @@ import (
 // API servers may start at the same time.
 const startTimeout = 5 * time.Minute
 
-// Options describes a ControlPlane. The zero value is the plain one.
+// Options describes a ControlPlane. The zero value describes a control plane without CRDs and with the default programs.
 type Options struct {
 	// CRDPaths are files and directories whose CustomResourceDefinitions are installed; see CAPICRDPaths.
 	CRDPaths []string

@@ -19,7 +19,7 @@ type Pool struct {
 	all  []*Lent
 }
 
-// Lent is a control plane that belongs to one test until GiveBack.
+// Lent is a control plane that belongs to its borrower until GiveBack.
 type Lent struct {
 	*ControlPlane
 	// AuditLog is a file to which the API server writes one line of JSON per request. It has the lines of earlier tests also.
@@ -29,8 +29,8 @@ type Lent struct {
 	kind, of string // the key of equal control planes, and the directory of the logs
 }
 
-// Lend returns an empty control plane with these programs, CRDs and flags. It starts a control plane only if no equal one is
-// free. The pool chooses the directory of the logs.
+// Lend returns an empty control plane with these programs, CRDs and flags. It starts a control plane only if no free control plane has
+// them. The pool chooses the directory of the logs.
 func (p *Pool) Lend(ctx context.Context, options Options) (*Lent, error) {
 	kind := fmt.Sprint(options.Assets, options.CRDPaths, options.APIServerArgs)
 	if free := p.take(kind); free != nil {

@@ -45,8 +45,8 @@ type Options struct {
 	Host string
 	// Env are additional variables of its environment, each NAME=value.
 	Env []string
-	// FailClosed makes API servers wait 30 seconds for a review and refuse a write without one, so that a test sees the result of the
-	// review in the write itself. Without it, webhooks fail open, as in the chart. Do not combine it with WorkloadWebhook: Heirloom
+	// FailClosed makes API servers wait 30 seconds for an answer and refuse a write without an answer, so that a test sees the result of
+	// the review in the write itself. Without it, webhooks fail open, as in the chart. Do not combine it with WorkloadWebhook: Heirloom
 	// does not register webhooks that fail closed in workload clusters.
 	FailClosed bool
 	// WorkloadWebhook sets the URL with which workload clusters call the webhooks.
