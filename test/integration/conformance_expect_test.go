@@ -108,7 +108,7 @@ func expectTracked(g Gomega, node *unstructured.Unstructured, arriving content) 
 		tracked = append(tracked, id)
 	}
 	g.Expect(tracked).To(ConsistOf(taints))
-	g.Expect(node.GetAnnotations()).To(HaveKey(clusterv1.TaintsFromMachineAnnotation), "the annotation shows that the Node has had its Initialize taints")
+	g.Expect(node.GetAnnotations()).To(HaveKey(clusterv1.TaintsFromMachineAnnotation), "the Node has had its Initialize taints")
 }
 
 // standsBy stores an object that must inherit nothing.

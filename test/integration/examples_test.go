@@ -64,7 +64,7 @@ func TestExamples(t *testing.T) {
 			within.expect(e)
 		})
 	}
-	s.Expect(os.ReadDir(examplesDir())).To(HaveEach(WithTransform(os.DirEntry.Name, BeKeyOf(tested))), "a test applies each directory of docs/examples")
+	s.Expect(os.ReadDir(examplesDir())).To(HaveEach(WithTransform(os.DirEntry.Name, BeKeyOf(tested))), "a test applies each example")
 }
 
 func allExamples() []example {

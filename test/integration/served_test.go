@@ -83,5 +83,5 @@ func (s *scene) expectTheLoopAlone(a abroad, names []string) {
 		s.expectInherited(a, node)
 	}
 	parameters := client.ObjectKey{Namespace: policy.Namespace, Name: policy.Name}
-	s.Expect(a.Client.Get(s.ctx, parameters, &corev1.ConfigMap{})).To(MatchError(apierrors.IsNotFound, "IsNotFound"), "without a policy there are no parameters")
+	s.Expect(a.Client.Get(s.ctx, parameters, &corev1.ConfigMap{})).To(MatchError(apierrors.IsNotFound, "IsNotFound"), "no policy, no parameters")
 }
