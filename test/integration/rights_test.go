@@ -63,7 +63,7 @@ func TestRights(t *testing.T) {
 				// Older API servers do not have this feature. With it, a watch replaces the list, and no request would use the verb list.
 				Env: []string{"KUBE_FEATURE_WatchListClient=false"},
 			})
-			gates := map[bool]string{true: "cni:NoSchedule until daemonset kube-system/cni"}[namespace != ""] // without a namespace, it has no right
+			gates := map[bool]string{true: "cni:NoSchedule until daemonset kube-system/cni"}[namespace != ""] // only then the chart grants the right
 			s.doEverything(gates)
 			granted := s.granted()
 			s.Expect(granted).NotTo(BeEmpty())
