@@ -11,7 +11,7 @@ import (
 	"slices"
 )
 
-// startServer starts a kube-apiserver that keeps its objects in that etcd.
+// startServer starts a kube-apiserver that stores its objects in the etcd at the URL etcd.
 func (cp *ControlPlane) startServer(ctx context.Context, etcd string, options Options) error {
 	path, err := options.program("kube-apiserver")
 	if err != nil {
@@ -59,7 +59,7 @@ func (cp *ControlPlane) serverFlags(etcd string, port int) map[string][]string {
 		"allow-privileged":                 "true",
 		"authorization-mode":               "Node,RBAC",
 		"enable-admission-plugins":         "NodeRestriction",
-		// It needs the controller that makes a ServiceAccount in each namespace.
+		// The plugin needs the controller that creates a ServiceAccount in each namespace.
 		"disable-admission-plugins": "ServiceAccount",
 		"profiling":                 "false",
 	} {
@@ -72,7 +72,7 @@ func (cp *ControlPlane) file(name string) string {
 	return filepath.Join(cp.dir, name)
 }
 
-// writeAuditPolicy asks for one line per finished request, and returns the policy's path, which is beside the log.
+// writeAuditPolicy writes an audit policy with one line per finished request next to the log and returns its path.
 func writeAuditPolicy(log string) (string, error) {
 	const policy = "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules: [{level: Metadata}]\n"
 	path := log + ".policy.yaml"

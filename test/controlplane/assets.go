@@ -11,12 +11,12 @@ import (
 	"path/filepath"
 	"strings"
 
-	// Keeps the module in go.mod whose CustomResourceDefinitions CAPICRDPaths returns. The package is empty.
+	// The import keeps Cluster API's module, with the CustomResourceDefinitions of CAPICRDPaths, in go.mod. The package is empty.
 	_ "sigs.k8s.io/cluster-api/controllers"
 )
 
 const (
-	assetsVariable = "KUBEBUILDER_ASSETS" // as envtest has it
+	assetsVariable = "KUBEBUILDER_ASSETS" // the variable of envtest
 	toolsVariable  = "HEIRLOOM_TOOLS"
 	helmVariable   = "HEIRLOOM_HELM"
 	helm3Variable  = "HEIRLOOM_HELM3"
@@ -26,7 +26,7 @@ const (
 	dockerVariable     = "HEIRLOOM_CAPD"
 )
 
-// ClusterAPIProgram returns the path of a manager of Cluster API.
+// ClusterAPIProgram returns the path of a program of Cluster API, such as a manager.
 func ClusterAPIProgram(name string) (string, error) {
 	return program(clusterAPIVariable, name)
 }
@@ -75,13 +75,12 @@ func inside(dir, called, name string) (string, error) {
 	return path, nil
 }
 
-// NodeProgram returns the path of one of the programs of a real Node or of its controllers, which test/cluster runs.
+// NodeProgram returns the path of a program of a real Node or of its controllers, for test/cluster.
 func NodeProgram(name string) (string, error) {
 	return program(nodeVariable, name)
 }
 
-// RepositoryRoot returns the directory of the Go module in whose tree the process runs, which is Heirloom's own
-// under "go test" and "go run".
+// RepositoryRoot returns the directory of the Go module in which the process runs: Heirloom's own under "go test" and "go run".
 func RepositoryRoot(ctx context.Context) (string, error) {
 	file, err := goCommand(ctx, "env", "GOMOD")
 	if err != nil {
@@ -93,7 +92,7 @@ func RepositoryRoot(ctx context.Context) (string, error) {
 	return filepath.Dir(file), nil
 }
 
-// Built returns the path of one of Heirloom's own programs, as make build leaves it.
+// Built returns the path of a program of Heirloom that make build has built.
 func Built(ctx context.Context, name string) (string, error) {
 	root, err := RepositoryRoot(ctx)
 	if err != nil {
@@ -116,8 +115,8 @@ func CAPICRDPaths() ([]string, error) {
 	return capiCRDPaths(module, "core"), nil
 }
 
-// ProviderCRDPath returns the directory with the CustomResourceDefinitions of providers that do not exist: infrastructure
-// of two groups, and control planes of both forms that Cluster API's contract has.
+// ProviderCRDPath returns the directory with the CustomResourceDefinitions of the tests' own providers: InfraMachines in two API
+// groups, and control planes of both versions of Cluster API's contract.
 func ProviderCRDPath(ctx context.Context) (string, error) {
 	root, err := RepositoryRoot(ctx)
 	if err != nil {
@@ -136,8 +135,7 @@ func CertManagerCRDs() (string, error) {
 	return filepath.Join(module, "deploy", "crds"), nil
 }
 
-// PrometheusOperatorCRDs returns the files with the CustomResourceDefinitions of the Prometheus Operator that the chart makes
-// objects of.
+// PrometheusOperatorCRDs returns the files with the CustomResourceDefinitions of the Prometheus Operator's kinds in the chart.
 func PrometheusOperatorCRDs(ctx context.Context) ([]string, error) {
 	root, err := RepositoryRoot(ctx)
 	if err != nil {
@@ -152,7 +150,7 @@ func PrometheusOperatorCRDs(ctx context.Context) ([]string, error) {
 	return []string{prefix + "podmonitors.yaml", prefix + "prometheusrules.yaml", prefix + "servicemonitors.yaml"}, nil
 }
 
-// moduleDir returns where the go command keeps the files of a module.
+// moduleDir returns the directory in which the go command keeps a module.
 func moduleDir(ctx context.Context, module string) (string, error) {
 	dir, err := goCommand(ctx, "list", "-m", "-f", "{{.Dir}}", module)
 	if err != nil {

@@ -13,14 +13,14 @@ import (
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 )
 
-// ReadAudit calls a function for each event of an audit log, from where it was read last; from 0 on at first. It returns where it ends:
-// what has no end yet is read next time.
+// ReadAudit calls each for the events of an audit log from an offset on, 0 at first. It returns the offset for the next call, which
+// reads a line that is incomplete now.
 func ReadAudit(path string, from int64, each func(*auditv1.Event)) (end int64, err error) {
 	log, err := os.Open(path)
 	if err != nil {
 		return from, fmt.Errorf("opening an audit log: %w", err)
 	}
-	defer func() { _ = log.Close() }() // it was only read
+	defer func() { _ = log.Close() }() // the file was only read
 	if _, err := log.Seek(from, io.SeekStart); err != nil {
 		return from, fmt.Errorf("reading an audit log: %w", err)
 	}

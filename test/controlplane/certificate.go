@@ -14,8 +14,8 @@ import (
 	"github.com/cert-manager/cert-manager/pkg/util/pki"
 )
 
-// ServingCertificate writes tls.crt, tls.key and ca.crt into a directory, as a Secret of cert-manager is mounted, with a certificate for
-// these DNS names and IP addresses: it is cert-manager's own code that makes them. Each call makes a certificate authority of its own and
+// ServingCertificate writes tls.crt, tls.key and ca.crt into a directory, like a mounted Secret of cert-manager, with a certificate for
+// these DNS names and IP addresses. cert-manager's own code makes the certificates. Each call makes a new certificate authority and
 // returns its certificate.
 func ServingCertificate(dir string, hosts ...string) (caPEM []byte, err error) {
 	ca, err := newAuthority()
@@ -72,7 +72,7 @@ type keyPair struct {
 	key         crypto.Signer
 }
 
-// issue makes a certificate that an issuer signs, or that signs itself where the issuer is nil.
+// issue makes a certificate that the issuer signs. It is self-signed if the issuer is nil.
 func issue(spec cmapi.CertificateSpec, issuer *keyPair) (*keyPair, error) {
 	spec.PrivateKey = &cmapi.CertificatePrivateKey{Algorithm: cmapi.ECDSAKeyAlgorithm}
 	certificate := &cmapi.Certificate{Spec: spec}

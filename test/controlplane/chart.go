@@ -16,10 +16,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// fieldManager is the one of "helm install".
+// fieldManager is the field manager of "helm install".
 const fieldManager = "helm"
 
-// DecodeObjects returns the objects of a YAML file that has a document for each.
+// DecodeObjects returns the objects of a YAML file with one document for each object.
 func DecodeObjects(manifest string) ([]unstructured.Unstructured, error) {
 	decoder := yaml.NewYAMLOrJSONDecoder(strings.NewReader(manifest), 4096)
 	var objects []unstructured.Unstructured
@@ -39,14 +39,14 @@ func DecodeObjects(manifest string) ([]unstructured.Unstructured, error) {
 	}
 }
 
-// Apply applies objects by server-side apply, each after those that it needs.
+// Apply applies objects by server-side apply, each object after the objects that it needs.
 func Apply(ctx context.Context, c client.Client, objects []unstructured.Unstructured) error {
 	sorted := slices.Clone(objects)
 	slices.SortStableFunc(sorted, func(a, b unstructured.Unstructured) int {
 		return cmp.Compare(rank(a.GetKind()), rank(b.GetKind()))
 	})
 	for i := range sorted {
-		// The client writes the answer into what it is given, which is the caller's.
+		// The client writes the answer into its argument, and the objects are the caller's.
 		object := sorted[i].DeepCopy()
 		err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner(fieldManager), client.ForceOwnership)
 		if err != nil {
@@ -56,7 +56,7 @@ func Apply(ctx context.Context, c client.Client, objects []unstructured.Unstruct
 	return nil
 }
 
-// rank orders kinds: first what others live in, last what begins to judge requests.
+// rank orders kinds: first namespaces and CRDs, last the webhooks and bindings that begin to change or refuse requests.
 func rank(kind string) int {
 	switch kind {
 	case "Namespace":

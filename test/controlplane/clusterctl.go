@@ -13,19 +13,19 @@ import (
 
 // Clusterctl runs clusterctl, at the version of Cluster API that go.mod requires, in a home directory of its own.
 type Clusterctl struct {
-	// Dir is where its configuration and its repositories are.
+	// Dir is the directory of its configuration and its repositories.
 	Dir string
-	// Kubeconfig is the file that leads to the management cluster.
+	// Kubeconfig is the kubeconfig file of the management cluster.
 	Kubeconfig string
 }
 
-// Repository returns the directory of one version of a provider, such as addon-heirloom, and makes it.
+// Repository creates the directory of one version of a provider, such as addon-heirloom, and returns it.
 func (c *Clusterctl) Repository(provider, version string) (string, error) {
 	dir := filepath.Join(c.Dir, "repository", provider, version)
 	return dir, os.MkdirAll(dir, 0o700)
 }
 
-// AddCore puts Cluster API's core provider into the repository, as its own release renders it.
+// AddCore puts Cluster API's core provider into the repository, rendered from the manifests of its release.
 func (c *Clusterctl) AddCore(ctx context.Context) error {
 	output, err := goCommand(ctx, "list", "-m", "-f", "{{.Version}} {{.Dir}}", capiModule)
 	if err != nil {
@@ -52,7 +52,7 @@ func (c *Clusterctl) AddCore(ctx context.Context) error {
 	return nil
 }
 
-// Configure writes clusterctl's configuration: providers of the repository by name, and variables.
+// Configure writes clusterctl's configuration: the names of the providers in the repository, and variables.
 func (c *Clusterctl) Configure(variables string) error {
 	const providers = `providers:
 - {name: cluster-api, type: CoreProvider, url: "file://%[1]s/cluster-api/latest/core-components.yaml"}
@@ -69,7 +69,7 @@ func (c *Clusterctl) config() string {
 	return filepath.Join(c.Dir, "clusterctl.yaml")
 }
 
-// Run runs one command and returns what it prints.
+// Run runs a command of clusterctl and returns its standard output.
 func (c *Clusterctl) Run(ctx context.Context, args ...string) (stdout string, err error) {
 	path, err := program(clusterAPIVariable, "clusterctl")
 	if err != nil {

@@ -15,44 +15,44 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// startTimeout only ends what hangs; a program that exits ends the wait at once. A start takes ten seconds of CPU, and a dozen API
-// servers may start at the same time.
+// startTimeout only ends a start that hangs; if a program exits, the wait ends at once. A start takes ten seconds of CPU, and a dozen
+// API servers may start at the same time.
 const startTimeout = 5 * time.Minute
 
-// Options says how a ControlPlane differs from the plain one. The zero value is that plain one.
+// Options describes a ControlPlane. The zero value describes a control plane without CRDs and with the default programs.
 type Options struct {
 	// CRDPaths are files and directories whose CustomResourceDefinitions are installed; see CAPICRDPaths.
 	CRDPaths []string
-	// APIServerArgs are kube-apiserver flags by name, without dashes. They replace what this package sets itself; one without
+	// APIServerArgs are kube-apiserver flags by name, without dashes. They replace the flags that this package sets. A flag without
 	// values is left out.
 	APIServerArgs map[string][]string
 	// AuditLog is a file to which the API server writes one line of JSON per request that it has answered.
 	AuditLog string
-	// Assets is the directory with etcd and kube-apiserver. Empty: the one that KUBEBUILDER_ASSETS names.
+	// Assets is the directory with etcd and kube-apiserver. Empty: the directory in KUBEBUILDER_ASSETS.
 	Assets string
-	// LogDir is where etcd.log and kube-apiserver.log are written. Empty: nowhere that stays.
+	// LogDir is the directory of etcd.log and kube-apiserver.log. Empty: a directory that Stop removes.
 	LogDir string
 }
 
 // ControlPlane is an etcd and a kube-apiserver with the authorizers Node and RBAC and the admission plugin
-// NodeRestriction, as a real cluster has them. It is safe for concurrent use.
+// NodeRestriction, like a real cluster. It is safe for concurrent use.
 type ControlPlane struct {
-	dir    string // of certificates and data
+	dir    string // certificates and data
 	host   string
 	ca     *keyPair // of clients and of the API server
 	admin  *rest.Config
 	store  store
 	served served
-	// initial are the keys of what is stored from the start.
+	// initial are the keys of the objects that etcd stores from the start.
 	initial map[string]bool
 
-	mu           sync.Mutex // guards what follows
+	mu           sync.Mutex // guards the fields below
 	etcd, server *Process
 	kubelets     []*Kubelet
 }
 
-// Start starts a control plane and installs the CRDs; all of them are served when it returns.
-// ctx bounds the start only: it is Stop that ends the control plane, or the end of this process, however that comes.
+// Start starts a control plane and installs the CRDs. When it returns, the API server serves all of them.
+// ctx limits only the start: the control plane runs until Stop, or until this process ends in any way.
 func Start(ctx context.Context, options Options) (*ControlPlane, error) {
 	if err := countStart(); err != nil {
 		return nil, err
@@ -98,7 +98,7 @@ func (cp *ControlPlane) start(ctx context.Context, options Options) error {
 	return cp.InstallCRDs(ctx, options.CRDPaths...)
 }
 
-// waitReady waits until the API server is ready and has the namespace that everybody expects.
+// waitReady waits until the API server is ready and has the namespace default.
 func (cp *ControlPlane) waitReady(ctx context.Context) error {
 	c, err := rest.HTTPClientFor(cp.admin)
 	if err != nil {
@@ -113,7 +113,7 @@ func (cp *ControlPlane) waitReady(ctx context.Context) error {
 	return nil
 }
 
-// startEtcd returns where it serves.
+// startEtcd starts etcd and returns the URL that it serves.
 func (cp *ControlPlane) startEtcd(ctx context.Context, options Options) (url string, err error) {
 	path, err := options.program("etcd")
 	if err != nil {
@@ -134,8 +134,7 @@ func (cp *ControlPlane) startEtcd(ctx context.Context, options Options) (url str
 	return url, cp.etcd.WaitReady(ctx, url+"/health")
 }
 
-// Stop stops the kubelets that still run, then ends the API server and etcd at once, no matter who is still connected,
-// and removes their data.
+// Stop stops the kubelets that still run, ends the API server and etcd at once, even with connected clients, and removes their data.
 func (cp *ControlPlane) Stop() error {
 	errs := []error{cp.stopKubelets()}
 	cp.mu.Lock()
@@ -166,7 +165,7 @@ func (cp *ControlPlane) stopKubelets() error {
 	return errors.Join(errs...)
 }
 
-// answers returns no error if a GET of the URL is answered 200.
+// answers returns an error unless the response to a GET of the URL has status 200.
 func answers(ctx context.Context, c *http.Client, url string) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
@@ -182,7 +181,7 @@ func answers(ctx context.Context, c *http.Client, url string) error {
 	return response.Body.Close()
 }
 
-// PIDs are the numbers of the processes of the API server and of its etcd.
+// PIDs returns the process IDs of the API server and of its etcd.
 func (cp *ControlPlane) PIDs() []int {
 	cp.mu.Lock()
 	defer cp.mu.Unlock()

@@ -27,15 +27,15 @@ import (
 
 const crdsPath = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
-// crd is a CustomResourceDefinition as it is sent to an API server.
+// crd is a CustomResourceDefinition in the form that goes to an API server.
 type crd struct {
 	name, plural string
-	versions     []string // served ones, each with its group
+	versions     []string // the served versions, each with its group
 	several      bool     // whether it has more than one version, served or not
 	raw          []byte
 }
 
-// crdFiles are files that have been read, by path: many control planes have the same CRDs.
+// crdFiles caches the CRDs of files and directories by path: many control planes have the same CRDs.
 type crdFiles struct {
 	mu   sync.Mutex
 	read map[string][]crd
@@ -43,8 +43,8 @@ type crdFiles struct {
 
 var knownCRDs crdFiles
 
-// InstallCRDs creates the CustomResourceDefinitions in files and directories, unless they are there already, and waits until all
-// are served.
+// InstallCRDs creates the CustomResourceDefinitions in files and directories, unless they exist, and waits until the API server serves
+// all of them.
 func (cp *ControlPlane) InstallCRDs(ctx context.Context, paths ...string) error {
 	var crds []crd
 	for _, path := range paths {
@@ -70,7 +70,7 @@ func (cp *ControlPlane) InstallCRDs(ctx context.Context, paths ...string) error 
 	return waitServed(ctx, c, crds)
 }
 
-// CRDsToConvert returns the names of those CustomResourceDefinitions in a file or directory that have more than one version.
+// CRDsToConvert returns the names of the CustomResourceDefinitions in a file or directory that have more than one version.
 func CRDsToConvert(path string) ([]string, error) {
 	crds, err := knownCRDs.in(path)
 	if err != nil {
@@ -127,7 +127,7 @@ func waitServed(ctx context.Context, c rest.Interface, crds []crd) error {
 	return nil
 }
 
-// in returns the CRDs in a file, or in the files of a directory.
+// in returns the CRDs in a file or in the files of a directory.
 func (f *crdFiles) in(path string) ([]crd, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -188,7 +188,7 @@ func readCRDs(file string) ([]crd, error) {
 	}
 }
 
-// newCRD leaves out what only documents: an API server works on it for each CRD and each of its versions.
+// newCRD removes the descriptions: the API server would spend time on them for each version of each CRD.
 func newCRD(object map[string]any) (crd, error) {
 	var known struct {
 		Metadata struct{ Name string }
@@ -215,7 +215,7 @@ func newCRD(object map[string]any) (crd, error) {
 	return d, err
 }
 
-// withoutDescriptions removes the descriptions of fields; a field of that name has a schema, which is no string.
+// withoutDescriptions removes the descriptions of fields. It keeps a field with the name description: its value is a schema, not a string.
 func withoutDescriptions(value any) {
 	switch value := value.(type) {
 	case map[string]any:

@@ -3,9 +3,9 @@
 // Package controlplane runs real Kubernetes programs on this machine, for integration tests, end-to-end tests and the
 // demo: etcd and kube-apiserver, kubelets with a fake container runtime, helm, kubectl and Heirloom itself.
 //
-// The programs are found in the directories that hack/tools/build.sh prints: the environment
-// variables KUBEBUILDER_ASSETS, HEIRLOOM_TOOLS and HEIRLOOM_HELM name them, and hack/test.sh sets them. Nothing here needs a container
-// runtime, a cluster or root, and nothing ever talks to a cluster that it did not start.
+// hack/tools/build.sh prints the directories of the programs. The environment variables KUBEBUILDER_ASSETS, HEIRLOOM_TOOLS and
+// HEIRLOOM_HELM name them, and hack/test.sh sets these variables. The package needs no container runtime, no cluster and no root, and
+// never talks to a cluster that it did not start.
 //
 //	plane, err := controlplane.Start(ctx, controlplane.Options{CRDPaths: paths})
 //	...
@@ -14,7 +14,7 @@
 //	...
 //	node, err := kubelet.WaitRegistered(ctx)
 //
-// No function takes a *testing.T, because the demo is not a test: all of them return errors. Nothing outlives the process that
-// has started it, also if that is killed: on Linux, the kernel ends its programs; ports are claimed by sockets; and a shell that waits
+// No function takes a *testing.T, because the demo is not a test: the functions return errors. Nothing outlives the process that
+// started it, even if that process is killed: on Linux, the kernel ends its programs; sockets claim ports; and a shell that waits
 // for its end removes its directories.
 package controlplane

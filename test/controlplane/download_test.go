@@ -23,7 +23,7 @@ import (
 	"github.com/heirloom-dev/heirloom/test/controlplane"
 )
 
-// Where Kubernetes' index of programs for tests can be reached, nothing of the control plane is built.
+// hack/tools/build.sh downloads the control plane and builds no part of it, if it can reach the envtest index of Kubernetes.
 func TestControlPlaneIsDownloaded(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	root, err := controlplane.RepositoryRoot(t.Context())
@@ -54,7 +54,7 @@ func TestControlPlaneIsDownloaded(t *testing.T) {
 	Expect(filepath.Glob(filepath.Join(cache, "heirloom", "tools-*", "kubectl"))).To(HaveLen(1))
 }
 
-// serveIndex serves an index in the form of Kubernetes' with one release, and returns its URL.
+// serveIndex serves an index with one release, in the format of the envtest index of Kubernetes, and returns its URL.
 func serveIndex(t *testing.T, version string) string {
 	t.Helper()
 	var archive bytes.Buffer

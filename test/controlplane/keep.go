@@ -13,12 +13,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// keepParameters makes an API server that is lent again and again read the parameters of policies for good, by a policy about
-// nothing. When the last one with parameters of a kind is deleted, Kubernetes v1.36 stops to watch that kind and never begins
-// again, so that policies of the test that comes next would do nothing.
+// keepParameters makes an API server that is lent many times watch the parameters of policies permanently: it creates a policy that
+// matches no resource. When the last policy with parameters of a kind is deleted, Kubernetes v1.36 stops watching that kind and never
+// starts again, so the policies of the next test would have no effect.
 func (cp *ControlPlane) keepParameters(ctx context.Context) error {
 	if !cp.ServesAdmissionPolicies() {
-		return nil // nor will it read any parameters
+		return nil // it has no policies, so it watches no parameters
 	}
 	c, err := client.New(cp.admin, client.Options{})
 	if err != nil {

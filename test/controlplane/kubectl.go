@@ -9,22 +9,22 @@ import (
 	"strings"
 )
 
-// Kubectl runs kubectl with a kubeconfig file and returns what it prints, also when it fails.
+// Kubectl runs kubectl with a kubeconfig file and returns its output, also if it fails.
 func Kubectl(ctx context.Context, kubeconfig string, args ...string) (stdout, stderr string, err error) {
 	return run(ctx, toolsVariable, "kubectl", append([]string{"--kubeconfig", kubeconfig}, args...)...)
 }
 
-// Helm runs helm with a kubeconfig file and returns what it prints, also when it fails.
+// Helm runs helm with a kubeconfig file and returns its output, also if it fails.
 func Helm(ctx context.Context, kubeconfig string, args ...string) (stdout, stderr string, err error) {
 	return run(ctx, helmVariable, "helm", append([]string{"--kubeconfig", kubeconfig}, args...)...)
 }
 
-// Helm3 does the same with Helm 3, which many operators still have.
+// Helm3 runs Helm 3, which many operators still use, in the same way.
 func Helm3(ctx context.Context, kubeconfig string, args ...string) (stdout, stderr string, err error) {
 	return run(ctx, helm3Variable, "helm", append([]string{"--kubeconfig", kubeconfig}, args...)...)
 }
 
-// run runs a tool, out of the directory that an environment variable names, to its end.
+// run runs a tool in the directory that an environment variable names and waits until it ends.
 func run(ctx context.Context, variable, tool string, args ...string) (stdout, stderr string, err error) {
 	path, err := program(variable, tool)
 	if err != nil {

@@ -20,18 +20,18 @@ import (
 
 // KubeletOptions describes the kubelet of one Node.
 type KubeletOptions struct {
-	// Name is the Node's. The kubelet's user is system:node:<name>, its group system:nodes.
+	// Name is the name of the Node. The kubelet's user is system:node:<name>, its group system:nodes.
 	Name string
-	// RegisterWithTaints are taints that it registers with, each key=value:effect.
+	// RegisterWithTaints are the taints of its registration, each key=value:effect.
 	RegisterWithTaints []string
-	// Dir is where <name>.log and <name>.kubeconfig are written.
+	// Dir is the directory of <name>.log and <name>.kubeconfig.
 	Dir string
 }
 
-// kubeletFiles is a regular expression, for Go and for grep -E, of what kubemark keeps in /tmp. Its log names them.
+// kubeletFiles is a regular expression, for Go and for grep -E, that matches the paths of kubemark's files in /tmp in its log.
 const kubeletFiles = `/tmp/(hollow-kubelet\.[0-9]+|kubelet_remote_[0-9]+\.sock)`
 
-// Kubelet is a kubelet with a fake container runtime (kubemark). It registers and reports its Node as any kubelet does.
+// Kubelet is a kubelet with a fake container runtime (kubemark). It registers its Node and reports its status like any kubelet.
 type Kubelet struct {
 	*Process
 	name       string
@@ -40,7 +40,7 @@ type Kubelet struct {
 	stop       func() error
 }
 
-// StartKubelet starts a kubelet. It is stopped when ctx is done, by its own Stop or by the control plane's.
+// StartKubelet starts a kubelet. It stops when ctx is done, or with its own Stop or the control plane's.
 func (cp *ControlPlane) StartKubelet(ctx context.Context, options KubeletOptions) (*Kubelet, error) {
 	kubemark, err := program(toolsVariable, "kubemark")
 	if err != nil {
@@ -65,9 +65,9 @@ func (cp *ControlPlane) StartKubelet(ctx context.Context, options KubeletOptions
 		"--register-with-taints=" + strings.Join(options.RegisterWithTaints, ","),
 		fmt.Sprintf("--kubelet-port=%d", port),
 		"--kubelet-read-only-port=0",
-		// Otherwise it asks the containerd of this machine for images.
+		// Otherwise the kubelet asks the containerd of this machine for images.
 		"--use-host-image-service=false",
-		"--vmodule=remote_runtime=3", // so that its log names its socket
+		"--vmodule=remote_runtime=3", // so that its log has the path of its socket
 	}, log)
 	if err != nil {
 		return nil, err
@@ -80,12 +80,12 @@ func (cp *ControlPlane) StartKubelet(ctx context.Context, options KubeletOptions
 	return kubelet, nil
 }
 
-// Stop is Process.Stop, and removes what the kubelet leaves. Its log must still be there, the first time.
+// Stop stops the process and removes the kubelet's files. The first call reads the kubelet's log, which must still exist.
 func (k *Kubelet) Stop() error {
 	return k.stop()
 }
 
-// removeFiles removes what kubemark keeps of a kubelet, always in /tmp, and never removes: a directory and a socket.
+// removeFiles removes a directory and a socket of the kubelet, which kubemark always creates in /tmp and never removes.
 func (k *Kubelet) removeFiles() error {
 	log, err := os.ReadFile(k.log)
 	if err != nil {
@@ -99,7 +99,7 @@ func (k *Kubelet) removeFiles() error {
 	return nil
 }
 
-// WaitRegistered waits until the Node exists and returns it, as the kubelet itself may see it.
+// WaitRegistered waits until the Node exists and returns it, with the rights of the kubelet.
 func (k *Kubelet) WaitRegistered(ctx context.Context) (*corev1.Node, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", k.kubeconfig)
 	if err != nil {

@@ -8,14 +8,14 @@ import (
 	"sync"
 )
 
-// startMortal starts a program that ends with this process, where the system can do that. It is in a process group of its own:
-// Ctrl-C in a terminal is for the caller, who decides what stops when.
+// startMortal starts a program that ends with this process, on systems that can do so. The program has a process group of its own:
+// Ctrl-C in a terminal goes only to the caller, which decides when to stop it.
 func startMortal(command *exec.Cmd) error {
 	command.SysProcAttr = mortal()
 	return onLastingThread(command.Start)
 }
 
-// Run runs a program to its end, or to that of this process.
+// Run runs a program until it ends or this process ends.
 func Run(command *exec.Cmd) error {
 	if err := startMortal(command); err != nil {
 		return err
@@ -23,8 +23,8 @@ func Run(command *exec.Cmd) error {
 	return command.Wait()
 }
 
-// lastingThread takes what is to be done on a thread that lives as long as this process. The kernel takes the end of the thread that
-// has started a program for the end of its parent.
+// lastingThread returns a channel for functions that run on a thread with the lifetime of this process. When the thread that started a
+// program ends, the kernel treats it as the end of the program's parent.
 var lastingThread = sync.OnceValue(func() chan<- func() {
 	work := make(chan func())
 	go func() {

@@ -24,7 +24,7 @@ import (
 	"github.com/heirloom-dev/heirloom/test/controlplane"
 )
 
-// victimVariable makes this test binary a process that starts a control plane and waits to be killed.
+// victimVariable turns this test binary into a process that starts a control plane and waits until it is killed.
 const victimVariable = "HEIRLOOM_TEST_VICTIM"
 
 func TestMain(m *testing.M) {
@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// beVictim says which port it has claimed and which directory and socket its kubelet has made, once all is running.
+// beVictim starts a control plane and a kubelet, and then prints a claimed port and the paths of the kubelet's directory and socket.
 func beVictim() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
@@ -87,7 +87,7 @@ func TestNothingIsLeftOfAProcessThatIsKilled(t *testing.T) {
 	out, err := victim.StdoutPipe()
 	Expect(err).NotTo(HaveOccurred())
 	Expect(victim.Start()).To(Succeed())
-	t.Cleanup(func() { _ = victim.Process.Kill() }) // it may be gone
+	t.Cleanup(func() { _ = victim.Process.Kill() }) // it may have ended
 	line, err := bufio.NewReader(out).ReadString('\n')
 	Expect(err).NotTo(HaveOccurred())
 	var port int
@@ -95,12 +95,12 @@ func TestNothingIsLeftOfAProcessThatIsKilled(t *testing.T) {
 	_, err = fmt.Sscan(line, &port, &directory, &socket)
 	Expect(err).NotTo(HaveOccurred())
 	children := childrenOf(t, victim.Process.Pid)
-	Expect(len(children)).To(BeNumerically(">=", 5), "etcd, kube-apiserver, kubelet, sleep and what removes files")
+	Expect(len(children)).To(BeNumerically(">=", 5), "etcd, kube-apiserver, kubelet, sleep and the shell that removes files")
 	Expect(directory).To(BeADirectory())
 	Expect(socket).To(BeAnExistingFile())
 	Expect(os.ReadDir(temporary)).NotTo(BeEmpty())
 
-	// As a terminal does with Ctrl-C, but nobody can handle it.
+	// The signal goes to the process group, like Ctrl-C in a terminal, but no process can handle it.
 	Expect(syscall.Kill(-victim.Process.Pid, syscall.SIGKILL)).To(Succeed(), "its whole process group")
 	Expect(victim.Wait()).NotTo(Succeed())
 	NewWithT(t).Eventually(func(g Gomega) {
@@ -126,7 +126,7 @@ func shortTempDir(t *testing.T) string {
 	return dir
 }
 
-// childrenOf returns the processes that a process has started, by their names.
+// childrenOf returns the IDs of the processes that a process has started, by name.
 func childrenOf(t *testing.T, parent int) map[string]string {
 	t.Helper()
 	lists, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", parent))
@@ -147,7 +147,7 @@ func childrenOf(t *testing.T, parent int) map[string]string {
 	return children
 }
 
-// alive says whether a process runs. One that has ended may stay in the list for as long as nobody asks how.
+// alive reports whether a process runs. A process that has ended may stay in the process table until its parent waits for it.
 func alive(pid string) bool {
 	stat, err := os.ReadFile(filepath.Join("/proc", pid, "stat"))
 	if err != nil {

@@ -11,26 +11,26 @@ import (
 	"sync"
 )
 
-// Pool lends control planes to tests, one after the other: to start one takes much longer than to clean it. The zero value is a
-// pool. It is safe for concurrent use.
+// Pool lends control planes to one test after the other: starting a control plane takes much longer than wiping it. The zero value is
+// an empty pool. It is safe for concurrent use.
 type Pool struct {
 	mu   sync.Mutex
 	free map[string][]*Lent
 	all  []*Lent
 }
 
-// Lent is a control plane that nobody else uses until it is given back.
+// Lent is a control plane that belongs to its borrower until GiveBack.
 type Lent struct {
 	*ControlPlane
-	// AuditLog is a file to which the API server writes one line of JSON per request. What is in it already is others'.
+	// AuditLog is a file to which the API server writes one line of JSON per request. It has the lines of earlier tests also.
 	AuditLog string
 
 	pool     *Pool
-	kind, of string // what can be lent in its place, and the directory of its logs
+	kind, of string // the key of equal control planes, and the directory of the logs
 }
 
-// Lend returns a control plane of these programs, CRDs and flags, in which there is nothing; it starts one only if there is
-// none. Logs are where the pool wants them.
+// Lend returns an empty control plane with these programs, CRDs and flags. It starts a control plane only if no free control plane has
+// them. The pool chooses the directory of the logs.
 func (p *Pool) Lend(ctx context.Context, options Options) (*Lent, error) {
 	kind := fmt.Sprint(options.Assets, options.CRDPaths, options.APIServerArgs)
 	if free := p.take(kind); free != nil {
@@ -65,7 +65,7 @@ func (p *Pool) take(kind string) *Lent {
 	return free[len(free)-1]
 }
 
-// GiveBack deletes all that is in the control plane, so that others can use it.
+// GiveBack deletes all objects in the control plane, so that another test can use it.
 func (l *Lent) GiveBack(ctx context.Context) error {
 	if err := l.Wipe(ctx); err != nil {
 		return fmt.Errorf("a control plane cannot be used again: %w", err)
@@ -79,7 +79,7 @@ func (l *Lent) GiveBack(ctx context.Context) error {
 	return nil
 }
 
-// Stop stops all control planes, also those that were not given back, and returns how many there were.
+// Stop stops all control planes, including control planes that were not given back, and returns their number.
 func (p *Pool) Stop() (count int, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 	"sync"
 )
 
-// claims are the ports that were given away. Each is held by a socket that nobody uses, so that the kernel gives it back when this
-// process ends.
+// claims are the ports that FreePort has returned. An unused socket holds each port, so that the kernel releases it when this process
+// ends.
 type claims struct {
 	mu   sync.Mutex
 	held []net.PacketConn
@@ -19,9 +19,9 @@ type claims struct {
 
 var ports claims
 
-// FreePort returns a TCP port of the loopback interface that nobody listens on right now and that no other test on this machine
-// has been given: a port is claimed by the UDP socket of the same number. It is below the range from which systems choose ports by
-// themselves, so that nobody is given it between this call and its use.
+// FreePort returns a TCP port of the loopback interface on which no program listens now and that no other test on this machine has:
+// the UDP socket with the same number claims it. The port is below the range from which systems choose ports, so that the system does
+// not give it to another program between this call and its use.
 func FreePort() (int, error) {
 	last := errors.New("all are claimed")
 	for range 200 {
@@ -48,7 +48,7 @@ func FreePort() (int, error) {
 	return 0, fmt.Errorf("looking for a free port: %w", last)
 }
 
-// FreePorts returns as many of them.
+// FreePorts returns count free ports.
 func FreePorts(count int) ([]int, error) {
 	free := make([]int, count)
 	for i := range free {

@@ -11,7 +11,7 @@ import (
 	"github.com/heirloom-dev/heirloom/test/controlplane"
 )
 
-// Programs listen some time after their ports were chosen. By chance alone, some of so many would be equal.
+// FreePort returns no port twice, although programs listen only later. With random choice alone, some of 400 ports would be equal.
 func TestFreePortsDiffer(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	ports := sets.New[int]()

@@ -27,11 +27,11 @@ type Process struct {
 	pid  int
 	stop context.CancelFunc
 	done chan struct{}
-	err  error // why it ended; not to be read before done is closed
+	err  error // the reason of the end; valid after done is closed
 }
 
-// StartProcess starts a program whose output goes to a log file, after what is in it. Its environment is this process's own and what env
-// adds, each NAME=value. It is stopped when ctx is done, or by Stop; where the system is Linux, it does not outlive this process.
+// StartProcess starts a program and appends its output to a log file. Its environment is the environment of this process with the
+// variables in env, each NAME=value. It stops when ctx is done, or with Stop. On Linux it does not outlive this process.
 func StartProcess(ctx context.Context, path string, args []string, logFile string, env ...string) (*Process, error) {
 	log, err := os.OpenFile(logFile, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -60,7 +60,7 @@ func StartProcess(ctx context.Context, path string, args []string, logFile strin
 	return p, nil
 }
 
-// verdict tells the end that was asked for from every other.
+// verdict returns nil if the program was asked to end and ended cleanly, and an error for every other end.
 func (p *Process) verdict(state *os.ProcessState, asked bool, err error) error {
 	if !asked {
 		if err == nil {
@@ -71,15 +71,15 @@ func (p *Process) verdict(state *os.ProcessState, asked bool, err error) error {
 	if state.Success() {
 		return nil
 	}
-	// Programs without a handler for SIGTERM die of it, which is as good.
+	// SIGTERM kills a program without a handler. This end is clean also.
 	if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() && status.Signal() == syscall.SIGTERM {
 		return nil
 	}
 	return fmt.Errorf("%s did not stop cleanly: %s", p.name, state)
 }
 
-// Stop sends SIGTERM, after 20 seconds SIGKILL, and waits for the end. It returns an error when the program had
-// already ended by itself or does not end cleanly, however often it is called.
+// Stop sends SIGTERM, and SIGKILL after 20 seconds, and waits for the end. Every call returns an error if the program had ended by
+// itself before or did not end cleanly.
 func (p *Process) Stop() error {
 	p.stop()
 	<-p.done
@@ -101,12 +101,12 @@ func (p *Process) Kill() error {
 	return nil
 }
 
-// Done is closed when the program has ended.
+// Done returns a channel that is closed when the program has ended.
 func (p *Process) Done() <-chan struct{} {
 	return p.done
 }
 
-// WaitReady polls an http URL until it answers 200. It gives up when ctx is done or the program has ended.
+// WaitReady polls an http URL until the status is 200. It gives up when ctx is done or the program has ended.
 func (p *Process) WaitReady(ctx context.Context, url string) error {
 	return p.waitAnswer(ctx, http.DefaultClient, url)
 }
@@ -115,7 +115,7 @@ func (p *Process) waitAnswer(ctx context.Context, c *http.Client, url string) er
 	return p.wait(ctx, "answering 200 at "+url, func(ctx context.Context) error { return answers(ctx, c, url) })
 }
 
-// wait calls a check until it returns no error, the program has ended or ctx is done. Each call has ten seconds.
+// wait calls a check until it returns no error, the program has ended or ctx is done. Each call has a limit of ten seconds.
 func (p *Process) wait(ctx context.Context, what string, check func(context.Context) error) error {
 	var last error
 	err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
@@ -128,7 +128,7 @@ func (p *Process) wait(ctx context.Context, what string, check func(context.Cont
 		defer cancel()
 		err := check(ctx)
 		if last == nil || err == nil || !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
-			last = err // it tells more than that the time is over
+			last = err // more useful than the error of a deadline
 		}
 		return err == nil, nil
 	})
@@ -142,5 +142,5 @@ func (p *Process) wait(ctx context.Context, what string, check func(context.Cont
 	}
 }
 
-// PID is the number of the process.
+// PID returns the process ID.
 func (p *Process) PID() int { return p.pid }

@@ -11,7 +11,7 @@ import (
 
 const capiModule = "sigs.k8s.io/cluster-api"
 
-// Release is a release of Cluster API that Heirloom runs beside.
+// Release is a release of Cluster API with which Heirloom is tested.
 type Release struct {
 	// Name is its version, such as v1.13.6.
 	Name string
@@ -20,13 +20,13 @@ type Release struct {
 	CRDPaths []string
 }
 
-// Releases returns the releases of Cluster API that tests run beside: the last one but one, and the one that go.mod requires.
+// Releases returns the releases of Cluster API for tests: the last release but one, and the release that go.mod requires.
 func Releases(ctx context.Context) ([]Release, error) {
 	root, err := RepositoryRoot(ctx)
 	if err != nil {
 		return nil, err
 	}
-	// Core has had a directory of its own since v1.14 only.
+	// Core has its own directory only since v1.14.
 	known := []struct{ pinnedIn, core string }{
 		{"hack/tools/dev", ""},
 		{"", "core"},
@@ -42,9 +42,9 @@ func Releases(ctx context.Context) ([]Release, error) {
 	return releases, nil
 }
 
-// pinned returns the version of another module that the module in a directory requires, and where its files are.
+// pinned returns the version of a module that the module in the directory pinnedIn requires, and the directory of its files.
 func pinned(ctx context.Context, pinnedIn, module string) (name, dir string, err error) {
-	// Nothing in Heirloom's own module requires the pinned ones, so they may not have been downloaded yet.
+	// Heirloom's own module does not require the pinned modules, so they may not be downloaded yet.
 	if _, err := goCommand(ctx, "-C", pinnedIn, "mod", "download", module); err != nil {
 		return "", "", err
 	}
@@ -59,8 +59,8 @@ func pinned(ctx context.Context, pinnedIn, module string) (name, dir string, err
 	return name, dir, nil
 }
 
-// capiCRDPaths returns the directories with the CustomResourceDefinitions in a copy of Cluster API's module, of which
-// core is the directory of its core.
+// capiCRDPaths returns the directories with the CustomResourceDefinitions in a copy of Cluster API's module. core is the directory
+// of its core in it.
 func capiCRDPaths(module, core string) []string {
 	var paths []string
 	for _, provider := range []string{core, "bootstrap/kubeadm", "controlplane/kubeadm"} {

@@ -14,7 +14,7 @@ func TestReleases(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	releases, err := controlplane.Releases(t.Context())
 	Expect(err).NotTo(HaveOccurred())
-	// The second one's name changes with go.mod.
+	// The version of the second release changes with go.mod.
 	Expect(releases).To(HaveExactElements(HaveField("Name", "v1.13.6"), HaveField("Name", HavePrefix("v1."))))
 	Expect(controlplane.CAPICRDPaths()).To(Equal(releases[1].CRDPaths))
 	for _, release := range releases {

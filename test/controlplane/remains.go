@@ -11,7 +11,7 @@ import (
 	"syscall"
 )
 
-// TempDir makes a directory that does not outlive this process, however that ends. A caller that no longer needs it removes it.
+// TempDir creates a directory that does not outlive this process, even if the process is killed. A caller may remove it earlier.
 func TempDir(pattern string) (string, error) {
 	dir, err := os.MkdirTemp("", pattern)
 	if err != nil {
@@ -20,16 +20,16 @@ func TempDir(pattern string) (string, error) {
 	return dir, leave("dir", dir)
 }
 
-// will is what becomes of files when this process has ended: a shell waits for that and removes them.
+// will removes files after the end of this process: a shell waits for the end and removes them.
 type will struct {
 	mu    sync.Mutex
-	shell io.Writer // nil until something is left
+	shell io.Writer // nil before the first call of leave
 }
 
 var lastWill will
 
-// Each line names something to remove: a directory, or those that a kubelet has noted in its log. Programs that are being killed
-// may still write into a directory.
+// The shell reads one line for each thing to remove: a directory, or the log of a kubelet with the paths of its files. It tries a
+// directory several times: programs that are being killed may still write into it.
 const executor = `
 trap '' INT TERM HUP
 while IFS= read -r line; do set -- "$@" "$line"; done
@@ -45,7 +45,7 @@ for line; do
 done 2>/dev/null
 `
 
-// leave adds to the will.
+// leave adds a line to the will: what is dir or log, path its path.
 func leave(what, path string) error {
 	w := &lastWill
 	w.mu.Lock()
@@ -53,7 +53,7 @@ func leave(what, path string) error {
 	if w.shell == nil {
 		command := exec.Command("/bin/sh", "-c", executor)
 		command.Dir = "/"
-		command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // it outlives Ctrl-C
+		command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C does not end it
 		pipe, err := command.StdinPipe()
 		if err == nil {
 			err = command.Start()

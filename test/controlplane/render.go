@@ -20,19 +20,19 @@ import (
 
 const releaseName = "heirloom"
 
-// ChartOptions says how a chart is rendered.
+// ChartOptions are the options for rendering a chart.
 type ChartOptions struct {
-	// Namespace is the release's.
+	// Namespace is the namespace of the release.
 	Namespace string
-	// Values go over the chart's own values.
+	// Values override the chart's own values.
 	Values map[string]any
-	// Hooks adds what Helm creates for a moment only, such as before it uninstalls.
+	// Hooks adds the chart's hooks, which Helm creates only for a short time, for example before it uninstalls.
 	Hooks bool
 }
 
-// RenderChart returns what "helm install" of a chart would create to stay, as a release named heirloom. Helm's own packages
-// render it, as building the helm command takes longer than anything else that a demo needs; a test in test/chart holds
-// both together. Charts with dependencies are not expected.
+// RenderChart returns the permanent objects of "helm install" of a chart, for a release named heirloom. Helm's own packages render
+// them, because building the helm command takes longer than everything else in the demo; a test in test/chart compares both. It does
+// not support charts with dependencies.
 func RenderChart(_ context.Context, chartDir string, options ChartOptions) ([]unstructured.Unstructured, error) {
 	manifest, err := renderManifest(chartDir, options)
 	if err != nil {

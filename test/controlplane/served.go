@@ -14,17 +14,17 @@ import (
 	"k8s.io/client-go/discovery"
 )
 
-// workloadAssetsVariable names a directory as KUBEBUILDER_ASSETS does. Control planes of workload clusters are run from it, so
-// that they can have another version of Kubernetes than the management cluster.
+// workloadAssetsVariable names a directory, like KUBEBUILDER_ASSETS, with the programs for control planes of workload clusters, so that
+// they can have another version of Kubernetes than the management cluster.
 const workloadAssetsVariable = "HEIRLOOM_WORKLOAD_ASSETS"
 
-// served is what an API server says about itself.
+// served holds the version of an API server and whether it serves MutatingAdmissionPolicies.
 type served struct {
 	version  string
 	policies bool
 }
 
-// ForWorkload returns options of a control plane that is a workload cluster's.
+// ForWorkload returns the options of a control plane for a workload cluster.
 func ForWorkload(options Options) Options {
 	if options.Assets == "" {
 		options.Assets = os.Getenv(workloadAssetsVariable)
@@ -32,7 +32,7 @@ func ForWorkload(options Options) Options {
 	return options
 }
 
-// ask asks the API server what it is and serves.
+// ask reads the version and the admission kinds of the API server.
 func (cp *ControlPlane) ask(ctx context.Context) error {
 	c, err := discovery.NewDiscoveryClientForConfig(cp.admin)
 	if err != nil {
@@ -52,7 +52,7 @@ func (cp *ControlPlane) ask(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// Version is what the API server says that it is, such as v1.36.3.
+// Version returns the version of the API server, such as v1.36.3.
 func (cp *ControlPlane) Version() string {
 	return cp.served.version
 }
@@ -63,7 +63,7 @@ func (cp *ControlPlane) AtLeast(minor uint) bool {
 	return err == nil && parsed.AtLeast(version.MajorMinor(1, minor))
 }
 
-// ServesAdmissionPolicies reports whether the API server serves MutatingAdmissionPolicies. Kubernetes does from 1.36 on.
+// ServesAdmissionPolicies reports whether the API server serves MutatingAdmissionPolicies in v1, as Kubernetes does since 1.36.
 func (cp *ControlPlane) ServesAdmissionPolicies() bool {
 	return cp.served.policies
 }

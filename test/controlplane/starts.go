@@ -8,8 +8,8 @@ import (
 	"os"
 )
 
-// countStart adds a line to the file that HEIRLOOM_API_SERVERS names, so that a run of many processes knows how many API servers it has
-// started; without that variable nothing is counted.
+// countStart adds a line to the file in HEIRLOOM_API_SERVERS, which counts the API servers that several processes start in one run.
+// Without the variable it does nothing.
 func countStart() error {
 	path := os.Getenv("HEIRLOOM_API_SERVERS")
 	if path == "" {
@@ -19,6 +19,6 @@ func countStart() error {
 	if err != nil {
 		return fmt.Errorf("counting API servers: %w", err)
 	}
-	_, err = fmt.Fprintln(file, os.Getpid()) // one write: lines of processes do not mix
+	_, err = fmt.Fprintln(file, os.Getpid()) // one write, so that lines of several processes do not mix
 	return errors.Join(err, file.Close())
 }

@@ -22,13 +22,13 @@ func (cp *ControlPlane) makeCertificates() error {
 	return writeServing(cp.dir, cp.ca, "127.0.0.1", "localhost")
 }
 
-// AdminConfig returns a configuration, the caller's own, for a user in group system:masters. It sets no client-side
-// rate limit, as none of this package's configurations do.
+// AdminConfig returns a copy of the configuration of a user in group system:masters. Like all configurations of this package, it
+// sets no client-side rate limit.
 func (cp *ControlPlane) AdminConfig() *rest.Config {
 	return rest.CopyConfig(cp.admin)
 }
 
-// User makes a client certificate for a user in these groups.
+// User returns a configuration with a client certificate for a user in these groups.
 func (cp *ControlPlane) User(name string, groups ...string) (*rest.Config, error) {
 	spec := cmapi.CertificateSpec{
 		CommonName: name, Usages: []cmapi.KeyUsage{cmapi.UsageDigitalSignature, cmapi.UsageClientAuth},
@@ -48,7 +48,7 @@ func (cp *ControlPlane) User(name string, groups ...string) (*rest.Config, error
 	}, nil
 }
 
-// Kubeconfig is User as the bytes of a kubeconfig file.
+// Kubeconfig returns the configuration of User as the bytes of a kubeconfig file.
 func (cp *ControlPlane) Kubeconfig(name string, groups ...string) ([]byte, error) {
 	config, err := cp.User(name, groups...)
 	if err != nil {
@@ -67,7 +67,7 @@ func (cp *ControlPlane) Kubeconfig(name string, groups ...string) ([]byte, error
 	return raw, nil
 }
 
-// WriteKubeconfig is Kubeconfig written to a file that only its owner can read.
+// WriteKubeconfig writes the kubeconfig of a user to a file that only its owner can read.
 func (cp *ControlPlane) WriteKubeconfig(path, name string, groups ...string) error {
 	kubeconfig, err := cp.Kubeconfig(name, groups...)
 	if err != nil {

@@ -18,14 +18,14 @@ import (
 	watchtools "k8s.io/client-go/tools/watch"
 )
 
-// Version is an object as one write has left it, or as it was when it was deleted.
+// Version is an object after a write, or at its deletion.
 type Version struct {
 	Type   watch.EventType
 	Object *unstructured.Unstructured
 }
 
 // Recorder holds every version of every object of one resource that the API server has stored since the recording
-// began: an informer may skip versions, this does not. It is safe for concurrent use.
+// began. An informer may skip versions, but a Recorder does not. It is safe for concurrent use.
 type Recorder struct {
 	stop context.CancelFunc
 	done chan struct{}
@@ -35,8 +35,8 @@ type Recorder struct {
 	err      error
 }
 
-// RecordVersions starts to record a resource, in all namespaces, with the next write. It ends with ctx or Stop, one of
-// which comes before the control plane's Stop.
+// RecordVersions records the writes of a resource in all namespaces from now on. The recording ends with ctx or Stop, which must
+// come before the control plane's Stop.
 func RecordVersions(ctx context.Context, config *rest.Config, resource schema.GroupVersionResource) (*Recorder, error) {
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {
@@ -78,8 +78,8 @@ func (r *Recorder) record(event watch.Event) {
 	}
 }
 
-// Versions returns the versions of one object so far, oldest first. The namespace of what has none is "".
-// The objects are shared: they are not to be changed.
+// Versions returns the versions of one object so far, oldest first. The namespace of a cluster-scoped object is "".
+// The objects are shared: the caller must not change them.
 func (r *Recorder) Versions(namespace, name string) []Version {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -99,7 +99,7 @@ func (r *Recorder) All() []Version {
 	return append([]Version(nil), r.versions...)
 }
 
-// Stop ends the recording and returns an error when it is not complete.
+// Stop ends the recording and returns an error if it is incomplete.
 func (r *Recorder) Stop() error {
 	r.stop()
 	<-r.done

@@ -13,10 +13,10 @@ import (
 	"strings"
 )
 
-// store is an etcd, by its JSON interface. Keys are bytes, which JSON has as base64.
+// store is an etcd with its JSON interface, in which keys are base64.
 type store struct{ url string }
 
-// keys returns the names of all that is stored.
+// keys returns the keys of all objects.
 func (s store) keys(ctx context.Context) ([]string, error) {
 	var found struct {
 		KVs []struct{ Key []byte } `json:"kvs"`
@@ -33,7 +33,7 @@ func (s store) keys(ctx context.Context) ([]string, error) {
 }
 
 func (s store) remove(ctx context.Context, keys []string) error {
-	for some := range slices.Chunk(keys, 100) { // more than 128 at once are refused
+	for some := range slices.Chunk(keys, 100) { // etcd refuses more than 128 in one transaction
 		operations := make([]any, 0, len(some))
 		for _, key := range some {
 			operations = append(operations, map[string]any{"request_delete_range": map[string]any{"key": []byte(key)}})
@@ -67,13 +67,13 @@ func (s store) do(ctx context.Context, what string, question, answer any) error 
 	return errors.Join(err, response.Body.Close())
 }
 
-// Keys returns the names under which etcd stores objects, such as /registry/cluster.x-k8s.io/machines/default/one.
+// Keys returns the keys of all objects in etcd, such as /registry/cluster.x-k8s.io/machines/default/one.
 func (cp *ControlPlane) Keys(ctx context.Context) ([]string, error) {
 	return cp.store.keys(ctx)
 }
 
-// Wipe stops the kubelets that still run and deletes all objects that were not there from the start, CRDs excepted. It does so in
-// etcd, so that no webhook, finalizer or controller is asked; a client that watches sees it all the same. Nobody else may be writing.
+// Wipe stops the kubelets that still run and deletes all objects except CRDs and the objects from the start. It deletes them in etcd,
+// without webhooks, finalizers and controllers; watches see the deletions. No other client may write at the same time.
 func (cp *ControlPlane) Wipe(ctx context.Context) error {
 	if err := cp.stopKubelets(); err != nil {
 		return err
@@ -89,7 +89,7 @@ func (cp *ControlPlane) Wipe(ctx context.Context) error {
 	return nil
 }
 
-// ofServer says whether an API server stores something by itself at any time.
+// ofServer reports whether the API server itself may store an object with this key at any time.
 func ofServer(key string) bool {
 	return slices.ContainsFunc([]string{
 		"apiextensions.k8s.io/", "apiregistration.k8s.io/", "leases/kube-system/apiserver-", "masterleases/", "peerserverleases/", "ranges/",
@@ -98,7 +98,7 @@ func ofServer(key string) bool {
 	}, func(prefix string) bool { return strings.HasPrefix(key, "/registry/"+prefix) })
 }
 
-// remember notes what is stored from the start.
+// remember records the keys that etcd stores from the start.
 func (cp *ControlPlane) remember(ctx context.Context) error {
 	keys, err := cp.store.keys(ctx)
 	if err != nil {

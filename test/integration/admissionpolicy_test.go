@@ -28,9 +28,10 @@ import (
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
-// A policy in a workload cluster's API server, without any webhook of Heirloom, brings a kubelet's create what the rules say, also among
-// as many Machines as have room, and also while its parameters change. No kubelet is ever refused, nothing is written without need, and
-// nothing is left. Where v1beta1 alone is served, as by Kubernetes 1.34 and 1.35, the policy is written in that version.
+// A MutatingAdmissionPolicy in a workload cluster, without any webhook of Heirloom, adds the entries of the rules to the Node that a
+// kubelet creates, also with more than a thousand Machines in its parameters and while the parameters change. It refuses no kubelet,
+// Heirloom writes nothing if nothing changed, and no object of the policy stays in the end. If the API server serves only v1beta1, like
+// Kubernetes 1.34 and 1.35, Heirloom writes the policy in this version.
 func TestAdmissionPolicy(t *testing.T) {
 	t.Parallel()
 	s := newPolicyScene(t)
@@ -44,8 +45,8 @@ func TestAdmissionPolicy(t *testing.T) {
 	versions := s.versions()
 	s.Expect(versions).To(HaveLen(3))
 	s.Expect(s.ensure(beta)).To(BeFalse())
-	s.Expect(s.versions()).To(Equal(versions), "nothing is stored")
-	s.Expect(s.ensure(s.Client)).To(BeFalse(), "after an upgrade it is the same one")
+	s.Expect(s.versions()).To(Equal(versions), "the second call stores nothing")
+	s.Expect(s.ensure(s.Client)).To(BeFalse(), "after an upgrade it is the same policy")
 
 	kubelet := s.startKubelet(controlplane.KubeletOptions{Name: "real", RegisterWithTaints: []string{"gpu=no:NoSchedule"}})
 	node, err := kubelet.WaitRegistered(s.ctx)
@@ -67,8 +68,8 @@ func TestAdmissionPolicy(t *testing.T) {
 	s.expectTheRules(identified)
 	s.machines = s.machines[:1]
 	s.Expect(s.ensure(s.Client)).To(BeFalse(), "only the parameters change")
-	s.eventuallyRegisters(named, func(g Gomega, made *corev1.Node) { g.Expect(made.Annotations).To(BeEmpty(), "its Machine is gone") })
-	s.Expect(stop()).NotTo(BeZero(), "Nodes that registered meanwhile")
+	s.eventuallyRegisters(named, func(g Gomega, made *corev1.Node) { g.Expect(made.Annotations).To(BeEmpty(), "its Machine was removed") })
+	s.Expect(stop()).NotTo(BeZero(), "the number of Nodes that registered meanwhile")
 	s.Expect(missed.Load()).To(BeZero())
 
 	s.Expect(policy.Remove(s.ctx, s.Client)).Error().To(Succeed())
@@ -76,7 +77,7 @@ func TestAdmissionPolicy(t *testing.T) {
 	s.Expect(s.versions()).To(BeEmpty())
 }
 
-// namedKeysReach shows that keys which a Machine and its Cluster name come by the policy, and no longer when they do not name them.
+// namedKeysReach expects the policy to add the keys that a Machine and its Cluster name, and to stop when they no longer name them.
 func (s *policyScene) namedKeysReach(name string) {
 	s.t.Helper()
 	m, cluster := s.machines[0], &clusterv1.Cluster{}
@@ -104,7 +105,7 @@ func (s *policyScene) namedKeysReach(name string) {
 	})
 }
 
-// policyScene is a workload cluster, and what its policy is made from.
+// policyScene is a workload cluster with the sources of its policy.
 type policyScene struct {
 	*scene
 	machines []*clusterv1.Machine
@@ -121,7 +122,7 @@ func newPolicyScene(t *testing.T) *policyScene {
 	return &policyScene{scene: s, rules: inherit.Policy{AdditionalLabels: additional, AdditionalAnnotations: additional}}
 }
 
-// declaringAll is a Machine with one of everything, as it is once it has inherited, before it has a Node.
+// declaringAll returns a Machine with every kind of content, as it is after inheritance and before it has a Node.
 func declaringAll(name string) *clusterv1.Machine {
 	d := declared()
 	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: name, Labels: d.Labels, Annotations: d.Annotations}}
@@ -131,7 +132,7 @@ func declaringAll(name string) *clusterv1.Machine {
 	return m
 }
 
-// racked is one of very many Machines.
+// racked returns a Machine of a large fleet.
 func racked(number int) *clusterv1.Machine {
 	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: fmt.Sprintf("m-%04d", number)}}
 	m.Annotations = map[string]string{"node.cluster.x-k8s.io/rack": fmt.Sprint(number)}
@@ -142,7 +143,7 @@ func racked(number int) *clusterv1.Machine {
 	return m
 }
 
-// betaClient is an administrator's who knows policies in v1beta1 only.
+// betaClient returns a client of an administrator that knows policies only in v1beta1.
 func (s *policyScene) betaClient() client.Client {
 	s.t.Helper()
 	mapper := meta.NewDefaultRESTMapper(nil)
@@ -155,7 +156,7 @@ func (s *policyScene) betaClient() client.Client {
 	return beta
 }
 
-// ensure writes the policy with its parameters, and reports whether there was none.
+// ensure writes the policy with its parameters, and reports whether it created the policy.
 func (s *policyScene) ensure(c client.Client) (registered bool, err error) {
 	var machines []inherit.Machine
 	for _, m := range s.machines {
@@ -164,10 +165,10 @@ func (s *policyScene) ensure(c client.Client) (registered bool, err error) {
 	return policy.Ensure(s.ctx, c, types.NamespacedName{Namespace: "fleet", Name: "prod"}, machines, s.rules)
 }
 
-// expectTheRules waits until a kubelet's create of that Node would bring what the rules say.
+// expectTheRules waits until the Node would have the entries of the rules if its kubelet created it.
 func (s *policyScene) expectTheRules(node *corev1.Node) {
 	s.t.Helper()
-	bare := node.DeepCopy() // as the API server alone would make it: the policy is for kubelets only
+	bare := node.DeepCopy() // without the policy, which applies only to kubelets
 	s.Expect(s.Client.Create(s.ctx, bare, client.DryRunAll)).To(Succeed())
 	m := inherit.Match(bare, s.machines)
 	s.Expect(m).NotTo(BeNil())
@@ -176,7 +177,7 @@ func (s *policyScene) expectTheRules(node *corev1.Node) {
 	s.eventuallyRegisters(node, func(g Gomega, made *corev1.Node) { g.Expect(inherit.OfNode(made, time.Now())).To(Equal(want)) })
 }
 
-// eventuallyRegisters waits until a kubelet's create would give this Node; it is never refused meanwhile.
+// eventuallyRegisters waits until a kubelet's create (dry run) returns a Node that passes the check. No create may be refused meanwhile.
 func (s *policyScene) eventuallyRegisters(node *corev1.Node, check func(Gomega, *corev1.Node)) {
 	s.t.Helper()
 	kubelet := s.kubelet(node.Name)
@@ -187,10 +188,10 @@ func (s *policyScene) eventuallyRegisters(node *corev1.Node, check func(Gomega, 
 	}).WithTimeout(patience).WithPolling(polling).Should(Succeed())
 }
 
-// stream has the Node of that name register again and again. It counts those that did not inherit; stop ends it and returns how
-// many there were.
+// stream registers the Node with this name again and again. missed counts the Nodes that did not inherit; stop ends the stream and
+// returns the number of all Nodes.
 func (s *policyScene) stream(name string) (missed *atomic.Int64, stop func() int64) {
-	// No request is broken off: it would be in the audit log as one that failed.
+	// The requests do not use ctx: the audit log would have a cancelled request as a failed request.
 	ctx, cancel := context.WithCancel(s.ctx)
 	done, kubelet := make(chan int64, 1), s.kubelet(name)
 	missed = &atomic.Int64{}
@@ -207,7 +208,7 @@ func (s *policyScene) stream(name string) (missed *atomic.Int64, stop func() int
 	return missed, func() int64 { cancel(); return <-done }
 }
 
-// versions are the resource versions of all that the policy consists of.
+// versions returns the resource versions of the policy, its binding and its parameters.
 func (s *policyScene) versions() map[string]string {
 	s.t.Helper()
 	versions := map[string]string{}

@@ -36,11 +36,11 @@ import (
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
-// tempo is how long everybody waits between two requests while certificates are replaced.
+// tempo is the time between two requests while certificates are replaced.
 const tempo = 100 * time.Millisecond
 
-// What the chart installs by default lets cert-manager renew serving certificate and CA without a call that fails or an object that is
-// stored without what it inherits. cert-manager's own controllers do it here, and the kubelet shows a new version of the Secret late.
+// With the chart's defaults, cert-manager renews the serving certificate and the CA while no call fails and no object is stored without
+// the entries that it inherits. The test runs cert-manager's own controllers, and mounts a new version of the Secret late, like a kubelet.
 func TestCertManagerRenewsUnderWrites(t *testing.T) {
 	t.Parallel()
 	manager := buildCertManager(t)
@@ -74,18 +74,18 @@ func TestCertManagerRenewsUnderWrites(t *testing.T) {
 	stream.serves(3)
 	second, err := s.publishedBundle(s.ctx)
 	s.Expect(err).NotTo(HaveOccurred())
-	s.Expect(keysOf(t, second)).To(And(HaveLen(2), HaveEach(keysOf(t, first)[0])), "another certificate of the CA, with the same key, beside the first")
+	s.Expect(keysOf(t, second)).To(And(HaveLen(2), HaveEach(keysOf(t, first)[0])), "the second certificate of the CA has the same key as the first")
 	stream.end()
 }
 
-// stream is what goes on while certificates are replaced: a MachineSet is created, whose write fails if no webhook answers, and must bring
-// what it inherits; and, because an API server keeps its connections, somebody looks at what is served on a new one.
+// stream makes requests while certificates are replaced. It creates a MachineSet, which fails if no webhook answers and must return the
+// inherited entries. An API server keeps its connections, so the stream also reads the served certificate on a new connection.
 type stream struct {
 	s     *scene
 	end   func()
 	mu    sync.Mutex
 	wrong []error
-	// rounds are how often that went well, and leaves the certificates that were served.
+	// rounds is the number of rounds without an error, and leaves are the certificates that were served.
 	rounds int
 	leaves sets.Set[string]
 }
@@ -99,9 +99,9 @@ func (s *scene) startStream(f family) *stream {
 	s.Expect(err).NotTo(HaveOccurred())
 	go func() {
 		defer close(done)
-		wait.UntilWithContext(ctx, func(context.Context) { // none is broken off
+		wait.UntilWithContext(ctx, func(context.Context) { // no round is cancelled
 			leaf, err := s.round(f, published)
-			next, failed := s.publishedBundle(s.ctx) // for the next round: an API server hears late of another
+			next, failed := s.publishedBundle(s.ctx) // for the next round: an API server reads a new bundle late
 			published = next
 			r.note(leaf, errors.Join(err, failed))
 		}, tempo)
@@ -109,7 +109,7 @@ func (s *scene) startStream(f family) *stream {
 	return r
 }
 
-// round writes, and returns the certificate that is served, which a caller with that CA bundle believes.
+// round creates a MachineSet (dry run) and returns the serial number of the served certificate, which a client with the CA bundle trusts.
 func (s *scene) round(f family, bundle []byte) (leaf string, err error) {
 	ms := stage.MachineSet(f.md, "in-stream")
 	if err := s.Client.Create(s.ctx, ms, client.DryRunAll); err != nil {
@@ -139,7 +139,7 @@ func (r *stream) note(leaf string, err error) {
 	r.rounds++
 }
 
-// serves waits until so many certificates have been served, and then some time in which all goes well.
+// serves waits until this number of certificates has been served, and then for ten rounds. No round may fail.
 func (r *stream) serves(certificates int) {
 	r.s.t.Helper()
 	since := -1
@@ -155,14 +155,14 @@ func (r *stream) serves(certificates int) {
 	}).WithTimeout(2 * patience).WithPolling(tempo).Should(Succeed())
 }
 
-// volume is a Secret as a kubelet mounts it: each file is a link through the link ..data to a directory of its own for each
-// version of the Secret, and the one change of ..data changes all files.
+// volume is the mount of a Secret by a kubelet: each file is a link through the link ..data to a directory for the
+// version of the Secret, and one change of ..data changes all files.
 type volume struct {
 	dir     string
 	version int
 }
 
-// show does what the kubelet does with the version of the Secret that there is now.
+// show updates the volume to the current version of the Secret, like a kubelet.
 func (s *scene) show(v *volume) {
 	s.t.Helper()
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: stage.Namespace, Name: "heirloom-webhook-cert"}}
@@ -181,7 +181,7 @@ func (s *scene) show(v *volume) {
 	s.Expect(os.RemoveAll(filepath.Join(v.dir, fmt.Sprintf("..version-%d", v.version-1)))).To(Succeed())
 }
 
-// buildCertManager builds cert-manager's controllers, which are no dependency of ours.
+// buildCertManager builds cert-manager's controllers, which are not a dependency of Heirloom.
 func buildCertManager(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "cert-manager")
@@ -205,8 +205,8 @@ func (s *scene) startCertManager(path string) {
 	})
 }
 
-// installWithCertManager applies what of the default chart has to do with certificates. The program is outside of the
-// cluster: the API server calls it by its address, for which the Certificate is, too.
+// installWithCertManager applies the objects of the default chart that concern certificates. The program is outside of the
+// cluster: the API server calls it by its address, and the Certificate is also valid for this address.
 func (s *scene) installWithCertManager() {
 	s.t.Helper()
 	var certificates, configurations []unstructured.Unstructured
@@ -231,8 +231,8 @@ func (s *scene) installWithCertManager() {
 	s.Expect(controlplane.Apply(s.ctx, s.Client, configurations)).To(Succeed())
 }
 
-// eventuallyIssued waits until cert-manager is done with these Certificates. As long as its cache does not have the Secret of a
-// new one, it issues that anew at once, and would publish both one after the other.
+// eventuallyIssued waits until cert-manager has issued these Certificates. While its cache lacks the Secret of a new Certificate, it
+// issues the Certificate again at once, and would publish both certificates, one after the other.
 func (s *scene) eventuallyIssued(names ...string) {
 	s.t.Helper()
 	c := s.certManagerClient()
@@ -245,11 +245,11 @@ func (s *scene) eventuallyIssued(names ...string) {
 		}
 		requests := &cmapi.CertificateRequestList{}
 		g.Expect(c.List(s.ctx, requests, client.InNamespace(stage.Namespace))).To(Succeed())
-		g.Expect(requests.Items).To(HaveLen(len(names)), "those of earlier revisions are gone")
+		g.Expect(requests.Items).To(HaveLen(len(names)), "the requests of earlier revisions are gone")
 	}).WithTimeout(patience).WithPolling(tempo).Should(Succeed())
 }
 
-// certManagerClient is an administrator's client for what cert-manager defines.
+// certManagerClient returns a client of an administrator for cert-manager's kinds.
 func (s *scene) certManagerClient() client.Client {
 	s.t.Helper()
 	scheme := runtime.NewScheme()
@@ -259,7 +259,7 @@ func (s *scene) certManagerClient() client.Client {
 	return c
 }
 
-// callByURL puts the program's address into the place of its Service, and makes the webhooks fail closed.
+// callByURL replaces the Service in the webhooks with the program's address, and makes them fail closed.
 func (s *scene) callByURL(configuration *unstructured.Unstructured) {
 	s.t.Helper()
 	webhooks, _, err := unstructured.NestedSlice(configuration.Object, "webhooks")
@@ -270,12 +270,12 @@ func (s *scene) callByURL(configuration *unstructured.Unstructured) {
 		path, _, err := unstructured.NestedString(fields, "clientConfig", "service", "path")
 		s.Expect(err).NotTo(HaveOccurred())
 		fields["clientConfig"] = map[string]any{"url": s.WebhookURL + path}
-		fields["failurePolicy"], fields["timeoutSeconds"] = "Fail", int64(30) // a write that is not answered is to be seen
+		fields["failurePolicy"], fields["timeoutSeconds"] = "Fail", int64(30) // so that a write without a review fails
 	}
 	s.Expect(unstructured.SetNestedSlice(configuration.Object, webhooks, "webhooks")).To(Succeed())
 }
 
-// renew does what "cmctl renew" does, and waits until the Secret has another certificate.
+// renew renews a certificate like "cmctl renew", and waits until the Secret has the new certificate.
 func (s *scene) renew(certificate, secret string) {
 	s.t.Helper()
 	read := func() ([]byte, error) {
@@ -299,7 +299,7 @@ func (s *scene) renew(certificate, secret string) {
 	s.Eventually(read).WithTimeout(patience).ShouldNot(Equal(before))
 }
 
-// keysOf returns what identifies the keys of the CAs in a bundle.
+// keysOf returns the key identifiers of the CAs in a bundle.
 func keysOf(t *testing.T, bundle []byte) []string {
 	t.Helper()
 	certificates, err := cert.ParseCertsPEM(bundle)
@@ -311,7 +311,7 @@ func keysOf(t *testing.T, bundle []byte) []string {
 	return keys
 }
 
-// publishedBundle returns the one CA bundle of all webhooks.
+// publishedBundle returns the CA bundle of the mutating webhooks, which must be the same in all of them.
 func (s *scene) publishedBundle(ctx context.Context) ([]byte, error) {
 	mutating := &admissionregistrationv1.MutatingWebhookConfiguration{}
 	if err := s.Client.Get(ctx, types.NamespacedName{Name: "heirloom"}, mutating); err != nil {
@@ -325,7 +325,7 @@ func (s *scene) publishedBundle(ctx context.Context) ([]byte, error) {
 	return mutating.Webhooks[0].ClientConfig.CABundle, nil
 }
 
-// eventuallyPublishesOneCA waits until all webhooks have the same bundle of one CA.
+// eventuallyPublishesOneCA waits until all webhooks have the same bundle, with one CA.
 func (s *scene) eventuallyPublishesOneCA() {
 	s.t.Helper()
 	s.Eventually(func(g Gomega) {

@@ -22,7 +22,7 @@ import (
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
-// authority is the Secret of a Heirloom that makes its own certificate.
+// authority is the Secret with the certificate that Heirloom makes itself.
 var authority = types.NamespacedName{Namespace: stage.Namespace, Name: "heirloom-webhook-authority"}
 
 func ownCertificate(hosts ...string) []string {
@@ -42,8 +42,8 @@ func TestOwnCertificates(t *testing.T) {
 	t.Run("helm upgrade", func(t *testing.T) { s.in(t).testUpgradeLeavesThePublishedCA() })
 }
 
-// All replicas serve the one certificate that is in the Secret, for the names of all of them, and its CA is in both webhook
-// configurations. A Secret that is deleted is made again and served, and the API server believes that as well.
+// All replicas serve the certificate in the Secret, which is valid for the host names of all replicas, and both webhook configurations
+// have its CA. If the Secret is deleted, the replicas create it again and serve its certificate, and the API server trusts it.
 func (s *scene) testReplicasWithOneCertificate() {
 	first, err := s.publishedBundle(s.ctx)
 	s.Expect(err).NotTo(HaveOccurred())
@@ -58,7 +58,7 @@ func (s *scene) testReplicasWithOneCertificate() {
 		expectNoRace(s.t, log)
 	})
 	s.eventuallyServe(s.WebhookURL, other.WebhookURL)
-	s.Expect(s.publishedBundle(s.ctx)).To(Equal(first), "another certificate of the same CA")
+	s.Expect(s.publishedBundle(s.ctx)).To(Equal(first), "the certificate changes, the CA does not")
 
 	secret := &corev1.Secret{}
 	s.Expect(s.Client.Get(s.ctx, authority, secret)).To(Succeed())
@@ -70,7 +70,7 @@ func (s *scene) testReplicasWithOneCertificate() {
 	s.inheritsInTheWrite("after")
 }
 
-// eventuallyServe waits until all servers serve the certificate in the Secret, and a caller with the published CA believes them.
+// eventuallyServe waits until all servers serve the certificate in the Secret, and a client with the published CA trusts them.
 func (s *scene) eventuallyServe(urls ...string) {
 	s.t.Helper()
 	s.Eventually(func(g Gomega) {
@@ -94,7 +94,7 @@ func (s *scene) eventuallyServe(urls ...string) {
 	}).WithTimeout(patience).WithPolling(tempo).Should(Succeed())
 }
 
-// inheritsInTheWrite waits until a MachineSet inherits at its creation: the API server takes a moment to see a new bundle.
+// inheritsInTheWrite waits until a MachineSet inherits at its creation: the API server uses a new bundle only after a moment.
 func (s *scene) inheritsInTheWrite(name string) {
 	s.t.Helper()
 	s.ensureNamespace(name)
@@ -109,8 +109,8 @@ func (s *scene) inheritsInTheWrite(name string) {
 	}).WithTimeout(patience).Should(Succeed())
 }
 
-// The chart leaves the CA bundle out, so that an upgrade does not take away what the program has published: neither by
-// server-side apply, which is Helm 4's way, nor by a three-way merge, which was Helm 3's.
+// helm upgrade keeps the CA bundle that the program has published, because the chart does not set it: with server-side
+// apply, as in Helm 4, and with a three-way merge, as in Helm 3.
 func (s *scene) testUpgradeLeavesThePublishedCA() {
 	recorder, err := controlplane.RecordVersions(s.ctx, s.AdminConfig(),
 		admissionregistrationv1.SchemeGroupVersion.WithResource("mutatingwebhookconfigurations"))
@@ -144,7 +144,7 @@ func (s *scene) testUpgradeLeavesThePublishedCA() {
 	s.inheritsInTheWrite("upgraded")
 }
 
-// timeoutOfMachines returns the timeout of the webhook for Machines in the last version that was recorded.
+// timeoutOfMachines returns the timeout of the webhook for Machines in the last recorded version.
 func timeoutOfMachines(recorder *controlplane.Recorder) any {
 	versions := recorder.Versions("", "heirloom")
 	if len(versions) == 0 {

@@ -20,8 +20,8 @@ import (
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
-// An API server can prove by a client certificate who it is. Its objects inherit, and nobody else is answered. What is turned away passes
-// untouched: in the end the requests of the API server itself, whose certificate counts no longer.
+// With a trusted client certificate, an API server gets reviews and its objects inherit; a request without it is rejected. A rejected
+// object is stored unchanged: in the end also the object of the API server itself, whose certificate is no longer trusted.
 func TestWhatIsTurnedAwayPassesUntouched(t *testing.T) {
 	t.Parallel()
 	const unauthenticated = `heirloom_admission_requests_rejected_total{reason="unauthenticated",server="management"}`
@@ -49,10 +49,10 @@ func TestWhatIsTurnedAwayPassesUntouched(t *testing.T) {
 	s.expectSample(unauthenticated, 1)
 }
 
-// identityFile is a file about who API servers are to webhooks that ask. It goes with the program.
+// identityFile returns the path of a file with the identity of API servers towards webhooks. It is next to the program.
 func identityFile(name string) string { return filepath.Join(filepath.Dir(program), name) }
 
-// writeIdentity writes a certificate of that name, which is its own CA, and a configuration of an API server that has it.
+// writeIdentity writes a self-signed certificate with this name, and the configuration of an API server that presents it to webhooks.
 func writeIdentity(name string) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// topologyCases are those of rules 1 to 3.
+// topologyCases returns the cases of rules 1 to 3.
 func topologyCases() []conformanceCase {
 	var cases []conformanceCase
 	for _, p := range conformingProviders() {
@@ -30,7 +30,7 @@ func topologyCases() []conformanceCase {
 	)
 }
 
-// inTopology marks an object as that of a topology's section, as Cluster API does that creates it.
+// inTopology sets the labels with which Cluster API creates an object of a topology's section.
 func inTopology(object *unstructured.Unstructured, names ...string) *unstructured.Unstructured {
 	labels := object.GetLabels()
 	labels[clusterv1.ClusterTopologyOwnedLabel] = ""
@@ -41,7 +41,7 @@ func inTopology(object *unstructured.Unstructured, names ...string) *unstructure
 	return object
 }
 
-// inClassWithControlPlane makes the child a control plane whose ClusterClass says that it has Machines, or not.
+// inClassWithControlPlane makes the child a control plane. machines sets whether its ClusterClass has Machines for it.
 func (l *descent) inClassWithControlPlane(p provider, machines bool) {
 	l.cached = true
 	class, topology := l.class(p, machines), l.topology()
@@ -56,7 +56,7 @@ func (l *descent) inClassWithControlPlane(p provider, machines bool) {
 	})
 	l.child = inTopology(l.controlPlane(p))
 	l.stored = func() {
-		// Cluster API lets the Cluster refer to its control plane once that is there.
+		// Cluster API adds the reference to the Cluster when the control plane exists.
 		set(topology.Object, l.ref(p.apiVersion(), p.kind, l.name), "spec", "controlPlaneRef")
 		l.declare(l.state)
 	}
@@ -71,7 +71,7 @@ func (l *descent) inClassWithControlPlane(p provider, machines bool) {
 	l.into = append(l.into, target{p.template, ofMachines})
 }
 
-// inClassWithWorkers gives the child a section of the ClusterClass and of the topology.
+// inClassWithWorkers adds a section for the child to the ClusterClass and to the topology.
 func (l *descent) inClassWithWorkers(sections string, arrives func(content) content, held ...string) {
 	l.cached = true
 	ofClass := sectionPlace()
@@ -90,8 +90,8 @@ func (l *descent) inClassWithWorkers(sections string, arrives func(content) cont
 	l.into = []target{{metadataPlace(), everything}, {templatePlace(), arrives}}
 }
 
-// divided is what the ClusterClass and the Cluster declare in the state. Both have another value for labels by which the
-// child is found.
+// divided returns the declarations of the ClusterClass and of the Cluster in the state. Each declaration has another value for the
+// labels that select the child.
 func (s state) divided(held ...string) (class, cluster content) {
 	another := neverInherited()
 	for _, key := range append([]string{clusterv1.ClusterNameLabel}, held...) {
@@ -105,7 +105,7 @@ func (s state) divided(held ...string) (class, cluster content) {
 	return class.and(another), cluster.and(another)
 }
 
-// sectionIn returns the only section of a list.
+// sectionIn returns the only section in the list at path.
 func sectionIn(object map[string]any, path ...string) map[string]any {
 	value, _ := valueAt(object, path)
 	sections, _ := value.([]any)
@@ -116,7 +116,7 @@ func sectionIn(object map[string]any, path ...string) map[string]any {
 	return section
 }
 
-// topology is a Cluster with a topology that declares nothing.
+// topology returns a Cluster with a topology that declares nothing.
 func (l *descent) topology() *unstructured.Unstructured {
 	section := func() []any { return []any{map[string]any{"class": "the-class", "name": "the-section"}} }
 	topology := map[string]any{
@@ -129,7 +129,7 @@ func (l *descent) topology() *unstructured.Unstructured {
 	return cluster
 }
 
-// class is a ClusterClass that declares nothing.
+// class returns a ClusterClass that declares nothing.
 func (l *descent) class(p provider, machines bool) *unstructured.Unstructured {
 	ref := func(apiVersion, kind string) map[string]any {
 		template := map[string]any{"apiVersion": apiVersion, "kind": kind + "Template", "name": l.name}
@@ -154,7 +154,7 @@ func (l *descent) class(p provider, machines bool) *unstructured.Unstructured {
 	})
 }
 
-// workerCases are those of rules 5, 6 and 8.
+// workerCases returns the cases of rules 5, 6 and 8.
 func workerCases() []conformanceCase {
 	cases := []conformanceCase{
 		{rule: 5, child: "MachineSet", declares: inMetadata(), set: func(l *descent) {
@@ -181,19 +181,19 @@ func workerCases() []conformanceCase {
 	return append(cases, childCases(8, "", machineSet, fakeMachine(), exampleMachine(), kubeadmConfig())...)
 }
 
-// machineSetOf makes the child a MachineSet, as its MachineDeployment's controller creates it if nothing is propagated.
+// machineSetOf makes the child a MachineSet, as its MachineDeployment's controller creates it without propagation.
 func (l *descent) machineSetOf(md *unstructured.Unstructured) {
 	l.create(l.cluster())
 	l.child = controlledBy(l.workers("MachineSet"), md, true)
 	l.child.SetLabels(map[string]string{clusterv1.ClusterNameLabel: l.name, selected: l.name})
 }
 
-// inMetadata are the columns that there is room for in an object's metadata: taints by annotation.
+// inMetadata returns the columns that an object's metadata can hold: taints as annotations.
 func inMetadata() []column {
 	return []column{labelColumn, annotationColumn, taintColumn}
 }
 
-// controlPlaneCases are those of rule 4.
+// controlPlaneCases returns the cases of rule 4.
 func controlPlaneCases() []conformanceCase {
 	var cases []conformanceCase
 	for _, p := range conformingProviders() {
@@ -211,7 +211,7 @@ func controlPlaneCases() []conformanceCase {
 	return cases
 }
 
-// childrenOf are the Machine of an owner and the objects beside it.
+// childCases returns the cases of a Machine and of its external objects, for one kind of owner.
 func childCases(rule int, of string, owner func(*descent) *unstructured.Unstructured, externals ...externalKind) []conformanceCase {
 	cases := []conformanceCase{{rule: rule, child: "Machine" + of, declares: columns(), set: func(l *descent) {
 		l.create(l.cluster())
@@ -227,8 +227,8 @@ func childCases(rule int, of string, owner func(*descent) *unstructured.Unstruct
 	return cases
 }
 
-// early is an object that Cluster API creates for a Machine to come. Until then the Machine's owner owns it, and nothing
-// tells the loop of it.
+// early returns the case of an object that Cluster API creates before its Machine. Until the Machine exists, the object's owner is the
+// Machine's owner, and the loop gets no event for the object.
 func early(rule int, of string, owner func(*descent) *unstructured.Unstructured, kind externalKind) conformanceCase {
 	name := kind.kind + of + " before its Machine"
 	return conformanceCase{rule: rule, child: name, declares: columns(), onlyAdmission: true, set: func(l *descent) {
@@ -238,7 +238,7 @@ func early(rule int, of string, owner func(*descent) *unstructured.Unstructured,
 	}}
 }
 
-// machineOf is a Machine with nothing but what its owner's controller needs.
+// machineOf returns a Machine of an owner, only with the fields and labels that the owner's controller needs.
 func (l *descent) machineOf(owner *unstructured.Unstructured, infrastructure externalKind) *unstructured.Unstructured {
 	m := controlledBy(l.bareMachine(infrastructure), owner, true)
 	labels := m.GetLabels()
@@ -251,7 +251,7 @@ func (l *descent) machineOf(owner *unstructured.Unstructured, infrastructure ext
 	return m
 }
 
-// externalOf makes the child an object beside a Machine. Another one there is a template, which inherits nothing.
+// externalOf makes the child an external object of a Machine. It also stores a template with the same owner, which inherits nothing.
 func (l *descent) externalOf(owner *unstructured.Unstructured, kind externalKind) {
 	l.cached = true
 	infrastructure := fakeMachine()

@@ -15,7 +15,7 @@ import (
 	"github.com/heirloom-dev/heirloom/test/rules"
 )
 
-// column is one of those that the table of rules has for content.
+// column is a column for content in the table of rules.
 type column string
 
 const (
@@ -29,21 +29,21 @@ func columns() []column {
 	return []column{labelColumn, annotationColumn, taintColumn, fieldColumn}
 }
 
-// flow is what a row of the table says in a column.
+// flow returns the cell of a rule in this column.
 func (c column) flow(rule rules.Rule) rules.Flow {
 	return map[column]rules.Flow{
 		labelColumn: rule.Labels, annotationColumn: rule.Annotations, taintColumn: rule.Taints, fieldColumn: rule.Fields,
 	}[c]
 }
 
-// content is what an object has at one place, as names and values of each column, whatever the version of its API. A taint
-// is named "<key>:<effect>" and has the value "<value>|<propagation>"; timeouts are in seconds; a readiness gate is named
-// by its condition, see gate, and has its polarity as value.
+// content is the content of an object at one place: names and values for each column, independent of the API version. A taint
+// has the name "<key>:<effect>" and the value "<value>|<propagation>"; timeouts are in seconds; a readiness gate has its
+// condition as name, see gate, and its polarity as value.
 type content map[column]map[string]string
 
 const gate = "readinessGate "
 
-// and returns all of the contents. Of the same name, the last one counts.
+// and returns the union of the contents. If several contents have a name, the last value counts.
 func (c content) and(others ...content) content {
 	all := content{}
 	for _, each := range append([]content{c}, others...) {
@@ -70,19 +70,19 @@ func (c content) only(columns ...column) content {
 	return kept
 }
 
-// script is what happens in the subtest of a column.
+// script is the content that the objects in the subtest of a column get.
 type script struct {
-	// states are what the owner declares, one after the other; the last is nothing. In the second, values are others and
-	// names are missing.
+	// states are the declarations of the owner, one after the other; the last state declares nothing. The second state has other values
+	// and lacks some names.
 	states [4]content
-	// mine is what a user has set on the child from the start.
+	// mine is the content that a user has set on the child from the start.
 	mine content
-	// again is what a user sets on the child before the third state: names that the owner has declared before.
+	// again is the content that a user sets on the child before the third state: names that the owner declared earlier.
 	again content
 }
 
-// Names of three sorts: those that every Cluster API syncs to Nodes, one that an operator's regex does, and one that stays
-// on Cluster API's objects.
+// The names are of three sorts: every Cluster API syncs team and tier to Nodes, an operator's regular expression adds extra, and plain
+// stays on Cluster API's objects.
 const (
 	teamKey   = "node.cluster.x-k8s.io/team"
 	tierLabel = "node-role.kubernetes.io/tier"
@@ -117,7 +117,7 @@ func scriptOfMap(in column, tier string) script {
 	}
 }
 
-// scriptOfTaints declares taints in both ways: typed, where the owner can, and by annotation.
+// scriptOfTaints declares taints in both ways: as typed taints, if the owner has them, and as annotations.
 func scriptOfTaints() script {
 	return script{
 		states: [4]content{
@@ -143,7 +143,7 @@ func scriptOfTaints() script {
 	}
 }
 
-// expectFields expects the program's table of fields to be the one that is tested here: what is new in it needs a name in
+// expectFields expects the program's table of fields to equal the fields that this test covers. A new field needs a name in
 // place.field and values in the script.
 func expectFields(t *testing.T) {
 	t.Helper()
@@ -171,9 +171,9 @@ func scriptOfFields() script {
 	}
 }
 
-// split divides what a control plane, a MachineDeployment or a MachinePool is to inherit among its ClusterClass and its
-// Cluster's topology. Every other name of a map is the Cluster's, and the class has another value for it. Of lists, the
-// Cluster has all, and the class another list.
+// split divides the declarations for a control plane, a MachineDeployment or a MachinePool between its ClusterClass and its
+// Cluster's topology. The Cluster has every other name of a map, and the class another value for it. The Cluster has all items of a
+// list, and the class another list.
 func split(declared content) (class, topology content) {
 	class, topology = content{}, content{}
 	for in, entries := range declared {
@@ -191,7 +191,7 @@ func split(declared content) (class, topology content) {
 				class[in][name] = value
 			case in == fieldColumn:
 				class[in][name], topology[in][name] = "999", value
-			case in == annotationColumn: // it may be one that declares taints
+			case in == annotationColumn: // the annotation may declare taints
 				class[in][name], topology[in][name] = "overruled:NoSchedule", value
 			default:
 				class[in][name], topology[in][name] = "overruled", value
@@ -201,8 +201,8 @@ func split(declared content) (class, topology content) {
 	return class, topology
 }
 
-// alsoTyped is content of a Machine beside a Cluster API that propagates taints: those declared by annotation are typed
-// as well.
+// alsoTyped returns the content of a Machine with a Cluster API that propagates taints: taints from annotations are also typed
+// taints.
 func alsoTyped(c content) content {
 	typed := content{taintColumn: {}}
 	for name, propagation := range map[string]clusterv1.MachineTaintPropagation{
@@ -217,7 +217,7 @@ func alsoTyped(c content) content {
 	return typed.and(c)
 }
 
-// annotated is content of a MachinePool, in which typed taints are declared by annotation.
+// annotated returns the content of a MachinePool: its typed taints become annotations.
 func annotated(c content) content {
 	lists := content{annotationColumn: {}}
 	for name, propagation := range map[string]string{taint.AlwaysAnnotation: "|Always", taint.InitializeAnnotation: "|OnInitialization"} {
@@ -234,7 +234,7 @@ func annotated(c content) content {
 	return c.only(labelColumn, annotationColumn, fieldColumn).and(lists)
 }
 
-// taintOf reads "<key>=<value>:<effect>" or "<key>:<effect>".
+// taintOf parses "<key>=<value>:<effect>" or "<key>:<effect>".
 func taintOf(declared string) (id, value string) {
 	key, effect, _ := strings.Cut(declared, ":")
 	key, value, _ = strings.Cut(key, "=")
@@ -248,7 +248,7 @@ func formatTaint(id, value string) string {
 	return strings.Replace(id, ":", "="+value+":", 1)
 }
 
-// entriesOf reads a comma-separated list.
+// entriesOf splits a comma-separated list.
 func entriesOf(list string) []string {
 	if list == "" {
 		return nil

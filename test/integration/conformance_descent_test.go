@@ -16,15 +16,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// witnessKey is a label that an owner declares where it does reach the child, with another value in each state: once it
-// is there, the rest of the state has been handled as well, or never will be.
+// witnessKey is a label that an owner declares at a place from which it reaches the child, with another value in each state. When it
+// arrives, the program has also handled the rest of the state, or never will.
 const witnessKey = "node.cluster.x-k8s.io/witness"
 
-// state is what the owners of a descent declare for a child.
+// state is the declarations of a descent's owners for the child.
 type state struct {
-	// declared is about one column, and at the place that the row of the table calls "from".
+	// declared is content of one column, at the place that the row of the table calls "from".
 	declared, witness content
-	// byClass says that a ClusterClass declares all of it and the Cluster nothing.
+	// byClass means that the ClusterClass declares everything and the Cluster nothing.
 	byClass bool
 }
 
@@ -33,9 +33,9 @@ type descent struct {
 	*scene
 	path            path
 	namespace, name string
-	// key names the subtest on either path.
+	// key identifies the subtest on both paths.
 	key string
-	// home says that the Cluster is the management cluster itself: the child is a Node of that.
+	// home means that the Cluster is the management cluster itself: the child is a Node of the management cluster.
 	home   bool
 	script script
 	state  state
@@ -45,25 +45,25 @@ type descent struct {
 	owners []*owner
 	child  *unstructured.Unstructured
 	into   []target
-	// cached says that the program reads what the child inherits from its caches alone, so that it may come to know a moment
-	// after it was stored.
+	// cached means that the program reads the sources of the child only from its caches, so it may see them only a moment
+	// after they were stored.
 	cached bool
-	// stored is called after the child was; it may be nil.
+	// stored is called after the child was created; it may be nil.
 	stored func()
-	// bystanders are objects beside the child that inherit nothing.
+	// bystanders are other objects, which inherit nothing.
 	bystanders []*bystander
-	// compared are objects in whose specs nothing else may change than what the rules are about.
+	// compared are objects in whose specs only the fields of the rules may change.
 	compared []compared
 }
 
-// owner is an object that declares.
+// owner is an object with declarations for the child.
 type owner struct {
-	// base declares nothing; sent is what was written last.
+	// base declares nothing; sent is the object of the last write.
 	base, sent *unstructured.Unstructured
 	declare    func(object map[string]any, s state)
 }
 
-// target is a place of the child, and what of the owner's content arrives there.
+// target is a place of the child. arrives returns the part of the owner's content that arrives there.
 type target struct {
 	place
 	arrives func(content) content
@@ -71,7 +71,7 @@ type target struct {
 
 func everything(c content) content { return c }
 
-// owns stores an object that declares the state of the descent, now and whenever that changes.
+// owns stores an object that declares the state of the descent, and updates it when the state changes.
 func (l *descent) owns(base *unstructured.Unstructured, declare func(map[string]any, state)) *unstructured.Unstructured {
 	l.t.Helper()
 	o := &owner{base: base, declare: declare}
@@ -85,8 +85,8 @@ func (l *descent) owns(base *unstructured.Unstructured, declare func(map[string]
 	return stored
 }
 
-// from makes an owner declare at a place, and the witness there too. held are labels for which it declares another value
-// than the child's, in every state: a child keeps those by which it is found.
+// from returns a function that declares the content and the witness of a state at a place. held are labels for which the owner declares
+// another value than the child's in every state: a child keeps the labels that select it.
 func (l *descent) from(at place, held ...string) func(map[string]any, state) {
 	l.room = at
 	return func(object map[string]any, s state) {
@@ -98,7 +98,7 @@ func (l *descent) from(at place, held ...string) func(map[string]any, state) {
 	}
 }
 
-// fromMetadata makes an owner declare in its own metadata, and the witness in its template.
+// fromMetadata returns a function that declares the content in the owner's own metadata, and the witness in its template.
 func (l *descent) fromMetadata(template place) func(map[string]any, state) {
 	l.room = metadataPlace()
 	return func(object map[string]any, s state) {
@@ -107,7 +107,7 @@ func (l *descent) fromMetadata(template place) func(map[string]any, state) {
 	}
 }
 
-// neverInherited is what no rule hands down, no matter who declares it.
+// neverInherited returns content that no rule propagates, for any owner.
 func neverInherited() content {
 	return content{
 		labelColumn:      {"app.kubernetes.io/managed-by": "a-tool"},
@@ -121,7 +121,7 @@ func (o *owner) declaring(s state) *unstructured.Unstructured {
 	return object
 }
 
-// declare changes what the owners declare, as an administrator does who edits them.
+// declare changes the declarations of the owners, like an administrator who edits them.
 func (l *descent) declare(s state) {
 	l.t.Helper()
 	l.state = s
@@ -133,8 +133,8 @@ func (l *descent) declare(s state) {
 	}
 }
 
-// play is a subtest: the child is created bare and then follows its owners from state to state, to the one in which they
-// declare nothing. carried is what the table says of the column.
+// play runs a subtest: it creates the child without content and then follows the owners from state to state, until they
+// declare nothing. carried tells whether the rule carries the column.
 func (l *descent) play(c conformanceCase, in column, carried bool) {
 	l.t.Helper()
 	l.script = scriptOf(in)
@@ -170,7 +170,7 @@ func (l *descent) play(c conformanceCase, in column, carried bool) {
 	l.expectNothingElse()
 }
 
-// at is the state of that number. In the last one there is nothing, not even a witness.
+// at returns the state with this number. The last state is empty: it has no witness.
 func (l *descent) at(i int) state {
 	if i == len(l.script.states)-1 {
 		return state{}
@@ -178,7 +178,7 @@ func (l *descent) at(i int) state {
 	return state{declared: l.script.states[i], witness: content{labelColumn: {witnessKey: strconv.Itoa(i)}}, byClass: i == 2}
 }
 
-// bear creates the child. In admission it must inherit in that very write.
+// bear creates the child. With webhooks, it must inherit in the same write.
 func (l *descent) bear(expect func(Gomega, *unstructured.Unstructured)) {
 	l.t.Helper()
 	if l.path.admission && l.cached {
@@ -186,7 +186,7 @@ func (l *descent) bear(expect func(Gomega, *unstructured.Unstructured)) {
 			child := l.child.DeepCopy()
 			g.Expect(l.Client.Create(l.ctx, child, client.DryRunAll)).To(Succeed())
 			expect(g, child)
-		}).WithTimeout(patience).WithPolling(20*time.Millisecond).Should(Succeed(), "in a create, once the owner is known")
+		}).WithTimeout(patience).WithPolling(20*time.Millisecond).Should(Succeed(), "in a create, when the caches have the owner")
 	}
 	l.create(l.child)
 	if l.path.admission {
@@ -200,7 +200,7 @@ func (l *descent) bear(expect func(Gomega, *unstructured.Unstructured)) {
 	}
 }
 
-// follow waits until the child has what its owners declare: with the loop by itself, in admission with the next write.
+// follow waits until the child has the declarations of its owners: with the loop without a write, with webhooks in the next write.
 func (l *descent) follow(expect func(Gomega, *unstructured.Unstructured)) {
 	l.t.Helper()
 	if l.path.admission {
@@ -213,13 +213,13 @@ func (l *descent) follow(expect func(Gomega, *unstructured.Unstructured)) {
 	}
 }
 
-// touch writes an object as somebody who changes something else, and reads the answer into it.
+// touch changes a label of the test on an object, like a user who changes something else, and reads the answer into the object.
 func (l *descent) touch(object *unstructured.Unstructured) error {
 	patch := fmt.Sprintf(`{"metadata":{"labels":{%q:"%d"}}}`, touched, time.Now().UnixNano())
 	return l.Client.Patch(l.ctx, object, client.RawPatch(types.MergePatchType, []byte(patch)))
 }
 
-// change writes an object as a user does.
+// change patches an object like a user.
 func (l *descent) change(object *unstructured.Unstructured, how func(map[string]any)) {
 	l.t.Helper()
 	l.get(object)
@@ -228,7 +228,7 @@ func (l *descent) change(object *unstructured.Unstructured, how func(map[string]
 	l.Expect(l.Client.Patch(l.ctx, object, client.MergeFrom(before))).To(Succeed())
 }
 
-// controlledBy makes owner the controller of an object, or else one of its owners.
+// controlledBy adds an owner reference to an object, as its controller or as another owner.
 func controlledBy(object, owner *unstructured.Unstructured, controller bool) *unstructured.Unstructured {
 	ref := *metav1.NewControllerRef(owner, owner.GroupVersionKind())
 	if !controller {

@@ -18,21 +18,21 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
-// bystander is an object beside a child, with the content that it has to keep.
+// bystander is an object that inherits nothing, with the content that it must keep.
 type bystander struct {
 	object  *unstructured.Unstructured
 	content content
 }
 
-// compared is an object with its spec as it would be without the program, apart from its places.
+// compared is an object and the JSON of its spec without the program and without the places that may change.
 type compared struct {
 	object *unstructured.Unstructured
 	places []place
 	rest   string
 }
 
-// expect compares the child with what it was created with, what users have set on it, and what arrives from its owners:
-// it has all of that and nothing else.
+// expect expects the child to have exactly the content of its creation, the content that users have set, and the content that arrives
+// from its owners.
 func (l *descent) expect(g Gomega, child, bare *unstructured.Unstructured, users content, carried bool) {
 	arriving := l.state.witness
 	if carried {
@@ -47,9 +47,9 @@ func (l *descent) expect(g Gomega, child, bare *unstructured.Unstructured, users
 		}
 	}
 	if len(arriving) == 0 {
-		g.Expect(ours(child)).To(BeEmpty(), "nothing is declared, so nothing is ours")
+		g.Expect(ours(child)).To(BeEmpty(), "nothing is declared, so heirloom owns nothing")
 	} else {
-		g.Expect(ours(child)).NotTo(BeEmpty(), "what was brought is ours")
+		g.Expect(ours(child)).NotTo(BeEmpty(), "heirloom owns the inherited content")
 	}
 	for field, has := range map[string]func(target) bool{
 		`"f:taints":`:         func(to target) bool { return to.taints != nil },
@@ -61,17 +61,17 @@ func (l *descent) expect(g Gomega, child, bare *unstructured.Unstructured, users
 	}
 }
 
-// expectSameFields expects the same fields of a child to be ours on either path. The path of the loop comes first.
+// expectSameFields expects heirloom to own the same fields of a child on both paths. The path of the loop comes first.
 func (l *descent) expectSameFields(g Gomega, child *unstructured.Unstructured, state int) {
 	key := fmt.Sprint(l.key, " ", state)
 	if !l.path.admission {
 		l.path.byLoop[key] = ours(child)
 	} else if fields, known := l.path.byLoop[key]; known { // some children inherit in admission only
-		g.Expect(cmp.Diff(fields, ours(child))).To(BeEmpty(), "ours by the loop (-) and by webhooks (+)")
+		g.Expect(cmp.Diff(fields, ours(child))).To(BeEmpty(), "owned with the loop (-) and with webhooks (+)")
 	}
 }
 
-// expectTracked expects a Node's tracking annotations to list what came from its Machine, and nothing else.
+// expectTracked expects a Node's tracking annotations to list exactly the entries from its Machine.
 func expectTracked(g Gomega, node *unstructured.Unstructured, arriving content) {
 	listed := func(names ...string) []string {
 		var all []string
@@ -111,7 +111,7 @@ func expectTracked(g Gomega, node *unstructured.Unstructured, arriving content) 
 	g.Expect(node.GetAnnotations()).To(HaveKey(clusterv1.TaintsFromMachineAnnotation), "the Node has had its Initialize taints")
 }
 
-// standsBy stores an object beside the child that is to inherit nothing.
+// standsBy stores an object that must inherit nothing.
 func (l *descent) standsBy(object *unstructured.Unstructured) {
 	l.t.Helper()
 	bare := l.plain(object)
@@ -120,8 +120,8 @@ func (l *descent) standsBy(object *unstructured.Unstructured) {
 	l.compare(bare, object)
 }
 
-// expectNothingElse expects the objects around the child to be as they are without the program. It comes after the child has
-// inherited, so that it is not too early.
+// expectNothingElse expects the other objects to be as they are without the program. The caller waits until the child has
+// inherited, so that the check is not too early.
 func (l *descent) expectNothingElse() {
 	l.t.Helper()
 	l.expectBystanders()
@@ -140,7 +140,7 @@ func (l *descent) expectBystanders() {
 	}
 }
 
-// plain is an object as the API server would store it without the program, which passes over what carries this label.
+// plain returns an object as the API server stores it without the program: the program skips an object with the ignore label.
 func (l *descent) plain(object *unstructured.Unstructured) *unstructured.Unstructured {
 	l.t.Helper()
 	stored := object.DeepCopy()
@@ -151,7 +151,7 @@ func (l *descent) plain(object *unstructured.Unstructured) *unstructured.Unstruc
 	labels[inherit.IgnoreLabel] = ""
 	stored.SetLabels(labels)
 	providerID, isNode, _ := unstructured.NestedString(object.Object, "spec", "providerID")
-	if isNode = isNode && object.GetKind() == "Node"; isNode { // there the label means nothing
+	if isNode = isNode && object.GetKind() == "Node"; isNode { // the program does not skip a Node with the label
 		unstructured.RemoveNestedField(stored.Object, "spec", "providerID")
 	}
 	stored.SetName(object.GetName() + "-plain") // the object may be there already
@@ -164,7 +164,7 @@ func (l *descent) plain(object *unstructured.Unstructured) *unstructured.Unstruc
 	return stored
 }
 
-// compare remembers the spec that an object has without the program; stored is the same object with content.
+// compare records the spec of bare, the object without the program; stored is the same object with content.
 func (l *descent) compare(bare, stored *unstructured.Unstructured) {
 	places := l.changedInPlace(stored.GetKind())
 	l.compared = append(l.compared, compared{object: stored.DeepCopy(), places: places, rest: rest(bare, places)})
@@ -185,10 +185,10 @@ func (l *descent) changedInPlace(kind string) []place {
 			return []place{p.template}
 		}
 	}
-	return nil // of an InfraMachine, a BootstrapConfig or a template nothing may change
+	return nil // nothing may change in an InfraMachine, a BootstrapConfig or a template
 }
 
-// expectNoRollout expects nothing in the specs to be other than without the program but what Cluster API changes in place.
+// expectNoRollout expects the specs to differ from the specs without the program only in fields that Cluster API changes in place.
 func (l *descent) expectNoRollout() {
 	l.t.Helper()
 	for _, c := range l.compared {

@@ -10,7 +10,7 @@ import (
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
-// poolCases are those of rule 9.
+// poolCases returns the cases of rule 9.
 func poolCases() []conformanceCase {
 	return []conformanceCase{
 		{rule: 9, child: "Machine", declares: columns(), set: func(l *descent) {
@@ -35,7 +35,7 @@ func (l *descent) nodeOfPool(declare func(map[string]any, state), arrives func(c
 	l.into = []target{{nodePlace(), arrives}}
 }
 
-// nodeCases are those of rules 11 to 13. Each is about a map or list of a Machine, so there is nowhere to declare content
+// nodeCases returns the cases of rules 11 to 13. Each rule is about one map or list of a Machine, which can hold no content
 // of another column.
 func nodeCases() []conformanceCase {
 	var cases []conformanceCase
@@ -56,7 +56,7 @@ func nodeCases() []conformanceCase {
 	return cases
 }
 
-// onNode is what of a Machine's content reaches its Node. OnInitialization taints do once, in the first state, and stay.
+// onNode returns the part of a Machine's content that its Node has. OnInitialization taints arrive once, in the first state, and stay.
 func (l *descent) onNode(c content) content {
 	node := content{labelColumn: {}, annotationColumn: {}, taintColumn: {}}
 	for key, value := range c[labelColumn] {
@@ -82,8 +82,8 @@ func (l *descent) onNode(c content) content {
 	return node.and()
 }
 
-// nothingCases are those of rules 7 and 10: what an owner has in its own metadata reaches nobody, while what it has in its
-// template does. Rule 10 names MachineSets once more.
+// nothingCases returns the cases of rules 7 and 10: no child inherits the content of an owner's own metadata, but children inherit the
+// content of its template. Rule 10 names MachineSets once more.
 func nothingCases() []conformanceCase {
 	machineSet := func(l *descent) *unstructured.Unstructured {
 		return l.owns(l.workers("MachineSet"), l.fromMetadata(templatePlace()))
@@ -120,7 +120,7 @@ func nothingCases() []conformanceCase {
 	for i := range cases {
 		cases[i].declares = inMetadata()
 		if cases[i].child == "MachineSet of MachineDeployment" {
-			cases[i].declares = []column{labelColumn, taintColumn} // annotations are rule 5's
+			cases[i].declares = []column{labelColumn, taintColumn} // rule 5 covers annotations
 		}
 	}
 	return cases

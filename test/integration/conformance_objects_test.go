@@ -14,47 +14,47 @@ import (
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
-// touched is a label that a test writes so that admission sees a child again. API servers ask about every change in this domain.
+// touched is a label that a test writes so that webhooks review a child again. API servers send reviews about changes in this domain.
 const touched = "test.x-k8s.io/touched"
 
-// selected is the label by which the MachineDeployments and MachineSets here select.
+// selected is the label in the selectors of MachineDeployments and MachineSets here.
 const selected = "test/selected"
 
-// machine is where a Machine has content.
+// machinePlace returns the place of content in a Machine.
 func machinePlace() place {
 	return newerFields().below("spec").in("metadata")
 }
 
-// template is where a MachineDeployment, MachineSet or MachinePool has content for its Machines.
+// templatePlace returns the place of content for Machines in a MachineDeployment, MachineSet or MachinePool.
 func templatePlace() place {
 	return newerFields().below("spec", "template", "spec").in("spec", "template", "metadata")
 }
 
-// section is where a topology has content for a MachineDeployment, inside of that section.
+// sectionPlace returns the place of content for a MachineDeployment, relative to its section of a topology.
 func sectionPlace() place {
 	return newerFields().in("metadata")
 }
 
-// ofPool is a section for MachinePools.
+// ofPool returns the place in a section for MachinePools.
 func (p place) ofPool() place {
 	p.gates = nil
 	return p
 }
 
-// ofControlPlane is a section for control planes.
+// ofControlPlane returns the place in a section for control planes.
 func (p place) ofControlPlane() place {
 	p.minReady = nil
 	return p
 }
 
-// newerFields are taints and in-place fields as v1beta2 has them, inside of what has them.
+// newerFields returns the paths of taints and in-place fields in v1beta2, relative to the object that has them.
 func newerFields() place {
 	return place{
 		taints: []string{"taints"}, gates: []string{"readinessGates"}, timeouts: []string{"deletion"}, minReady: []string{"minReadySeconds"},
 	}
 }
 
-// in is the same place with its metadata there.
+// in returns the same place with this path of its metadata.
 func (p place) in(metadata ...string) place {
 	p.metadata = metadata
 	return p
@@ -71,14 +71,14 @@ func nodePlace() place {
 // provider is a kind of control plane.
 type provider struct {
 	kind, version string
-	// template is where it has content for its Machines.
+	// template is the place of its content for Machines.
 	template place
-	// withoutMachines says that it does not consist of Machines.
+	// withoutMachines means that it has no Machines.
 	withoutMachines bool
 }
 
-// providers are the kinds of control planes that conform: Cluster API's own, one of each version of its contract, one
-// that has none of the contract's optional fields, and one without Machines.
+// conformingProviders returns the kinds of control planes that conform: Cluster API's own, one kind for each version of its contract,
+// a kind without the optional fields of the contract, and a kind without Machines.
 func conformingProviders() []provider {
 	plain := place{}.in("spec", "machineTemplate", "metadata")
 	newer := newerFields().ofControlPlane().below("spec", "machineTemplate", "spec").in(plain.metadata...)
@@ -101,13 +101,13 @@ func (p provider) apiVersion() string {
 	return inherit.ControlPlaneGroup + "/" + p.version
 }
 
-// ref is a reference of Cluster API's core to an object.
+// ref returns a reference to an object, in the format of Cluster API's core.
 func (l *descent) ref(apiVersion, kind, name string) map[string]any {
 	group, _, _ := strings.Cut(apiVersion, "/")
 	return map[string]any{"apiGroup": group, "kind": kind, "name": name}
 }
 
-// object is one that belongs to the subtest's Cluster.
+// object returns an object that belongs to the subtest's Cluster.
 func (l *descent) object(apiVersion, kind string, spec map[string]any) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
 	u.SetAPIVersion(apiVersion)
@@ -127,7 +127,7 @@ func (l *descent) cluster() *unstructured.Unstructured {
 	return l.core("Cluster", map[string]any{"clusterNetwork": services})
 }
 
-// kind is that of the objects beside a Machine.
+// externalKind is the kind of an external object of a Machine.
 type externalKind struct{ apiVersion, kind string }
 
 func fakeMachine() externalKind {
@@ -142,7 +142,7 @@ func kubeadmConfig() externalKind {
 	return externalKind{inherit.BootstrapGroup + "/v1beta2", "KubeadmConfig"}
 }
 
-// machineSpec is the spec of a Machine or that in a template. The Machine's external objects have its name.
+// machineSpec returns the spec of a Machine or of a template for Machines. The Machine's external objects have its name.
 func (l *descent) machineSpec(infrastructure externalKind) map[string]any {
 	config := kubeadmConfig()
 	return map[string]any{
@@ -152,14 +152,14 @@ func (l *descent) machineSpec(infrastructure externalKind) map[string]any {
 	}
 }
 
-// bareMachine is a Machine without an owner.
+// bareMachine returns a Machine without an owner.
 func (l *descent) bareMachine(infrastructure externalKind) *unstructured.Unstructured {
 	m := l.core("Machine", l.machineSpec(infrastructure))
 	set(m.Object, stage.ProviderID(l.namespace+"-"+l.name), "spec", "providerID")
 	return m
 }
 
-// workers is a MachineDeployment or MachineSet with a template that declares nothing.
+// workers returns a MachineDeployment or MachineSet with a template that declares nothing.
 func (l *descent) workers(kind string) *unstructured.Unstructured {
 	u := l.pool()
 	u.SetKind(kind)
@@ -169,7 +169,7 @@ func (l *descent) workers(kind string) *unstructured.Unstructured {
 	return u
 }
 
-// pool is a MachinePool with a template that declares nothing.
+// pool returns a MachinePool with a template that declares nothing.
 func (l *descent) pool() *unstructured.Unstructured {
 	return l.core("MachinePool", map[string]any{
 		"clusterName": l.clusterName(), "replicas": int64(1), "template": map[string]any{"spec": l.machineSpec(fakeMachine())},
@@ -194,7 +194,7 @@ func (l *descent) controlPlane(p provider) *unstructured.Unstructured {
 	return cp
 }
 
-// externalObject is an InfraMachine or a BootstrapConfig.
+// externalObject returns an InfraMachine or a BootstrapConfig.
 func (l *descent) externalObject(kind externalKind) *unstructured.Unstructured {
 	return l.object(kind.apiVersion, kind.kind, map[string]any{"verbosity": int64(4)})
 }
@@ -215,7 +215,7 @@ func (l *descent) clusterName() string {
 	return l.name
 }
 
-// createHome stores the Cluster of the management cluster itself, which is there after the first time.
+// createHome stores the Cluster of the management cluster itself, unless it exists.
 func (l *descent) createHome() {
 	l.t.Helper()
 	l.ensureNamespace(stage.Home)

@@ -16,19 +16,19 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
-// place is where an object has content, as field names. What it does not have there is nil. The program has such paths
-// too; these are the test's own, read off the CRDs.
+// place holds the paths of the fields in which an object has content, as field names; nil without the field. The program has
+// paths of its own; the test's paths come from the CRDs.
 type place struct {
 	metadata, taints, gates, minReady []string
-	// timeouts is what the three timeouts are in; empty and not nil where they are at the top.
+	// timeouts is the path of the object with the three timeouts; empty and not nil if they are at the top.
 	timeouts []string
-	// durations says that timeouts are such as "10s" and called by their names in v1beta1.
+	// durations means that timeouts are durations, for example "10s", with their names in v1beta1.
 	durations bool
-	// node says that taints are a Node's, without propagation.
+	// node means that the taints are a Node's, without propagation.
 	node bool
 }
 
-// below is the same place inside of something.
+// below returns the same place inside of the object at path.
 func (p place) below(path ...string) place {
 	for _, at := range []*[]string{&p.metadata, &p.taints, &p.gates, &p.minReady, &p.timeouts} {
 		if *at != nil {
@@ -38,7 +38,7 @@ func (p place) below(path ...string) place {
 	return p
 }
 
-// holds returns the part of c that there is room for.
+// holds returns the part of c for which the place has fields.
 func (p place) holds(c content) content {
 	held := content{taintColumn: {}, fieldColumn: {}}
 	if p.metadata != nil {
@@ -61,7 +61,7 @@ func (p place) holds(c content) content {
 	return held.and()
 }
 
-// field returns where an in-place field is, or nil, and whether it is a duration there.
+// field returns the path of an in-place field, or nil, and whether the field is a duration.
 func (p place) field(name string) (path []string, duration bool) {
 	switch {
 	case strings.HasPrefix(name, gate):
@@ -77,7 +77,7 @@ func (p place) field(name string) (path []string, duration bool) {
 	}
 }
 
-// put adds content to an object, as far as there is room for it.
+// put adds content to an object, as far as the place has fields for it.
 func (p place) put(object map[string]any, c content) {
 	c = p.holds(c)
 	for _, in := range []column{labelColumn, annotationColumn} {
@@ -125,7 +125,7 @@ func (p place) putField(object map[string]any, name, value string) {
 	set(object, seconds, path...)
 }
 
-// putItem adds an item to a list, in place of that with the same keys.
+// putItem adds an item to a list. It replaces the item with the same keys.
 func putItem(object, item map[string]any, path []string, keys ...string) {
 	items := slices.DeleteFunc(listAt(object, path), func(other any) bool {
 		m, ok := other.(map[string]any)
@@ -134,7 +134,7 @@ func putItem(object, item map[string]any, path []string, keys ...string) {
 	must(unstructured.SetNestedSlice(object, append(items, item), path...))
 }
 
-// read returns the content of an object. Left out are the test's own mark and the tracking annotations of a Node.
+// read returns the content of an object, without the test's own label and the tracking annotations of a Node.
 func (p place) read(object map[string]any) content {
 	got := content{labelColumn: {}, annotationColumn: {}, taintColumn: {}, fieldColumn: {}}
 	if p.metadata != nil {
@@ -175,7 +175,7 @@ func (p place) read(object map[string]any) content {
 	return got.and()
 }
 
-// cut takes the place out of an object: what is left is what a rollout might be about.
+// cut removes the place from an object: a change of the other fields could cause a rollout.
 func (p place) cut(object map[string]any) {
 	paths := [][]string{p.metadata, p.taints, p.gates, p.minReady, p.timeouts}
 	if p.durations {
@@ -228,7 +228,7 @@ func text(value any) string {
 	return s
 }
 
-// must is for objects of the test's own making.
+// must panics on an error in an object of the test itself.
 func must(err error) {
 	if err != nil {
 		panic(fmt.Sprintf("a fixture is wrong: %v", err))

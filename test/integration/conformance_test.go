@@ -16,12 +16,12 @@ import (
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
-// path is one of the two on which content gets from an owner to a child.
+// path is one of the two ways in which content gets from an owner to a child.
 type path struct {
 	name string
-	// admission says that it is the webhooks, without the loop; otherwise it is the loop without webhooks.
+	// admission means webhooks without the loop; otherwise the path is the loop without webhooks.
 	admission bool
-	// byLoop has which fields of a child were ours on the path of the loop, by the name of the subtest and the number of its state.
+	// byLoop has the fields of a child that heirloom owned on the path of the loop, by the key of the subtest and the number of its state.
 	byLoop map[string]string
 }
 
@@ -29,18 +29,18 @@ type path struct {
 type conformanceCase struct {
 	rule  int
 	child string
-	// declares are the columns that there is room for in what the row calls "from". Nobody can declare the others there; that
-	// nothing of them arrives, all the same, every subtest expects.
+	// declares are the columns for which the row's "from" has fields. No owner can declare the other columns there; every subtest expects
+	// nevertheless that none of their content arrives.
 	declares []column
-	// onlyAdmission says that the child gets there in admission only.
+	// onlyAdmission means that the child inherits only with webhooks.
 	onlyAdmission bool
-	// set creates what is there before the child.
+	// set creates the objects that exist before the child.
 	set func(*descent)
 }
 
-// TestConformance holds the program to the table of rules, row by row and column by column: beside the newest
-// releases of Cluster API, for every kind of child, on each of the two paths alone. Both give a child the same content under the same
-// managed fields. With -short it is beside the newest release alone.
+// TestConformance tests the program against the table of rules, row by row and column by column: with the newest
+// releases of Cluster API, for every kind of child, on each of the two paths alone. Both paths give a child the same content and the
+// same managed fields. With -short, it uses only the newest release.
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	releases, err := controlplane.Releases(t.Context())
@@ -54,7 +54,7 @@ func TestConformance(t *testing.T) {
 		t.Run(release.Name, func(t *testing.T) {
 			t.Parallel()
 			plane := lend(t, controlplane.Options{CRDPaths: release.CRDPaths})
-			// The loop comes first: it would see to what it finds, webhooks do not.
+			// The loop comes first: it would change objects of the other path, but webhooks do not change existing objects.
 			byLoop := map[string]string{}
 			for _, path := range []path{{name: "loop", byLoop: byLoop}, {name: "webhooks", admission: true, byLoop: byLoop}} {
 				t.Run(path.name, func(t *testing.T) { conform(t, plane, path) })
@@ -72,13 +72,13 @@ func conform(t *testing.T, on *controlplane.Lent, path path) {
 	args := []string{
 		"--additional-provider-groups=infrastructure.example.com",
 		`--additional-sync-machine-labels=^extra\.example\.com/`, `--additional-sync-machine-annotations=^extra\.example\.com/`,
-		"--no-execute-rate=0", // at once; at which pace otherwise, another test is about
+		"--no-execute-rate=0", // without a pace, which another test covers
 	}
 	s := sceneOn(t, on, stage.Options{
 		WithoutLoop: path.admission, WithoutWebhooks: !path.admission, FailClosed: true,
 		Values: map[string]any{"additionalProviderGroups": []any{"infrastructure.example.com"}},
 		Args:   args,
-		// Much is read from the caches without copies. If any of that is changed, the program ends.
+		// The program reads many objects from the caches without copies. With this variable, it exits if it changes a cached object.
 		Env: []string{"KUBE_CACHE_MUTATION_DETECTOR=true"},
 	})
 	for i, c := range cases {
@@ -102,8 +102,7 @@ func conform(t *testing.T, on *controlplane.Lent, path path) {
 	}
 }
 
-// expectCases fails where the table has a row that nothing holds the program to, or says that a row carries what no case
-// declares.
+// expectCases fails if a row of the table has no case, or carries a column that no case declares.
 func expectCases(t *testing.T, rule rules.Rule, cases []conformanceCase) {
 	t.Helper()
 	ofRule := slices.DeleteFunc(slices.Clone(cases), func(c conformanceCase) bool { return c.rule != rule.Number })
@@ -118,7 +117,7 @@ func expectCases(t *testing.T, rule rules.Rule, cases []conformanceCase) {
 	}
 }
 
-// ruleOf returns the row of that number. A case without one would be about nothing.
+// ruleOf returns the row with this number. It panics without a row, because the case would test nothing.
 func ruleOf(number int) rules.Rule {
 	all := rules.All()
 	i := slices.IndexFunc(all, func(rule rules.Rule) bool { return rule.Number == number })

@@ -25,17 +25,17 @@ import (
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
-// example is what becomes of a directory of docs/examples.
+// example is a directory of docs/examples with the expected Machine and Node.
 type example struct {
 	dir, node string
-	// machine creates what Cluster API's controllers would, and returns the Node's Machine. It is nil if the Node has none.
+	// machine creates the objects that Cluster API's controllers would create, and returns the Node's Machine; nil if the Node has none.
 	machine func(s *examples, name string) *clusterv1.Machine
-	// cluster is the workload cluster of the Node, if it is not the management cluster.
+	// cluster is the workload cluster of the Node; empty for the management cluster.
 	cluster string
 	// onMachine are labels of the Machine that do not reach the Node.
 	onMachine, labels, annotations map[string]string
 	always, initialize, until      string
-	// also checks what is special about the example.
+	// also checks the properties that only this example has.
 	also func(s *examples, e example, node *corev1.Node)
 }
 
@@ -46,15 +46,15 @@ func examplesDir(path ...string) string {
 	return filepath.Join(append([]string{root, "docs", "examples"}, path...)...)
 }
 
-// TestExamples applies each example as it stands, and checks the Machine and the Node that come of it.
+// TestExamples applies each example without changes, and checks the resulting Machine and Node.
 func TestExamples(t *testing.T) {
 	t.Parallel()
-	// The feature gate is off by default, and the examples are for Cluster API as it is by default.
+	// The examples are for Cluster API with its default settings, and the feature gate is off by default.
 	s := &examples{newScene(t, stage.Options{
 		WorkloadWebhook: true, Args: []string{taintGate + "disabled", "--management-cluster=fleet/prod"},
 	})}
 	s.ensureNamespace("fleet")
-	s.apply("clusterclass") // it has the Cluster that the others are for
+	s.apply("clusterclass") // it has the Cluster of the other examples
 
 	tested := map[string]bool{"README.md": true, "required-keys": true, "facts": true, "no-execute-budgets": true} // TestRequiredKeys, TestFacts, TestNoExecuteWithinBudgets
 	for _, e := range allExamples() {
@@ -64,7 +64,7 @@ func TestExamples(t *testing.T) {
 			within.expect(e)
 		})
 	}
-	s.Expect(os.ReadDir(examplesDir())).To(HaveEach(WithTransform(os.DirEntry.Name, BeKeyOf(tested))), "docs/examples has what no test applies")
+	s.Expect(os.ReadDir(examplesDir())).To(HaveEach(WithTransform(os.DirEntry.Name, BeKeyOf(tested))), "a test applies each example")
 }
 
 func allExamples() []example {
@@ -116,7 +116,7 @@ func allExamples() []example {
 	}
 }
 
-// apply applies what is for the management cluster, as an operator does.
+// apply applies the files for the management cluster, like an operator.
 func (s *examples) apply(dir string) {
 	s.t.Helper()
 	files, err := filepath.Glob(examplesDir(dir, "*.yaml"))
@@ -129,7 +129,7 @@ func (s *examples) apply(dir string) {
 	}
 }
 
-// expect applies an example and checks what comes of it. With its workload cluster, all examples go that have been applied.
+// expect applies an example and checks the result. The cleanup of its workload cluster deletes all examples that were applied.
 func (s *examples) expect(e example) {
 	s.t.Helper()
 	s.apply(e.dir)
@@ -159,7 +159,7 @@ func (s *examples) expect(e example) {
 	}
 }
 
-// expectNode registers the Node as a kubelet does. It has its taints in the very first version, and the rest soon.
+// expectNode registers the Node as its kubelet. The first version has its taints, and the other entries follow soon.
 func (s *scene) expectNode(e example) *corev1.Node {
 	s.t.Helper()
 	node, kubelet := stage.Node(e.node), s.kubelet(e.node)
@@ -168,7 +168,7 @@ func (s *scene) expectNode(e example) *corev1.Node {
 	has := func(g Gomega, node *corev1.Node) {
 		g.Expect(strings.Split(taint.FormatList(node.Spec.Taints), ",")).To(ContainElements(taints))
 	}
-	s.Eventually(func(g Gomega) { // a cache has to have the Machine, or an API server the policy's parameters
+	s.Eventually(func(g Gomega) { // until a cache has the Machine, or an API server the policy's parameters
 		dry := node.DeepCopy()
 		g.Expect(kubelet.Create(s.ctx, dry, client.DryRunAll)).To(Succeed())
 		has(g, dry)
@@ -203,7 +203,7 @@ func ofDeployment(name string) func(*examples, string) *clusterv1.Machine {
 	}
 }
 
-// ofTopology makes a MachineDeployment of the section of that name, without anything that it inherits.
+// ofTopology creates the MachineDeployment of a topology's section, without inherited entries.
 func ofTopology(section string) func(*examples, string) *clusterv1.Machine {
 	return func(s *examples, machine string) *clusterv1.Machine {
 		md := stage.MachineDeployment(stage.Cluster("fleet", "prod"), "prod-"+section, stage.Declared{})
@@ -213,7 +213,7 @@ func ofTopology(section string) func(*examples, string) *clusterv1.Machine {
 	}
 }
 
-// below makes the MachineSet of a MachineDeployment, and returns a Machine of it.
+// below creates the MachineSet of a MachineDeployment, and returns a Machine of it.
 func (s *examples) below(md *clusterv1.MachineDeployment, machine string) *clusterv1.Machine {
 	s.t.Helper()
 	ms := stage.MachineSet(md, md.Name)
@@ -221,7 +221,7 @@ func (s *examples) below(md *clusterv1.MachineDeployment, machine string) *clust
 	return stage.Machine(ms, machine)
 }
 
-// withoutSet is a Machine of no MachineSet.
+// withoutSet returns a Machine without a stored MachineSet.
 func withoutSet(name string) *clusterv1.Machine {
 	none := &clusterv1.MachineSet{}
 	none.Namespace, none.Spec.ClusterName = "fleet", "prod"
@@ -235,7 +235,7 @@ func ofControlPlane(s *examples, machine string) *clusterv1.Machine {
 	return machineOf(cp, withoutSet(machine))
 }
 
-// ofPool is for a provider with Machines, or for one without, which lists the Node in the MachinePool.
+// ofPool creates a Machine of the MachinePool for a provider with Machines; otherwise it lists the Node in the MachinePool.
 func ofPool(machines bool) func(*examples, string) *clusterv1.Machine {
 	return func(s *examples, node string) *clusterv1.Machine {
 		mp, m := &clusterv1.MachinePool{}, withoutSet(node)
@@ -250,7 +250,7 @@ func ofPool(machines bool) func(*examples, string) *clusterv1.Machine {
 	}
 }
 
-// expectPodFits checks that the example's Pod selects the Node and tolerates all that keeps others away.
+// expectPodFits expects the example's Pod to select the Node and to tolerate the inherited taint.
 func (s *examples) expectPodFits(e example, node *corev1.Node) {
 	s.t.Helper()
 	pod := &corev1.Pod{}
@@ -274,7 +274,7 @@ func (s *examples) expectCapacity(_ example, _ *corev1.Node) {
 	})
 }
 
-// expectValues checks that the chart takes the example's values.
+// expectValues expects the chart to render with the example's values.
 func (s *examples) expectValues(e example, _ *corev1.Node) {
 	s.t.Helper()
 	values := map[string]any{}

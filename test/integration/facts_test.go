@@ -16,8 +16,8 @@ import (
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
-// What the InfraMachine and the Machine know becomes labels of the Node with the values of the example. The labels follow, and go with the fact;
-// a label that somebody else has set stays as it is.
+// With the example's values, fields of the InfraMachine and the Machine become labels of the Node. The labels follow a change and are
+// removed with the field; a label that another user has set stays unchanged.
 func TestFacts(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, stage.Options{Args: factsOfExample(t), FailClosed: true})
@@ -49,7 +49,7 @@ func TestFacts(t *testing.T) {
 	})
 }
 
-// factsOfExample are the arguments that the chart makes of the example's values, for the kind that the scene has.
+// factsOfExample returns the arguments that the chart renders from the example's values, for the scene's InfraMachine kind.
 func factsOfExample(t *testing.T) (args []string) {
 	t.Helper()
 	Expect := NewWithT(t).Expect

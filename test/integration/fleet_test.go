@@ -12,7 +12,7 @@ import (
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
-// fleet is one of everything that inherits from a Cluster's topology, owners before their children.
+// fleet has an object of each kind that inherits from a Cluster's topology, owners before their children.
 type fleet struct {
 	*scene
 	class    *clusterv1.ClusterClass
@@ -20,7 +20,7 @@ type fleet struct {
 	children []client.Object
 }
 
-// fleetName is the usual name of a fleet's namespace, and of most that is in it.
+// fleetName is the usual name of a fleet's namespace and of most objects in it.
 const fleetName = "fleet"
 
 func newFleet(s *scene, name string) *fleet {
@@ -75,7 +75,8 @@ func (f *fleet) addMachine(ms *clusterv1.MachineSet, name string, owner metav1.O
 	f.add(infraMachine(m), bootstrapConfig(m))
 }
 
-// declare makes class and Cluster declare a value of a label everywhere, and another label for each value; or nothing.
+// declare changes a label in every section of the class and the Cluster to this value, and adds a label with the value in its key. An
+// empty value removes all labels.
 func (f *fleet) declare(value string) {
 	f.t.Helper()
 	for _, object := range []client.Object{f.class, f.cluster} {
@@ -98,7 +99,7 @@ func (f *fleet) set(value string) {
 	}
 }
 
-// clusterClass returns a ClusterClass whose control plane consists of Machines, with one class of workers.
+// clusterClass returns a ClusterClass with Machines for its control plane and with one class of workers.
 func clusterClass(name string) *clusterv1.ClusterClass {
 	template := func(group, kind string) clusterv1.ClusterClassTemplateReference {
 		return clusterv1.ClusterClassTemplateReference{APIVersion: group + ".cluster.x-k8s.io/v1beta2", Kind: kind, Name: "fake"}
@@ -164,7 +165,7 @@ func kubeadmControlPlane(name string) *unstructured.Unstructured {
 	}}
 }
 
-// machineOf makes a Machine one of the control plane.
+// machineOf makes m a Machine of the control plane.
 func machineOf(cp *unstructured.Unstructured, m *clusterv1.Machine) *clusterv1.Machine {
 	m.Labels = map[string]string{clusterv1.ClusterNameLabel: m.Spec.ClusterName, clusterv1.MachineControlPlaneLabel: ""}
 	m.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(cp, cp.GroupVersionKind())}
@@ -172,7 +173,7 @@ func machineOf(cp *unstructured.Unstructured, m *clusterv1.Machine) *clusterv1.M
 	return m
 }
 
-// infraMachine returns the InfraMachine of a Machine, which refers to it by the Machine's own name.
+// infraMachine returns the InfraMachine of a Machine, with the name in the Machine's reference.
 func infraMachine(m *clusterv1.Machine) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"size": "small"}}}
 	u.SetAPIVersion("infrastructure.cluster.x-k8s.io/v1beta2")

@@ -14,8 +14,8 @@ import (
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
-// The Node of a workload cluster gets the taints of its start-up gates. A condition opens one and a ready Pod of a DaemonSet the other, each once; without the
-// declaration nothing is left of them. A broken gate is refused.
+// The Node of a workload cluster gets the taints of its start-up gates. A condition opens one gate and a ready Pod of a DaemonSet the
+// other, each once; without the declaration, the Node has no record of opened gates. An invalid gate is refused.
 func TestStartupGates(t *testing.T) {
 	t.Parallel()
 	s := sharedScene(t)
@@ -29,7 +29,7 @@ func TestStartupGates(t *testing.T) {
 	has := func(taints, opened string) {
 		t.Helper()
 		s.eventuallyNode(a, node, func(g Gomega) {
-			g.Expect(taint.FormatList(node.Spec.Taints)).To(Equal(taints + ",node.kubernetes.io/not-ready:NoSchedule")) // the API server's own
+			g.Expect(taint.FormatList(node.Spec.Taints)).To(Equal(taints + ",node.kubernetes.io/not-ready:NoSchedule")) // from the API server itself
 			g.Expect(node.Annotations[inherit.OpenedGatesAnnotation]).To(Equal(opened))
 		})
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
-// The one story that everything else is a detail of: children that are created bare carry what their owner declares in
-// the very write that creates them.
+// A child that is created without entries has the declarations of its owner after the write that creates it. This is the main promise:
+// the other tests cover its details.
 func TestChildrenInheritInTheWriteThatCreatesThem(t *testing.T) {
 	t.Parallel()
 	s := sharedScene(t)
@@ -36,7 +36,7 @@ func TestChildrenInheritInTheWriteThatCreatesThem(t *testing.T) {
 	s.Expect(f.m.Spec.Taints).To(ContainElements(d.Taints))
 
 	node := stage.Node(f.m.Name)
-	s.Eventually(func(g Gomega) { // until the webhook knows the Machine
+	s.Eventually(func(g Gomega) { // until the webhook's cache has the Machine
 		probe := node.DeepCopy()
 		g.Expect(s.kubelet(node.Name).Create(s.ctx, probe, client.DryRunAll)).To(Succeed())
 		g.Expect(probe.Annotations).To(HaveKey(clusterv1.TaintsFromMachineAnnotation))
@@ -45,7 +45,7 @@ func TestChildrenInheritInTheWriteThatCreatesThem(t *testing.T) {
 	s.Expect(taint.FormatList(node.Spec.Taints)).To(Equal("annotated=yes:NoSchedule,booting=yes:PreferNoSchedule," +
 		"gpu=true:NoSchedule,node.cluster.x-k8s.io/uninitialized:NoSchedule,node.kubernetes.io/not-ready:NoSchedule,warming=up:NoSchedule"))
 	s.Expect(node.Labels).To(HaveKeyWithValue("node.cluster.x-k8s.io/pool", "gpu"))
-	s.Expect(node.Labels).NotTo(HaveKey("node-role.kubernetes.io/worker"), "a kubelet may not bring it")
+	s.Expect(node.Labels).NotTo(HaveKey("node-role.kubernetes.io/worker"), "a kubelet may not set it")
 	s.Expect(node.Annotations).To(HaveKeyWithValue("node.cluster.x-k8s.io/note", "for nodes"))
 	s.Expect(node.Annotations).To(HaveKeyWithValue(clusterv1.LabelsFromMachineAnnotation, "node.cluster.x-k8s.io/pool"))
 
@@ -53,7 +53,7 @@ func TestChildrenInheritInTheWriteThatCreatesThem(t *testing.T) {
 	s.Expect(node.Labels).To(And(
 		HaveKeyWithValue("node-role.kubernetes.io/worker", ""),
 		HaveKeyWithValue("node-restriction.kubernetes.io/z", "1"),
-	), "the first privileged write brings what the kubelet could not")
+	), "the first privileged write adds the labels that the kubelet may not set")
 	s.Expect(taint.Find(node.Spec.Taints, taint.IDOf(clusterv1.NodeUninitializedTaint))).To(Equal(-1))
 	s.Expect(taint.Find(node.Spec.Taints, taint.ID{Key: "gpu", Effect: corev1.TaintEffectNoSchedule})).NotTo(Equal(-1))
 }

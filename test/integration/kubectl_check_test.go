@@ -13,9 +13,9 @@ import (
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/check"
 )
 
-// testKubectlCheck puts right again whatever it breaks.
+// testKubectlCheck repairs everything that it breaks.
 func testKubectlCheck(t *testing.T, w *kubectlWorld) {
-	// The program gets its serving certificate from files here, which the plugin cannot read.
+	// The program has its serving certificate in files here, which the plugin cannot read.
 	well := map[string]check.Status{
 		"installed": check.OK, "versions": check.OK, "registered": check.OK, "certificates": check.Unknown, "mutation": check.OK, "validation": check.OK,
 		"cluster-api": check.OK, "workload-clusters": check.OK, "nodes": check.Warning, "machines": check.OK, "others": check.OK,
@@ -32,7 +32,7 @@ func testKubectlCheck(t *testing.T, w *kubectlWorld) {
 		out, stderr, code := w.kubectl(t, "check", "--wait=1m")
 		w.Expect(code).To(BeZero(), stderr)
 		w.Expect(out).To(ContainSubstring("\n9 ok, 1 warning, 1 unknown\n"))
-		w.Expect(stderr).NotTo(ContainSubstring("Warning"), "the dry runs provoke warnings, which are no news")
+		w.Expect(stderr).NotTo(ContainSubstring("Warning"), "the plugin hides the warnings that its dry runs cause")
 		w.Expect(w.countMachines()).To(Equal(before), "a dry run stores nothing")
 	})
 	t.Run("a user without rights", func(t *testing.T) {
@@ -52,7 +52,7 @@ func testKubectlCheck(t *testing.T, w *kubectlWorld) {
 	})
 }
 
-// checks runs all checks. Their statuses must be those that are usual, apart from some.
+// checks runs all checks and expects the usual statuses, except for the statuses in apartFrom.
 func (w *kubectlWorld) checks(t *testing.T, exitCode int, usual, apartFrom map[string]check.Status) map[string]check.Result {
 	t.Helper()
 	out, stderr, code := w.kubectl(t, "check", "-o", "json")

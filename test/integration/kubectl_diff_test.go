@@ -47,7 +47,7 @@ func testKubectlDiff(t *testing.T, w *kubectlWorld) {
 	w.pendingIsNothing(t)
 }
 
-// diff runs the plugin.
+// diff runs the diff command of the plugin.
 func (w *kubectlWorld) diff(t *testing.T, stdin string, env []string, args ...string) (stdout, stderr string, exitCode int) {
 	t.Helper()
 	return w.run(t, pluginRun{args: append([]string{"diff"}, args...), stdin: strings.NewReader(stdin), env: env})
@@ -76,7 +76,7 @@ func (w *kubectlWorld) growBatch(t *testing.T) {
 	})
 }
 
-// pendingIsNothing shows that the plugin agrees with the server: once all is inherited, there is nothing left to write.
+// pendingIsNothing expects the plugin to agree with the server: when all objects have inherited, the plugin has nothing to write.
 func (w *kubectlWorld) pendingIsNothing(t *testing.T) {
 	t.Helper()
 	w.Eventually(func(g Gomega) {
@@ -87,7 +87,7 @@ func (w *kubectlWorld) pendingIsNothing(t *testing.T) {
 	}).WithTimeout(patience).Should(Succeed())
 }
 
-// writesWhatDiffSays applies the file, and expects every object as it was announced.
+// writesWhatDiffSays applies the file, and expects every object to become as diff showed it.
 func (w *kubectlWorld) writesWhatDiffSays(t *testing.T) {
 	t.Helper()
 	dir := t.TempDir()
@@ -123,7 +123,7 @@ func (w *kubectlWorld) writesWhatDiffSays(t *testing.T) {
 	w.Expect(node.Labels).To(HaveKeyWithValue("node.cluster.x-k8s.io/purpose", "nightly"))
 }
 
-// announcedIn reads the objects that the plugin gave to a program.
+// announcedIn reads the objects that the plugin gave to the diff program.
 func announcedIn(t *testing.T, dir string) []*unstructured.Unstructured {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "*"))
@@ -139,7 +139,7 @@ func announcedIn(t *testing.T, dir string) []*unstructured.Unstructured {
 	return all
 }
 
-// writable is what a write of Heirloom's can change. The spec is text, because numbers have other types in a file.
+// writable returns the fields that a write of Heirloom can change. The spec is text, because numbers have other types in a file.
 func writable(t *testing.T, object *unstructured.Unstructured) map[string]any {
 	t.Helper()
 	spec, err := yaml.Marshal(object.Object["spec"])

@@ -14,16 +14,16 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// updateDocs is the variable with which the test writes what it would otherwise expect; hack/update-docs.sh sets it.
+// updateDocs is the variable with which the test updates the pages instead of comparing them; hack/update-docs.sh sets it.
 const updateDocs = "HEIRLOOM_UPDATE_DOCS"
 
-// testKubectlDocs runs the commands of README.md and docs/kubectl.md as a reader would, through kubectl, in the directory
-// testdata/kubectl: the pages show what they print. A command without output on the page is new; the update fills it in.
+// testKubectlDocs runs the commands of README.md and docs/kubectl.md like a reader, through kubectl, in the directory
+// testdata/kubectl: the pages show their output. A command without output on the page is new, and the update adds its output.
 func testKubectlDocs(t *testing.T, w *kubectlWorld) {
 	for _, page := range []string{"README.md", filepath.Join("docs", "kubectl.md")} {
 		t.Run(page, func(t *testing.T) { w.in(t).expectPage(t, filepath.Join(root, page)) })
 	}
-	// It runs the program kubectl_complete-heirloom, which runs the plugin.
+	// kubectl runs the program kubectl_complete-heirloom, which runs the plugin.
 	out, _ := w.shell(t, "kubectl __complete heirloom explain machine/edge 2>/dev/null", 0)
 	w.Expect(out).To(ContainSubstring("machine/edge-web-1\n"), "kubectl completes the plugin's arguments")
 }
@@ -54,7 +54,7 @@ func (w *kubectlWorld) expectPage(t *testing.T, file string) {
 	}
 }
 
-// shell runs a line as a terminal does, after a command with that exit code, and returns all that appears on it.
+// shell runs a line like a terminal, after a command with the exit code before, and returns its output.
 func (w *kubectlWorld) shell(t *testing.T, line string, before int) (output string, exitCode int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(w.ctx, 2*patience)
@@ -70,7 +70,7 @@ func (w *kubectlWorld) shell(t *testing.T, line string, before int) (output stri
 	return withoutProgress(string(out)), command.ProcessState.ExitCode()
 }
 
-// path has kubectl and, as make build leaves it, the plugin.
+// path returns a PATH with kubectl and the plugin that make build has built.
 func (w *kubectlWorld) path() string {
 	list := filepath.Dir(w.plugin) + string(os.PathListSeparator) + os.Getenv("PATH")
 	return os.Getenv("HEIRLOOM_TOOLS") + string(os.PathListSeparator) + list

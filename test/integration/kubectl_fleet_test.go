@@ -21,8 +21,8 @@ import (
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
-// deploy stores the Deployments from which the plugin reads settings. Nothing runs of them: Heirloom runs with the same settings as
-// a process of its own.
+// deploy stores the Deployments from which the plugin reads settings. No Pods of them run: Heirloom is a process of its own with the same
+// settings.
 func (w *kubectlWorld) deploy() {
 	w.t.Helper()
 	heirloom := slices.DeleteFunc(render(w.t, map[string]any{"additionalSyncMachineLabels": []any{alsoSynced}}),
@@ -38,7 +38,7 @@ func (w *kubectlWorld) deploy() {
 	}
 }
 
-// rolledOut reports a Deployment as its controller would.
+// rolledOut sets the status of a Deployment like its controller.
 func (w *kubectlWorld) rolledOut(key client.ObjectKey) {
 	w.t.Helper()
 	deployment := &appsv1.Deployment{}
@@ -51,7 +51,8 @@ func (w *kubectlWorld) rolledOut(key client.ObjectKey) {
 	w.Expect(w.Client.Status().Update(w.ctx, deployment)).To(Succeed())
 }
 
-// coreManager is Cluster API's core manager as clusterctl installs it, with the feature gates of which the rules make something.
+// coreManager returns the Deployment of Cluster API's core manager as clusterctl installs it, with the feature gates that affect the
+// rules.
 func coreManager() *appsv1.Deployment {
 	selector := map[string]string{"cluster.x-k8s.io/provider": "cluster-api", "control-plane": "controller-manager"}
 	return &appsv1.Deployment{
@@ -74,7 +75,7 @@ func coreManager() *appsv1.Deployment {
 	}
 }
 
-// populate makes both Clusters, and waits until everything has inherited.
+// populate creates both Clusters, and waits until all Nodes have inherited.
 func (w *kubectlWorld) populate() {
 	w.t.Helper()
 	w.prod = w.makeProd()
@@ -91,7 +92,7 @@ func (w *kubectlWorld) populate() {
 	w.inherits(w.edge, "edge-web-1", "dedicated=web:NoSchedule", "team", "web")
 }
 
-// inherits waits until a Node has what it inherits, and the Machine of its name, if there is one, knows it.
+// inherits waits until a Node has its inherited entries, and sets the node reference of the Machine with its name, if there is one.
 func (w *kubectlWorld) inherits(cluster kubectlCluster, name, taints, label, value string) {
 	w.t.Helper()
 	a := abroad{Workload: cluster.Workload}
@@ -111,7 +112,8 @@ func (w *kubectlWorld) inherits(cluster kubectlCluster, name, taints, label, val
 	w.Expect(w.Client.Status().Patch(w.ctx, m, client.MergeFrom(before))).To(Succeed())
 }
 
-// makeProd makes a Cluster with a topology, and what Cluster API would make of it: bare, so that what it inherits is Heirloom's.
+// makeProd creates a Cluster with a topology, and the objects that Cluster API would create for it, without entries: all entries come
+// from Heirloom.
 func (w *kubectlWorld) makeProd() kubectlCluster {
 	w.t.Helper()
 	cluster := prodCluster()
@@ -155,7 +157,7 @@ func (w *kubectlWorld) makeProd() kubectlCluster {
 	return made
 }
 
-// makeEdge makes a Cluster without a topology.
+// makeEdge creates a Cluster without a topology.
 func (w *kubectlWorld) makeEdge() kubectlCluster {
 	w.t.Helper()
 	cluster := stage.Cluster(fleetName, "edge")
@@ -184,7 +186,7 @@ func (w *kubectlWorld) addMachine(cluster kubectlCluster, m *clusterv1.Machine) 
 	w.Expect(cluster.Client.Create(w.ctx, stage.Node(m.Name), client.FieldOwner("kubelet"))).To(Succeed())
 }
 
-// createAs stores objects in the name of the controller or tool that does it in a real management cluster.
+// createAs stores objects with the field manager of the controller or tool that creates them in a real management cluster.
 func (w *kubectlWorld) createAs(manager client.FieldOwner, objects ...client.Object) {
 	w.t.Helper()
 	for _, object := range objects {
@@ -192,7 +194,7 @@ func (w *kubectlWorld) createAs(manager client.FieldOwner, objects ...client.Obj
 	}
 }
 
-// prodCluster has a topology that declares something of each kind of content.
+// prodCluster returns a Cluster with a topology that declares each kind of content.
 func prodCluster() *clusterv1.Cluster {
 	cluster := stage.Cluster(fleetName, "prod")
 	always := clusterv1.MachineTaintPropagationAlways
@@ -222,7 +224,7 @@ func prodCluster() *clusterv1.Cluster {
 	return cluster
 }
 
-// standardClass declares what the topology partly overrides.
+// standardClass returns a ClusterClass whose declarations the topology partly overrides.
 func standardClass() *clusterv1.ClusterClass {
 	class := clusterClass("standard")
 	class.Namespace = fleetName

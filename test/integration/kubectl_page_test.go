@@ -19,7 +19,7 @@ import (
 //	v0.1.0
 //	```
 type page struct {
-	// lines are those of the page, in order. Where a command is, its output has been taken out.
+	// lines are the lines of the page in order, without the output of its commands.
 	lines    []string
 	commands []*shown
 }
@@ -27,13 +27,13 @@ type page struct {
 // shown is a command of a page and the output that the page shows.
 type shown struct {
 	line, output string
-	// at is the index of the command's line, number what an editor calls it.
+	// at is the index of the command in lines, number its line number in the file.
 	at, number int
 }
 
 // readPage finds the commands of a page.
 func readPage(text string) *page {
-	inside := map[int]bool{} // the numbers of the lines of terminals
+	inside := map[int]bool{} // the line numbers of terminal blocks
 	for _, b := range markdown.Parse([]byte(text)).Blocks {
 		for i := range strings.Count(b.Text, "\n") {
 			inside[b.Line+i] = b.Language == "console"
@@ -58,7 +58,7 @@ func readPage(text string) *page {
 	return p
 }
 
-// write is the page with the output that its commands have by now.
+// write returns the page with the current output of its commands.
 func (p *page) write() string {
 	var text strings.Builder
 	next := 0
@@ -75,7 +75,7 @@ func (p *page) write() string {
 	return text.String()
 }
 
-// steady replaces what differs each time. What it makes of a text it leaves as it is.
+// steady replaces the parts of an output that differ in each run. It does not change a text that it has returned.
 func steady(output string) string {
 	for _, varies := range []struct{ what, becomes string }{
 		{`127\.0\.0\.1:\d+`, "127.0.0.1:6443"},
@@ -91,12 +91,12 @@ func steady(output string) string {
 	return output
 }
 
-// withoutProgress leaves out the lines in which the plugin says what it waits for: they come on a busy machine.
+// withoutProgress removes the lines about waiting, which the plugin prints on a busy machine.
 func withoutProgress(output string) string {
 	return regexp.MustCompile(`(?m)^[A-Z].* …\n`).ReplaceAllString(output, "")
 }
 
-// alike says whether two outputs differ only in the width of columns, which depends on what varies.
+// alike reports whether two outputs differ only in the width of columns, which depends on the parts that steady replaces.
 func alike(a, b string) bool {
 	columns := regexp.MustCompile(` {2,}`)
 	return columns.ReplaceAllString(steady(a), "  ") == columns.ReplaceAllString(steady(b), "  ")

@@ -18,7 +18,7 @@ func testKubectlRelease(t *testing.T, w *kubectlWorld) {
 	t.Run("one Cluster", func(t *testing.T) { releasesOneCluster(t, w) })
 }
 
-// ownCluster makes a Cluster of the test's own with a MachineSet that has inherited something.
+// ownCluster creates a Cluster for one test, with a MachineSet that has inherited entries.
 func ownCluster(w *kubectlWorld, name string) (*clusterv1.Cluster, *clusterv1.MachineSet) {
 	w.t.Helper()
 	cluster := stage.Cluster(fleetName, name)
@@ -37,7 +37,7 @@ func ownCluster(w *kubectlWorld, name string) (*clusterv1.Cluster, *clusterv1.Ma
 	return cluster, ms
 }
 
-// While Heirloom runs, it gives up by itself what it owns in an object that is released, and leaves the object alone from then on.
+// When an object is released, the running program gives up its ownership in the object and then leaves the object alone.
 func releasesOneObject(t *testing.T, w *kubectlWorld) {
 	w = w.in(t)
 	_, ms := ownCluster(w, "release-one")
@@ -75,10 +75,10 @@ func releasesOneCluster(t *testing.T, w *kubectlWorld) {
 	w.get(ms)
 	w.Expect(ours(ms)).To(BeEmpty())
 	w.Expect(ms.Spec.Template.Annotations).NotTo(HaveKey("note"))
-	w.Expect(ours(w.prodSet())).To(Equal(before), "other Clusters keep what they have")
+	w.Expect(ours(w.prodSet())).To(Equal(before), "other Clusters keep their entries")
 }
 
-// prodSet is the MachineSet of Cluster prod.
+// prodSet returns the MachineSet of Cluster prod.
 func (w *kubectlWorld) prodSet() *clusterv1.MachineSet {
 	w.t.Helper()
 	ms := &clusterv1.MachineSet{}

@@ -10,8 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// The chart's two ClusterRoles for users of the plugin suffice for explain: the first for objects of the management cluster, both for a Node of a
-// workload cluster, whose kubeconfig is a Secret.
+// The chart's two ClusterRoles for users of the plugin suffice for explain: the first for objects of the management cluster, both for a
+// Node of a workload cluster, whose kubeconfig is a Secret.
 func testKubectlRights(t *testing.T, w *kubectlWorld) {
 	g := NewWithT(t)
 	subjects := []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "reader"}}

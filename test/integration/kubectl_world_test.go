@@ -20,9 +20,10 @@ import (
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
-// TestKubectl runs the built plugin in one world, for what only API servers with Heirloom show: its rights, dry runs that webhooks answer, writes that
-// follow what diff said, a release while Heirloom runs, and the pages of the documentation. All else is the scripts' of cmd/kubectl-heirloom. A subtest
-// that changes something changes objects of its own, and leaves no others behind in the Clusters prod and edge.
+// TestKubectl runs the built plugin in one world, for the promises that need API servers with Heirloom: the plugin's rights, dry runs that
+// webhooks answer, writes that match the output of diff, a release while Heirloom runs, and the pages of the documentation. The scripts
+// of cmd/kubectl-heirloom test all other promises. A subtest changes only objects of its own, and leaves no new objects in the Clusters
+// prod and edge.
 func TestKubectl(t *testing.T) {
 	t.Parallel()
 	w := newKubectlWorld(t)
@@ -30,7 +31,7 @@ func TestKubectl(t *testing.T) {
 		name string
 		run  func(t *testing.T, w *kubectlWorld)
 	}{
-		{"check", testKubectlCheck}, // first, because it judges the world as a whole
+		{"check", testKubectlCheck}, // first, because it checks the whole world
 		{"diff", testKubectlDiff},
 		{"release", testKubectlRelease},
 		{"docs", testKubectlDocs},
@@ -49,7 +50,7 @@ func TestKubectl(t *testing.T) {
 type kubectlWorld struct {
 	*scene
 	prod, edge kubectlCluster
-	// plugin is the built program, kubeconfig an administrator's.
+	// plugin is the path of the built program, kubeconfig the path of an administrator's kubeconfig.
 	plugin, kubeconfig string
 }
 
@@ -59,7 +60,7 @@ type kubectlCluster struct {
 	*stage.Workload
 }
 
-// alsoSynced is what the server's flags add to the synced labels.
+// alsoSynced is the regular expression that the program's flags add to the synced labels.
 const alsoSynced = "^team$"
 
 func newKubectlWorld(t *testing.T) *kubectlWorld {
@@ -79,7 +80,7 @@ func newKubectlWorld(t *testing.T) *kubectlWorld {
 	return w
 }
 
-// in is the same world inside a subtest.
+// in returns the same world inside a subtest.
 func (w *kubectlWorld) in(t *testing.T) *kubectlWorld {
 	within := *w
 	within.scene = w.scene.in(t)
@@ -89,9 +90,9 @@ func (w *kubectlWorld) in(t *testing.T) *kubectlWorld {
 // pluginRun is one run of the plugin.
 type pluginRun struct {
 	args []string
-	// kubeconfig is the world's administrator's, unless it says another; see kubeconfigOf.
+	// kubeconfig is the path of a kubeconfig. Empty: the administrator's kubeconfig; see kubeconfigOf for other users.
 	kubeconfig string
-	// env has further variables, such as KUBECTL_EXTERNAL_DIFF=…
+	// env has additional variables, for example KUBECTL_EXTERNAL_DIFF=…
 	env   []string
 	stdin io.Reader
 }
@@ -113,7 +114,7 @@ func (w *kubectlWorld) run(t *testing.T, run pluginRun) (stdout, stderr string, 
 	var out, errOut strings.Builder
 	command := exec.CommandContext(ctx, w.plugin, run.args...)
 	command.Stdin, command.Stdout, command.Stderr = run.stdin, &out, &errOut
-	// What is discovered is kept below the home directory.
+	// The plugin caches discovery below the home directory.
 	command.Env = append(os.Environ(), "KUBECONFIG="+run.kubeconfig, "HOME="+w.dir)
 	command.Env = append(command.Env, run.env...)
 	err := command.Run()
@@ -124,7 +125,7 @@ func (w *kubectlWorld) run(t *testing.T, run pluginRun) (stdout, stderr string, 
 	return out.String(), withoutProgress(errOut.String()), command.ProcessState.ExitCode()
 }
 
-// kubeconfigOf writes a kubeconfig of another user, who has only the rights that the test gives.
+// kubeconfigOf writes a kubeconfig for another user, who has only the rights that the test grants.
 func (w *kubectlWorld) kubeconfigOf(t *testing.T, user string, groups ...string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "kubeconfig")
@@ -133,7 +134,7 @@ func (w *kubectlWorld) kubeconfigOf(t *testing.T, user string, groups ...string)
 	return path
 }
 
-// inFleet makes fleet the namespace of a kubeconfig's context.
+// inFleet sets fleet as the namespace of a kubeconfig's contexts.
 func (w *kubectlWorld) inFleet(t *testing.T, path string) {
 	t.Helper()
 	g := NewWithT(t)

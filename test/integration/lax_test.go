@@ -13,8 +13,8 @@ import (
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
-// An owner whose provider checks nothing declares what the API server accepts in no Machine: by the rules of all objects, and by the
-// limits in Cluster API's CRD. The Machine is created all the same, with as much as there is room for.
+// An owner whose provider validates nothing declares entries that the API server accepts in no Machine: they are invalid in every
+// object, or exceed the limits in Cluster API's CRD. The Machine is created nevertheless, with the valid entries up to the limits.
 func TestOwnersThatCheckNothing(t *testing.T) {
 	t.Parallel()
 	s := sharedScene(t)

@@ -13,13 +13,13 @@ import (
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
-// planes are the API servers of all tests. One that a test has done with is wiped, and another test gets it.
+// planes are the API servers of all tests. When a test ends, its API server is wiped, and another test gets it.
 var planes controlplane.Pool
 
 var writeIdentityOnce = sync.OnceValue(func() error { return writeIdentity("api-server") })
 
-// borrow takes an API server out of the pool. All can do for any test, as a management cluster or as a workload cluster: they prove to
-// webhooks that ask who they are, and serve policies also in the version that older ones have alone.
+// borrow takes an API server out of the pool. Every API server suits every test, as a management cluster or as a workload cluster: it
+// presents a client certificate to webhooks that request it, and serves policies also in v1beta1, the only version of older releases.
 func borrow(ctx context.Context, options controlplane.Options) (*controlplane.Lent, error) {
 	if err := writeIdentityOnce(); err != nil {
 		return nil, err
@@ -35,12 +35,12 @@ func borrow(ctx context.Context, options controlplane.Options) (*controlplane.Le
 	return planes.Lend(ctx, options)
 }
 
-// How many tests at a time have a management cluster of their own, and workload clusters: one each, which may have two. The others wait
-// for an API server that there is already, instead of two processors' time for the start of another.
+// At a time, only one test has a management cluster of its own, and only one test has workload clusters, at most two. The other tests
+// wait for a running API server: the start of another would use both processors.
 var (
 	atHome = make(chan struct{}, 1)
 	away   = make(chan struct{}, 1)
-	// travellers are the tests that have workload clusters, by name.
+	// travellers are the names of the tests that have workload clusters.
 	travellers sync.Map
 )
 
@@ -52,7 +52,7 @@ func lend(t *testing.T, options controlplane.Options) *controlplane.Lent {
 	return lendNow(t, options)
 }
 
-// lendAbroad does so for a workload cluster. Who needs both takes the management cluster first.
+// lendAbroad takes an API server for a workload cluster out of the pool. A test that needs both takes the management cluster first.
 func lendAbroad(t *testing.T) *controlplane.Lent {
 	t.Helper()
 	if _, has := travellers.LoadOrStore(t.Name(), true); !has {
@@ -72,7 +72,7 @@ func lendNow(t *testing.T, options controlplane.Options) *controlplane.Lent {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if t.Failed() { // nobody knows what goes on in it
+		if t.Failed() { // its state is unknown
 			if err := lent.Stop(); err != nil {
 				t.Error(err)
 			}

@@ -17,13 +17,13 @@ import (
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
-// The program exports every metric of docs/monitoring.md with its labels, those of the libraries as well, once there is something to be
-// seen: a Node that inherits from the loop, drift that is repaired, a Node that is left out. What is about a Cluster goes with it.
+// The program exports every metric of docs/monitoring.md with its labels, including metrics of libraries, after the matching events: a
+// Node that inherits from the loop, a repaired drift, an ignored Node. The series of a Cluster go with the Cluster.
 func TestWhatHappensCanBeSeen(t *testing.T) {
 	t.Parallel()
 	s := sharedScene(t)
 	a := s.abroad(s.own("seen"))
-	s.admittedByLoop(a) // a webhook would put back at once what the loop is to find missing
+	s.admittedByLoop(a) // a webhook would repair the drift before the loop finds it
 	node := stage.Node(a.m.Name)
 	s.Expect(a.Client.Create(s.ctx, node)).To(Succeed())
 	s.expectInherited(a, node)
@@ -61,7 +61,7 @@ func (s *scene) expectDocumentedMetrics() {
 	for _, row := range rows {
 		name := row[1]
 		if name == "heirloom_unprotected_nodes" {
-			continue // a Cluster without such Nodes has no series
+			continue // a Cluster without unprotected Nodes has no series
 		}
 		if row[2] == "histogram" {
 			name += "_count"
@@ -73,7 +73,7 @@ func (s *scene) expectDocumentedMetrics() {
 	}
 }
 
-// samples returns what the metrics of Heirloom say now, by name and labels.
+// samples returns the current values of Heirloom's metrics, by name and labels.
 func (s *scene) samples() map[string]float64 {
 	s.t.Helper()
 	samples := map[string]float64{}
@@ -89,7 +89,7 @@ func (s *scene) samples() map[string]float64 {
 	return samples
 }
 
-// expectSample waits until the metrics that begin so are together as much as that, or more.
+// expectSample waits until the sum of the metrics with this prefix is at least the value least.
 func (s *scene) expectSample(prefix string, least float64) {
 	s.t.Helper()
 	s.Eventually(func() (sum float64) {
@@ -113,7 +113,7 @@ func (s *scene) expectEvent(reason, kind, name string, note OmegaMatcher) {
 	}).WithTimeout(2*patience).Should(Succeed(), reason)
 }
 
-// observed settles a family, whose MachineDeployment declares a label, in a Cluster of its own that is only observed.
+// observed creates a family, whose MachineDeployment declares a label, in a Cluster of its own in mode observe.
 func (s *scene) observed(name string) family {
 	s.t.Helper()
 	name = s.own(name)

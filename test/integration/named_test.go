@@ -11,8 +11,8 @@ import (
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
-// A label of a Machine reaches its Node while the Cluster names it, stays there although somebody removes it, and goes when the Cluster no longer
-// names it. An entry that means nothing is warned about.
+// A label of a Machine reaches its Node while the Cluster names its key, stays there although a user removes it, and goes when the
+// Cluster no longer names it. A list entry without an effect causes a warning.
 func TestKeysThatAClusterNames(t *testing.T) {
 	t.Parallel()
 	s := sharedScene(t)

@@ -20,8 +20,8 @@ import (
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
-// A watch sees every stored version of a Node. None may lack the taints that its Machine declares, from the first on,
-// no matter who takes them away; and no request of the kubelet may be refused.
+// Every stored version of a Node has the taints that its Machine declares, from the first version on, whoever removes them; and the
+// API server refuses no request of the kubelet.
 func TestNoNodeVersionLacksItsTaints(t *testing.T) {
 	t.Parallel()
 	s := sharedScene(t)
@@ -35,7 +35,7 @@ func TestNoNodeVersionLacksItsTaints(t *testing.T) {
 	s.Expect(err).NotTo(HaveOccurred())
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	s.eventually(node, func(g Gomega) {
-		g.Expect(node.Labels).To(HaveKey("node-role.kubernetes.io/worker"), "the loop brings restricted labels")
+		g.Expect(node.Labels).To(HaveKey("node-role.kubernetes.io/worker"), "the loop adds restricted labels")
 		g.Expect(taint.Find(node.Spec.Taints, taint.IDOf(clusterv1.NodeUninitializedTaint))).To(Equal(-1))
 		g.Expect(node.Annotations).NotTo(HaveKey(inherit.UninitializedAnnotation))
 		g.Expect(ready(node)).To(BeTrue())
@@ -88,8 +88,8 @@ func expectTaintsInEveryVersion(s *scene, versions []controlplane.Version) {
 	}
 }
 
-// refusedKubeletRequests returns what the API server has answered a kubelet's write of its Node with, other than success
-// or a conflict; an empty name is that of any Node. A hollow kubelet's GET before it registers is answered 404.
+// refusedKubeletRequests returns the kubelet's writes of its Node that the API server answered with an error other than a conflict.
+// An empty name matches every Node. It leaves out reads: a hollow kubelet's GET before its registration gets a 404.
 func refusedKubeletRequests(t *testing.T, audit tail, node string) []string {
 	t.Helper()
 	events, err := audit.events()
@@ -113,7 +113,7 @@ func refusedKubeletRequests(t *testing.T, audit tail, node string) []string {
 	return refused
 }
 
-// isKubeletsWrite says whether the kubelet of that Node, or of any, has written a Node.
+// isKubeletsWrite reports whether the event is a write of a Node by its kubelet, or by any kubelet if the name is empty.
 func isKubeletsWrite(event auditv1.Event, node string) bool {
 	kubelet, ok := strings.CutPrefix(event.User.Username, "system:node:")
 	return ok && (node == "" || node == kubelet) && event.ObjectRef != nil && event.ObjectRef.Resource == "nodes" &&

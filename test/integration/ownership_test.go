@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// A value that another applier owns and the owner overrules is taken from that applier, as a forced apply does: its own
-// next apply without force is a conflict that names us, not a silent fight.
+// If the owner overrules a value of another applier, Heirloom takes the field from that applier, like a forced apply: the applier's
+// next apply without force is a conflict that names heirloom, not a silent fight.
 func TestOverruledApplierSeesAConflict(t *testing.T) {
 	t.Parallel()
 	s := sharedScene(t)

@@ -30,8 +30,8 @@ import (
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
-// A provider may come after Heirloom, and serve its kinds in a version that no other kind of the group has; an upgrade of it may replace
-// that version. The loop finds the one that is served.
+// A provider may be installed after Heirloom and serve its kinds in a version that no other kind of the group has; its upgrade may
+// replace the version. The loop finds the served version.
 func TestProvidersInOtherVersions(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, stage.Options{WithoutWebhooks: true, Args: []string{"--sync-period=5s"}})
@@ -64,8 +64,8 @@ func TestProvidersInOtherVersions(t *testing.T) {
 	}
 }
 
-// A provider whose conversion webhook is dead, so that its kind cannot be listed, costs its own objects what they inherit, until
-// it is alive again. Nothing else waits: no Machine of another provider, no probe, no replica and no next leader.
+// If the conversion webhook of a provider fails, so that its kind cannot be listed, only the objects of this kind inherit nothing until
+// it works again. Nothing else waits: no Machine of another provider, no probe, no replica and no next leader.
 func TestAKindThatCannotBeListedKeepsNothingElseWaiting(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, stage.Options{WithoutWebhooks: true, WithoutProgram: true})
@@ -74,7 +74,7 @@ func TestAKindThatCannotBeListedKeepsNothingElseWaiting(t *testing.T) {
 		http.Error(w, "out of order", http.StatusInternalServerError)
 	})
 	before := s.settle("before", declared())
-	// More than the loop has workers for.
+	// The loop has fewer workers.
 	waiting, infra, controlled := make([]client.Object, 12), make([]client.Object, 12), make([]client.Object, 12)
 	for i := range waiting {
 		m := stage.Machine(before.ms, fmt.Sprintf("waiting-%d", i))
@@ -125,10 +125,10 @@ func TestAKindThatCannotBeListedKeepsNothingElseWaiting(t *testing.T) {
 	s.inherits("declared", silent.kind, controlled...)
 }
 
-// providerKind is a kind that takes anything, and the version in which it is stored.
+// providerKind is a kind without a schema, and the version in which it is stored.
 type providerKind struct{ group, kind, version string }
 
-// object is one that declares a label for Machines.
+// object returns an object that declares a label for Machines.
 func (p providerKind) object(name, cluster string, owners ...metav1.OwnerReference) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
 		"machineTemplate": map[string]any{"metadata": map[string]any{"labels": map[string]any{"declared": p.kind}}},
@@ -142,14 +142,14 @@ func (p providerKind) object(name, cluster string, owners ...metav1.OwnerReferen
 	return u
 }
 
-// anyVersion is a version of a kind that takes anything.
+// anyVersion returns a version of a kind without a schema.
 func anyVersion(name string, storage bool) map[string]any {
 	anything := map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}
 	return map[string]any{"name": name, "served": true, "storage": storage, "schema": map[string]any{"openAPIV3Schema": anything}}
 }
 
-// install installs a kind until the test has ended, and waits until the API server serves it and says so: a client that asks earlier
-// finds no such kind.
+// install installs a kind until the test has ended. It waits until the API server serves the kind and lists it in discovery: an earlier
+// client would not find the kind.
 func (s *scene) install(p providerKind, versions []any, conversion any) *unstructured.Unstructured {
 	s.t.Helper()
 	plural := strings.ToLower(p.kind) + "s"
@@ -166,7 +166,7 @@ func (s *scene) install(p providerKind, versions []any, conversion any) *unstruc
 	file := filepath.Join(s.t.TempDir(), crd.GetName()+".yaml")
 	s.Expect(os.WriteFile(file, content, 0o600)).To(Succeed())
 	s.Expect(s.InstallCRDs(s.ctx, file)).To(Succeed())
-	s.t.Cleanup(func() { // the next test that has the API server knows no such kind
+	s.t.Cleanup(func() { // so that the next test with this API server does not have the kind
 		ctx := context.WithoutCancel(s.ctx)
 		s.Expect(s.Client.Delete(ctx, crd.DeepCopy())).To(Succeed())
 		s.Eventually(func() error { return s.Client.Get(ctx, client.ObjectKeyFromObject(crd), crd) }).
@@ -175,8 +175,8 @@ func (s *scene) install(p providerKind, versions []any, conversion any) *unstruc
 	return crd
 }
 
-// brokenProvider installs a kind with two versions, between which a webhook of the test converts, which does as it likes until it is
-// repaired. Objects are stored in the older version, and a list asks for the newer.
+// brokenProvider installs a kind with two versions and a conversion webhook of the test, which runs broken until repair is called.
+// Objects are stored in the older version, and a list asks for the newer version.
 func (s *scene) brokenProvider(group, kind string, broken func(http.ResponseWriter, *http.Request, <-chan struct{})) (p providerKind, repair func()) {
 	s.t.Helper()
 	repaired := make(chan struct{})
@@ -199,11 +199,11 @@ func (s *scene) brokenProvider(group, kind string, broken func(http.ResponseWrit
 		"clientConfig":             map[string]any{"url": server.URL, "caBundle": base64.StdEncoding.EncodeToString(ca)},
 		"conversionReviewVersions": []any{"v1"},
 	}})
-	s.t.Cleanup(repair) // the server ends with its last request, and one may still wait for the repair
+	s.t.Cleanup(repair) // the server ends after its last request, which may still wait for the repair
 	return p, repair
 }
 
-// convert answers a ConversionReview: the versions differ by name only.
+// convert answers a ConversionReview: the versions differ only in their names.
 func convert(w http.ResponseWriter, r *http.Request) {
 	review := &unstructured.Unstructured{}
 	if err := json.NewDecoder(r.Body).Decode(&review.Object); err != nil {
@@ -222,9 +222,9 @@ func convert(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(review.Object)
 }
 
-// needsStreamedLists skips a test of a kind that cannot be listed where the API server does not stream lists (feature gate WatchList).
-// Such a server answers an informer out of its own cache. If it cannot fill that, the answer is an empty list without an error,
-// and no client can tell.
+// needsStreamedLists skips a test of a kind that cannot be listed if the API server does not stream lists (feature gate WatchList).
+// Without it, an API server answers an informer from its own cache. If it cannot fill the cache, the answer is an empty list without
+// an error, and a client cannot see the difference.
 func (s *scene) needsStreamedLists() {
 	s.t.Helper()
 	c, err := client.NewWithWatch(s.AdminConfig(), client.Options{})
@@ -240,7 +240,7 @@ func (s *scene) needsStreamedLists() {
 	stream.Stop()
 }
 
-// inherits waits until all have the label. Informers of a kind that was broken try again every minute at least.
+// inherits waits until all objects have the label. Informers of a broken kind try again at least every minute.
 func (s *scene) inherits(key, value string, objects ...client.Object) {
 	s.t.Helper()
 	for _, object := range objects {

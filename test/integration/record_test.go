@@ -16,8 +16,8 @@ import (
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
-// A kubelet may write each annotation of its Node, those too that say what came from the Machine, but not the label that goes with the
-// record. So what it could not take away itself stays, whatever it says, and the record comes back.
+// A kubelet may write every annotation of its Node, including the tracking annotations and the record, but not the label that belongs
+// to the record. So forged annotations remove nothing that the kubelet cannot remove itself, and Heirloom restores the record.
 func TestWhatAKubeletSaysCameFromItsMachine(t *testing.T) {
 	t.Parallel()
 	const quarantine = "node-restriction.kubernetes.io/quarantine"

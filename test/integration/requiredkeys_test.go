@@ -16,7 +16,7 @@ import (
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
-// What the chart's requiredKeys name must be declared in new pools and stay there; an object without it, which is older, can still be updated.
+// New pools must declare the chart's requiredKeys and keep them; an older object without them can still be updated.
 func TestRequiredKeys(t *testing.T) {
 	t.Parallel()
 	s := sharedScene(t)
@@ -30,7 +30,7 @@ func TestRequiredKeys(t *testing.T) {
 
 	declares := stage.Declared{Labels: map[string]string{"cost-center": "7"}}
 	const refusal = "declare label cost-center in spec.template"
-	s.Eventually(func() error { // API servers look for policies every second
+	s.Eventually(func() error { // API servers read policies every second
 		return s.Client.Create(s.ctx, stage.MachineDeployment(cluster, "without", stage.Declared{}), client.DryRunAll)
 	}).WithTimeout(patience).WithPolling(polling).Should(And(MatchError(ContainSubstring(refusal)), MatchError(apierrors.IsInvalid, "IsInvalid")))
 	with := stage.MachineDeployment(cluster, "with", declares)

@@ -15,9 +15,9 @@ import (
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
-// A restore, like clusterctl move, creates objects anew in a paused Cluster, without the managed fields that an API server keeps, here
-// also without owner references. Once the Cluster is resumed, controllers adopt them. Then what they carry is ours again: what the
-// owner drops leaves them, and what users have set stays.
+// A restore, like clusterctl move, creates objects again in a paused Cluster, without their managed fields, here also without owner
+// references. When the Cluster is resumed, controllers adopt the objects. Then Heirloom owns its entries again: the children lose the
+// entries that the owner drops, and keep the entries of users.
 func TestRemovalAfterARestore(t *testing.T) {
 	t.Parallel()
 	s := sharedScene(t)
@@ -43,7 +43,7 @@ func TestRemovalAfterARestore(t *testing.T) {
 		object.SetResourceVersion("")
 		object.SetUID("")
 		s.Expect(s.Client.Create(s.ctx, object, client.FieldOwner("restore"))).To(Succeed())
-		s.Expect(ours(object)).To(BeEmpty(), "nobody knows who wrote it: %T", object)
+		s.Expect(ours(object)).To(BeEmpty(), "heirloom owns no field of the restored %T", object)
 	}
 	s.update(f.cluster, func() { f.cluster.Spec.Paused = nil })
 	for i, owner := range []metav1.OwnerReference{

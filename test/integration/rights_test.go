@@ -27,21 +27,21 @@ import (
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
-// right is one thing that somebody may do, or has done. The namespace of a ClusterRole's is empty.
+// right is one permission, or one request. In a ClusterRole, the namespace is empty.
 type right struct{ namespace, group, resource, verb, name string }
 
 func (r right) String() string {
 	return fmt.Sprintf("%s %s.%s %q in namespace %q", r.verb, r.resource, r.group, r.name, r.namespace)
 }
 
-// covers says whether a request needs this right.
+// covers reports whether the right permits a request.
 func (r right) covers(request right) bool {
 	return (r.namespace == "" || r.namespace == request.namespace) && r.group == request.group && r.verb == request.verb &&
 		(r.resource == "*" || r.resource == request.resource) && (r.name == "" || r.name == request.name)
 }
 
-// What the chart grants is what the program uses, neither more nor less, whether it watches all namespaces or one, with a certificate of
-// its own, and where it leaves workload clusters alone: while it does all that it can, none of its requests is refused, and every right is used.
+// The chart grants exactly the rights that the program uses: in all namespaces or in one, with its own certificate, and without workload
+// clusters. While the program does all its work, no request is refused, and it uses every right.
 func TestRights(t *testing.T) {
 	t.Parallel()
 	const leftAlone = "workload clusters left alone"
@@ -60,25 +60,25 @@ func TestRights(t *testing.T) {
 			}
 			s := newScene(t, stage.Options{
 				WithoutProgram: true, WorkloadWebhook: name != leftAlone, Args: args, Values: values, Host: "localhost",
-				// As with older API servers: otherwise a watch begins with a list, and list is used nowhere.
+				// Older API servers do not have this feature. With it, a watch replaces the list, and no request would use the verb list.
 				Env: []string{"KUBE_FEATURE_WatchListClient=false"},
 			})
-			gates := map[bool]string{true: "cni:NoSchedule until daemonset kube-system/cni"}[namespace != ""] // elsewhere, the right is not granted
+			gates := map[bool]string{true: "cni:NoSchedule until daemonset kube-system/cni"}[namespace != ""] // only then the chart grants the right
 			s.doEverything(gates)
 			granted := s.granted()
 			s.Expect(granted).NotTo(BeEmpty())
 			s.Expect(slices.ContainsFunc(granted, func(r right) bool { return r.resource == "secrets" })).To(Equal(name != leftAlone))
 			s.Eventually(func(g Gomega) {
 				used, refused := requests(g, s.audit)
-				g.Expect(refused).To(BeEmpty(), "the chart does not grant what the program asks for")
+				g.Expect(refused).To(BeEmpty(), "the chart does not grant rights that the program needs")
 				unused := slices.DeleteFunc(slices.Clone(granted), func(r right) bool { return slices.ContainsFunc(used, r.covers) })
-				g.Expect(fmt.Sprint(unused)).To(Equal("[]"), "the chart grants what the program does not use")
+				g.Expect(fmt.Sprint(unused)).To(Equal("[]"), "the chart grants rights that the program does not use")
 			}).WithTimeout(patience).Should(Succeed())
 		})
 	}
 }
 
-// Without rights the caches are never filled, and the log says which. The program then is alive and not ready, and ends when it is told to.
+// Without rights, the caches never sync, and the log names the missing right. The program is live but not ready, and stops on SIGTERM.
 func TestWithoutRights(t *testing.T) {
 	t.Parallel()
 	s := sharedScene(t)
@@ -100,10 +100,10 @@ func TestWithoutRights(t *testing.T) {
 	s.Expect(process.Stop()).To(Succeed(), "log: %s", s.read(log))
 }
 
-// doEverything makes the program do all that it needs a right for, also for start-up gates of a Node.
+// doEverything makes the program use all its rights. gates are the start-up gates of a Node; they may be empty.
 func (s *scene) doEverything(gates string) {
 	s.t.Helper()
-	// Nobody refuses this taint yet, so that there is something to report in Events.
+	// The program does not run yet, so no webhook refuses this taint. Later the program has something to report in Events.
 	s.ensureNamespace(fleetName)
 	elsewhere := stage.Cluster(fleetName, "reserved")
 	s.create(elsewhere)
@@ -116,7 +116,7 @@ func (s *scene) doEverything(gates string) {
 	s.Expect(s.StartHeirloom(s.ctx)).To(Succeed())
 
 	s.reported(ms, 1)
-	// Of the same version of the object, an Event happens again; of another, it is another.
+	// An Event about the same version of the object is repeated in a series; an Event about another version is a new Event.
 	s.update(reserved, func() { reserved.Spec.Replicas = ptr.To(int32(2)) })
 	s.reported(ms, 2)
 
@@ -130,7 +130,7 @@ func (s *scene) doEverything(gates string) {
 	set := stage.MachineSet(declares, "own")
 	s.create(set)
 	node, machine := stage.Node("own"), stage.Machine(set, "own")
-	s.create(node.DeepCopy(), machine) // so it is the loop that writes the Node
+	s.create(node.DeepCopy(), machine) // the Node comes before its Machine, so that the loop writes it
 	s.eventually(node, func(g Gomega) { g.Expect(node.Labels).To(HaveKey("node-role.kubernetes.io/worker")) })
 	s.update(machine, func() { machine.Labels[inherit.IgnoreLabel] = inherit.IgnoreAndRelease })
 	s.eventually(node, func(g Gomega) { g.Expect(node.Labels).NotTo(HaveKey(inherit.RecordLabel)) })
@@ -152,7 +152,7 @@ func (s *scene) doEverything(gates string) {
 	s.readMetrics()
 }
 
-// reported waits until an Event says that often what an object could not inherit.
+// reported waits until Events have reported this number of times that an object could not inherit an entry.
 func (s *scene) reported(object client.Object, times int32) {
 	s.t.Helper()
 	s.Eventually(func(g Gomega) {
@@ -171,7 +171,7 @@ func (s *scene) reported(object client.Object, times int32) {
 	}).WithTimeout(patience).Should(Succeed())
 }
 
-// readMetrics reads the metrics as somebody who may.
+// readMetrics reads the metrics as a user with the right to do so.
 func (s *scene) readMetrics() {
 	s.t.Helper()
 	reader := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: stage.Namespace, Name: "reader"}}
@@ -195,7 +195,7 @@ func (s *scene) readMetrics() {
 	s.Expect(response.StatusCode).To(Equal(http.StatusOK))
 }
 
-// granted lists what all roles together grant that are bound to the program's ServiceAccount.
+// granted returns the rights in all roles that are bound to the program's ServiceAccount.
 func (s *scene) granted() []right {
 	s.t.Helper()
 	var rights []right
@@ -243,7 +243,7 @@ func rightsIn(namespace string, rules []rbacv1.PolicyRule) []right {
 	return rights
 }
 
-// requests reads from the audit log what the program has asked for, and what was refused it.
+// requests returns the requests of the program in the audit log: the rights that it used, and the refused requests.
 func requests(g Gomega, audit tail) (used []right, refused []string) {
 	events, err := audit.events()
 	g.Expect(err).NotTo(HaveOccurred())

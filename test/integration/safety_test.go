@@ -12,8 +12,8 @@ import (
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
-// So many labels keep an API server busy: it gives up on a webhook that takes longer than two seconds. The write passes all the same, and
-// what it could not bring comes later.
+// With ten thousand labels, the API server is so busy that the call of a webhook exceeds two seconds. The write passes nevertheless, and
+// the object gets the labels later.
 func TestTenThousandLabels(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, stage.Options{})

@@ -20,7 +20,7 @@ import (
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
-// needsPolicies skips a test of what a MutatingAdmissionPolicy does where the API server has none.
+// needsPolicies skips a test of MutatingAdmissionPolicies if the API server does not serve them.
 func needsPolicies(t *testing.T, cp *controlplane.ControlPlane) {
 	t.Helper()
 	if !cp.ServesAdmissionPolicies() {
@@ -28,7 +28,7 @@ func needsPolicies(t *testing.T, cp *controlplane.ControlPlane) {
 	}
 }
 
-// byDefault is the best way that the workload cluster can have, where there is a URL for webhooks.
+// byDefault returns the default way of admission in the workload cluster if the program has a URL for webhooks.
 func (a abroad) byDefault() string {
 	if a.ServesAdmissionPolicies() {
 		return workload.AdmitByPolicy
@@ -36,7 +36,7 @@ func (a abroad) byDefault() string {
 	return workload.AdmitByWebhook
 }
 
-// admittedByLoop has no way to admit Nodes in the workload cluster.
+// admittedByLoop turns off admission in the workload cluster, so that only the loop writes its Nodes.
 func (s *scene) admittedByLoop(a abroad) {
 	s.t.Helper()
 	s.get(a.cluster)
@@ -44,7 +44,7 @@ func (s *scene) admittedByLoop(a abroad) {
 	s.Eventually(func() []string { return s.ways(a.Client) }).WithTimeout(patience).Should(BeEmpty())
 }
 
-// refusedPolicy reports whether a workload cluster cannot have the policy that its Cluster asks for. Then the Cluster says so.
+// refusedPolicy reports whether a workload cluster does not serve the policy that its Cluster chooses. Then it expects an Event about it.
 func (s *scene) refusedPolicy(a abroad) bool {
 	s.t.Helper()
 	if !a.ServesAdmissionPolicies() {
@@ -53,7 +53,7 @@ func (s *scene) refusedPolicy(a abroad) bool {
 	return !a.ServesAdmissionPolicies()
 }
 
-// admitBefore makes a workload cluster admit its Nodes in that way, as a program did that has gone.
+// admitBefore registers the default admission in a workload cluster, like an earlier program that no longer runs.
 func (s *scene) admitBefore(a abroad) {
 	s.t.Helper()
 	if a.byDefault() == workload.AdmitByPolicy {
@@ -67,8 +67,8 @@ func (s *scene) admitBefore(a abroad) {
 	s.Expect(client.IgnoreAlreadyExists(a.Client.Create(s.ctx, configuration))).To(Succeed())
 }
 
-// expectTheLoopAlone registers Nodes of a workload cluster that can have neither a policy nor a webhook: that much is said, and the
-// loop brings what they inherit.
+// expectTheLoopAlone registers Nodes of a workload cluster that can have neither a policy nor a webhook. It expects an Event with the
+// reasons, and the loop applies the inherited entries.
 func (s *scene) expectTheLoopAlone(a abroad, names []string) {
 	s.t.Helper()
 	s.expectEvent("WorkloadAdmissionFallback", "Cluster", a.cluster.Name, And(
@@ -79,9 +79,9 @@ func (s *scene) expectTheLoopAlone(a abroad, names []string) {
 	for _, name := range names {
 		node := stage.Node(name)
 		s.Expect(s.kubeletOf(a.ControlPlane, name).Create(s.ctx, node)).To(Succeed())
-		s.Expect(node.Spec.Taints).NotTo(ContainElement(HaveField("Key", "gpu")), "nothing is there to bring it")
+		s.Expect(node.Spec.Taints).NotTo(ContainElement(HaveField("Key", "gpu")), "the cluster has no admission of Nodes")
 		s.expectInherited(a, node)
 	}
 	parameters := client.ObjectKey{Namespace: policy.Namespace, Name: policy.Name}
-	s.Expect(a.Client.Get(s.ctx, parameters, &corev1.ConfigMap{})).To(MatchError(apierrors.IsNotFound, "IsNotFound"), "no policy would read them")
+	s.Expect(a.Client.Get(s.ctx, parameters, &corev1.ConfigMap{})).To(MatchError(apierrors.IsNotFound, "IsNotFound"), "no policy, no parameters")
 }

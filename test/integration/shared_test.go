@@ -14,8 +14,8 @@ import (
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
-// shared is a stage that many tests use side by side, with webhooks and loop. Whatever they make has names of their own, see scene.own,
-// and they look at nothing else. A test that stops the program, or that looks at the whole of an API server or a log, has a stage of its own.
+// shared is a stage that many tests use at the same time, with webhooks and loop. Each test creates objects with names of its own, see
+// scene.own, and checks only them. A test that stops the program, or checks a whole API server or log, has a stage of its own.
 var shared struct {
 	set sync.Once
 	*stage.Stage
@@ -24,7 +24,7 @@ var shared struct {
 	err  error
 }
 
-// setShared sets the stage that tests share. It lasts until all tests have ended.
+// setShared sets up the shared stage, which runs until all tests have ended.
 func setShared(ctx context.Context) error {
 	ctx = context.WithoutCancel(ctx)
 	var err error
@@ -36,12 +36,12 @@ func setShared(ctx context.Context) error {
 	}
 	shared.Stage, err = stage.New(ctx, stage.Options{
 		Program: program, Dir: shared.dir, On: shared.lent.ControlPlane, FailClosed: true,
-		Args: []string{taintGate + "enabled", "--no-execute-rate=12"}, // of each Cluster, so that it matters to no other test
+		Args: []string{taintGate + "enabled", "--no-execute-rate=12"}, // a rate for each Cluster, so that tests do not affect each other
 	})
 	return err
 }
 
-// endShared stops the stage, if any test has used it.
+// endShared stops the shared stage if a test has used it.
 func endShared() error {
 	if shared.Stage == nil {
 		return nil
@@ -56,7 +56,7 @@ func endShared() error {
 	return errors.Join(err, os.RemoveAll(shared.dir))
 }
 
-// sharedScene is a scene on the stage that others use as well.
+// sharedScene returns a scene on the shared stage.
 func sharedScene(t *testing.T) *scene {
 	t.Helper()
 	s := emptyScene(t)
@@ -75,13 +75,13 @@ func sharedScene(t *testing.T) *scene {
 	return s
 }
 
-// names are those that tests have asked for.
+// names counts the names that tests have requested.
 var names struct {
 	sync.Mutex
 	taken map[string]int
 }
 
-// own returns a name that no other test has, nor the same test when it runs again. It begins with the one that is asked for.
+// own returns a name that no other test has, nor the same test in another run. It begins with the given name.
 func (s *scene) own(name string) string {
 	names.Lock()
 	defer names.Unlock()

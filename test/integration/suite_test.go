@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package integration tests Heirloom as operators run it: the program as a process of its own, built with the race
+// Package integration tests Heirloom as operators run it: the program is a process of its own, built with the race
 // detector, with the rights of its ServiceAccount, installed from the Helm chart into a real API server.
 package integration
 
@@ -77,7 +77,7 @@ func build(dir string) error {
 	}
 	program = filepath.Join(dir, "heirloom")
 	command := exec.Command("go", "build", "-race", "-trimpath", "-o", program, "github.com/heirloom-dev/heirloom/cmd/heirloom")
-	command.Env = append(os.Environ(), "CGO_ENABLED=1") // which the race detector needs
+	command.Env = append(os.Environ(), "CGO_ENABLED=1") // the race detector needs it
 	if out, err := command.CombinedOutput(); err != nil {
 		return fmt.Errorf("building the program under test: %w\n%s", err, out)
 	}
@@ -90,19 +90,19 @@ type scene struct {
 	*gomega.WithT
 	t   *testing.T
 	ctx context.Context
-	// dir is for the test's own files.
+	// dir is the directory of the test's own files.
 	dir string
-	// audit is what the API server logs of requests since the test has begun.
+	// audit is the API server's audit log since the start of the test.
 	audit tail
 }
 
-// newScene sets a stage that is torn down with the test, on an API server that no other test uses meanwhile.
+// newScene sets up a stage until the end of the test, on an API server that no other test uses at the same time.
 func newScene(t *testing.T, options stage.Options) *scene {
 	t.Helper()
 	return sceneOn(t, lend(t, options.ControlPlane), options)
 }
 
-// sceneOn sets a stage on that API server. It is torn down with the test; the API server stays as it then is.
+// sceneOn sets up a stage on an API server until the end of the test. It leaves the API server as it then is.
 func sceneOn(t *testing.T, on *controlplane.Lent, options stage.Options) *scene {
 	t.Helper()
 	s := emptyScene(t)
@@ -112,14 +112,14 @@ func sceneOn(t *testing.T, on *controlplane.Lent, options stage.Options) *scene 
 	return s
 }
 
-// emptyScene has a directory that is removed with the test, and no stage.
+// emptyScene returns a scene without a stage, with a directory until the end of the test.
 func emptyScene(t *testing.T) *scene {
 	t.Helper()
 	dir, err := controlplane.TempDir("scene")
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute) // for what hangs only
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute) // ends only a test that hangs
 	t.Cleanup(func() {
 		cancel()
 		if err := os.RemoveAll(dir); err != nil {
@@ -129,11 +129,11 @@ func emptyScene(t *testing.T) *scene {
 	return &scene{WithT: gomega.NewWithT(t), t: t, ctx: ctx, dir: dir}
 }
 
-// taintGate tells the program what Cluster API's feature gate is. Left alone it finds that out some seconds after the first Machine
-// with taints is there, in the middle of a test, and then writes them anew.
+// taintGate sets the state of Cluster API's feature gate. Without the flag, the program detects the state some seconds after it sees the
+// first Machine with taints, in the middle of a test, and then writes the taints again.
 const taintGate = "--cluster-api-taint-propagation="
 
-// set sets a stage that is torn down with the test.
+// set sets up a stage until the end of the test.
 func (s *scene) set(options stage.Options) {
 	s.t.Helper()
 	options.Program, options.Dir = program, s.dir
@@ -158,7 +158,7 @@ func (s *scene) set(options stage.Options) {
 	s.Stage = set
 }
 
-// in is the same scene inside a subtest.
+// in returns the same scene inside a subtest.
 func (s *scene) in(t *testing.T) *scene {
 	within := *s
 	within.WithT, within.t = gomega.NewWithT(t), t
@@ -179,7 +179,7 @@ func (s *scene) read(path string) string {
 	return string(content)
 }
 
-// adminKubeconfig is a kubeconfig file of an administrator.
+// adminKubeconfig writes a kubeconfig file of an administrator and returns its path.
 func (s *scene) adminKubeconfig() string {
 	s.t.Helper()
 	path := filepath.Join(s.dir, "admin.kubeconfig")
@@ -187,7 +187,7 @@ func (s *scene) adminKubeconfig() string {
 	return path
 }
 
-// byKubectl runs kubectl as an administrator does, and returns the warnings.
+// byKubectl runs kubectl as an administrator, and returns its standard error, with the warnings.
 func (s *scene) byKubectl(args ...string) string {
 	s.t.Helper()
 	_, stderr, err := controlplane.Kubectl(s.ctx, s.adminKubeconfig(), args...)
@@ -211,7 +211,7 @@ func (s *scene) create(objects ...client.Object) {
 	}
 }
 
-// ensureNamespace creates a namespace if it is not there yet.
+// ensureNamespace creates a namespace unless it exists.
 func (s *scene) ensureNamespace(name string) {
 	s.t.Helper()
 	err := s.Client.Create(s.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
@@ -223,7 +223,7 @@ func (s *scene) get(object client.Object) {
 	s.Expect(s.Client.Get(s.ctx, client.ObjectKeyFromObject(object), object)).To(gomega.Succeed())
 }
 
-// update changes an object as an administrator does, with one merge patch.
+// update changes an object as an administrator, with one merge patch.
 func (s *scene) update(object client.Object, change func()) {
 	s.t.Helper()
 	before, ok := object.DeepCopyObject().(client.Object)
@@ -232,7 +232,7 @@ func (s *scene) update(object client.Object, change func()) {
 	s.Expect(s.Client.Patch(s.ctx, object, client.MergeFrom(before))).To(gomega.Succeed())
 }
 
-// eventually waits until the object, read anew each time, satisfies the check.
+// eventually reads the object again and again until it satisfies the check.
 func (s *scene) eventually(object client.Object, check func(g gomega.Gomega)) {
 	s.t.Helper()
 	s.Eventually(func(g gomega.Gomega) {
@@ -241,7 +241,7 @@ func (s *scene) eventually(object client.Object, check func(g gomega.Gomega)) {
 	}).WithTimeout(patience).WithPolling(polling).Should(gomega.Succeed())
 }
 
-// declared has one of everything that flows down from a MachineDeployment's template.
+// declared returns every kind of content that a MachineDeployment's template can propagate.
 func declared() stage.Declared {
 	return stage.Declared{
 		Labels: map[string]string{
@@ -269,14 +269,14 @@ type family struct {
 	m       *clusterv1.Machine
 }
 
-// settle creates a family whose MachineDeployment declares d, in the Cluster of the management cluster itself. Every child is
-// created bare.
+// settle creates a family whose MachineDeployment declares d, in the Cluster of the management cluster itself. It creates the children
+// without entries.
 func (s *scene) settle(name string, d stage.Declared) family {
 	s.t.Helper()
 	return s.settleIn(stage.Home, name, d)
 }
 
-// settleIn does the same in the Cluster of that name, in a namespace of that name. Many families may have one Cluster.
+// settleIn creates a family in the Cluster with this name, in the namespace with the same name. Several families may share a Cluster.
 func (s *scene) settleIn(cluster, name string, d stage.Declared) family {
 	s.t.Helper()
 	s.ensureNamespace(cluster)
@@ -293,7 +293,7 @@ func (s *scene) settleIn(cluster, name string, d stage.Declared) family {
 	return f
 }
 
-// ours returns the fields that field manager heirloom has applied.
+// ours returns the fields that the field manager heirloom has applied.
 func ours(object client.Object) string {
 	for _, entry := range object.GetManagedFields() {
 		if managedfields.IsOurs(entry) {
@@ -303,7 +303,7 @@ func ours(object client.Object) string {
 	return ""
 }
 
-// startKubelet starts a kubelet that is stopped with the test at the latest.
+// startKubelet starts a kubelet that runs at most until the end of the test.
 func (s *scene) startKubelet(options controlplane.KubeletOptions) *controlplane.Kubelet {
 	s.t.Helper()
 	options.Dir = s.dir
@@ -317,13 +317,13 @@ func (s *scene) startKubelet(options controlplane.KubeletOptions) *controlplane.
 	return kubelet
 }
 
-// kubelet is a client with the rights of a Node's kubelet in the management cluster.
+// kubelet returns a client with the rights of a Node's kubelet in the management cluster.
 func (s *scene) kubelet(node string) client.Client {
 	s.t.Helper()
 	return s.kubeletOf(s.ControlPlane, node)
 }
 
-// kubeletOf is a client with the rights of a Node's kubelet in that cluster.
+// kubeletOf returns a client with the rights of a Node's kubelet in this cluster.
 func (s *scene) kubeletOf(cluster *controlplane.ControlPlane, node string) client.Client {
 	s.t.Helper()
 	config, err := cluster.User("system:node:"+node, "system:nodes")

@@ -13,7 +13,7 @@ import (
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 )
 
-// tail is what is added to a file from some time on, with the last byte before.
+// tail is the end of a file: the bytes that were added since tailOf, and the last byte before them.
 type tail struct {
 	path string
 	from int64
@@ -43,13 +43,13 @@ func (t tail) read() ([]byte, error) {
 	return io.ReadAll(file)
 }
 
-// events are the requests in an audit log that have been begun since then and written to their end.
+// events returns the audit events whose lines begin after tailOf and are complete.
 func (t tail) events() ([]auditv1.Event, error) {
 	content, err := t.read()
 	if err != nil {
 		return nil, err
 	}
-	if t.from > 0 { // this is the end of a line, or the middle of one that was being written
+	if t.from > 0 { // the tail begins at the end or in the middle of a line
 		_, content, _ = bytes.Cut(content, []byte{'\n'})
 	}
 	var events []auditv1.Event
@@ -63,9 +63,9 @@ func (t tail) events() ([]auditv1.Event, error) {
 	return events, nil
 }
 
-// faults are what a log of the program must not have.
+// faults returns the forbidden texts in a log of the program.
 func (t tail) faults() []string {
-	log, _ := t.read() // a program that was never started has none
+	log, _ := t.read() // a program that never started has no log
 	var faults []string
 	for _, fault := range []string{"DATA RACE", "Panic in an admission handler", "Observed a panic"} {
 		if bytes.Contains(log, []byte(fault)) {

@@ -34,9 +34,9 @@ import (
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
-// Helm itself uninstalls a release: the hook runs before anything else goes, what it may do is enough for what it is told to do, and
-// nothing of it is left. Told to release, it leaves nothing of Heirloom in any object of any kind, in either cluster, and what is other
-// people's is as it was. There is no kubelet for its Pod, so the test runs the program as the Job says.
+// helm uninstall runs the chart's hook before it deletes other objects. The rights of the hook suffice for its work, and no object of the
+// hook stays. With uninstall.release, no object of any kind in either cluster has an entry or managed field of Heirloom, and the entries of
+// others are unchanged. No kubelet runs the Pod of the hook's Job, so the test runs the program with the arguments of the Job.
 func TestHelmUninstall(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, stage.Options{WorkloadWebhook: true, Args: []string{
@@ -57,7 +57,7 @@ func TestHelmUninstall(t *testing.T) {
 	s.Expect(said).To(And(ContainSubstring("workload cluster red/red: objects that admit Nodes could not be deleted. "+
 		"To delete them by hand, with the kubeconfig of the workload cluster: kubectl delete --ignore-not-found "), Not(ContainSubstring("no Event was written"))))
 	s.expectEvent("WorkloadAdmissionLeft", "Cluster", "red", ContainSubstring("kubectl delete"))
-	s.Expect(s.ways(red.Client)).NotTo(BeEmpty(), "it did not answer")
+	s.Expect(s.ways(red.Client)).NotTo(BeEmpty(), "the workload cluster did not answer")
 
 	s.Expect(red.Door.Open()).To(Succeed())
 	s.comeAndGo("farewell-within", "uninstall.release=true", "watchNamespace=red")
@@ -65,7 +65,7 @@ func TestHelmUninstall(t *testing.T) {
 	s.get(red.m)
 	s.Expect(ours(red.m)).To(BeEmpty())
 	s.get(home.m)
-	s.Expect(ours(home.m)).NotTo(BeEmpty(), "it is in another namespace")
+	s.Expect(ours(home.m)).NotTo(BeEmpty(), "the Machine is in another namespace")
 
 	s.Expect(left()).NotTo(BeEmpty())
 	s.comeAndGo("farewell-true", "uninstall.release=true")
@@ -73,8 +73,8 @@ func TestHelmUninstall(t *testing.T) {
 	s.expectOnlyOthers(home)
 }
 
-// inUse has a Node inherit in each cluster, and a user and Cluster API's own controller own a part of a Machine and of its Node, one of
-// it in common with Heirloom.
+// inUse makes a Node in each cluster inherit. A user adds entries to a Machine and its Node, and Cluster API's controller becomes a second
+// owner of a label and a taint of the Machine.
 func (s *scene) inUse(home family, red abroad) {
 	s.t.Helper()
 	complete := func(g Gomega, node *corev1.Node) {
@@ -102,13 +102,13 @@ func (s *scene) inUse(home family, red abroad) {
 	s.Expect(s.Client.Apply(s.ctx, client.ApplyConfigurationFromUnstructured(shared), client.FieldOwner("capi-machineset"), client.ForceOwnership)).To(Succeed())
 }
 
-// expectOnlyOthers expects of a family what others and the API server itself have made of it.
+// expectOnlyOthers expects a family to have only the entries of other managers and of the API server itself.
 func (s *scene) expectOnlyOthers(f family) {
 	s.t.Helper()
 	bareSet, bare := stage.MachineSet(f.md, "bare-set"), stage.Machine(f.ms, "bare")
 	s.Expect(s.Client.Create(s.ctx, bareSet, client.DryRunAll)).To(Succeed())
 	s.Expect(s.Client.Create(s.ctx, bare, client.DryRunAll)).To(Succeed())
-	hash := map[string]string{clusterv1.MachineDeploymentUniqueLabel: f.ms.Name} // by which it tells its Machines from those of others
+	hash := map[string]string{clusterv1.MachineDeploymentUniqueLabel: f.ms.Name} // Cluster API selects the MachineSet's Machines with it
 	s.get(f.ms)
 	s.Expect(f.ms.Labels).To(BeEquivalentTo(labels.Merge(bareSet.Labels, hash)))
 	bareSet.Spec.Selector, bareSet.Spec.Template.Labels = f.ms.Spec.Selector, labels.Merge(bareSet.Spec.Template.Labels, hash)
@@ -120,17 +120,17 @@ func (s *scene) expectOnlyOthers(f family) {
 	bare.Spec.InfrastructureRef.Name = f.m.Spec.InfrastructureRef.Name
 	s.Expect(f.m.Labels).To(Equal(bare.Labels))
 	s.Expect(f.m.Annotations).To(BeEmpty())
-	s.Expect(f.m.Spec).To(Equal(bare.Spec), "what Cluster API owns too stays")
+	s.Expect(f.m.Spec).To(Equal(bare.Spec), "entries that Cluster API also owns stay")
 
 	node := stage.Node(f.m.Name)
 	s.get(node)
 	s.Expect(node.Labels).To(And(HaveKeyWithValue("mine", "yes"), HaveKey("node-role.kubernetes.io/worker"), Not(HaveKey("team"))))
 	s.Expect(node.Annotations).To(And(HaveKey(clusterv1.LabelsFromMachineAnnotation), Not(HaveKey("note"))))
 	s.Expect(taint.FormatList(node.Spec.Taints)).To(And(
-		ContainSubstring("mine:NoSchedule"), ContainSubstring("gpu=true:NoSchedule")), "what Cluster API tracks is its own")
+		ContainSubstring("mine:NoSchedule"), ContainSubstring("gpu=true:NoSchedule")), "taints that Cluster API tracks stay")
 }
 
-// comeAndGo installs a release of that name, with these values, and uninstalls it. It returns what the hook has said.
+// comeAndGo installs a release with this name and these values, and uninstalls it. It returns the hook's output.
 func (s *scene) comeAndGo(name string, values ...string) string {
 	s.t.Helper()
 	kubeconfig := s.adminKubeconfig()
@@ -158,7 +158,7 @@ func (s *scene) comeAndGo(name string, values ...string) string {
 	return said
 }
 
-// playJob does what the kubelet and the Job controller would with the hook's Job, and returns what the program has said.
+// playJob does the work of the kubelet and the Job controller for the hook's Job, and returns the program's output.
 func (s *scene) playJob(name string, uninstalled <-chan error) string {
 	s.t.Helper()
 	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: name + "-uninstall"}}
@@ -191,7 +191,7 @@ func (s *scene) playJob(name string, uninstalled <-chan error) string {
 		StartTime: &now, CompletionTime: &now, Succeeded: 1, UncountedTerminatedPods: &batchv1.UncountedTerminatedPods{},
 	}
 	conditions := []batchv1.JobConditionType{batchv1.JobComplete}
-	if s.AtLeast(31) { // before, only Jobs with a successPolicy may have it
+	if s.AtLeast(31) { // in earlier versions, only Jobs with a successPolicy may have it
 		conditions = append(conditions, batchv1.JobSuccessCriteriaMet)
 	}
 	for _, condition := range conditions {
@@ -203,7 +203,7 @@ func (s *scene) playJob(name string, uninstalled <-chan error) string {
 	return stderr.String()
 }
 
-// everything are all objects of all kinds that an API server can list.
+// everything returns the objects of all kinds that an API server can list.
 func (s *scene) everything(cp *controlplane.ControlPlane) []unstructured.Unstructured {
 	s.t.Helper()
 	config := cp.AdminConfig()
@@ -231,7 +231,8 @@ func (s *scene) everything(cp *controlplane.ControlPlane) []unstructured.Unstruc
 	return objects
 }
 
-// unused says that a resource is of a CRD and has no objects. To list it would have the API server build all that it takes.
+// unused reports whether a resource belongs to a CRD and has no objects. The API server sets up the handlers of a CRD for its first list,
+// which is slow.
 func unused(keys []string, resource schema.GroupResource) bool {
 	custom := slices.Contains(keys, "/registry/apiextensions.k8s.io/customresourcedefinitions/"+resource.String())
 	return custom && !slices.ContainsFunc(keys, func(key string) bool {
@@ -239,7 +240,7 @@ func unused(keys []string, resource schema.GroupResource) bool {
 	})
 }
 
-// remains names what is left of Heirloom in these objects.
+// remains describes the traces of Heirloom in these objects.
 func remains(objects []unstructured.Unstructured) []string {
 	var found []string
 	for _, object := range objects {
@@ -253,7 +254,7 @@ func remains(objects []unstructured.Unstructured) []string {
 			found = append(found, name+" is there")
 		}
 		if object.GetKind() != "Node" && !strings.HasSuffix(object.GroupVersionKind().Group, "cluster.x-k8s.io") {
-			continue // what is Heirloom's own, or was made by Helm
+			continue // Heirloom's own object, or an object of Helm
 		}
 		for _, entry := range object.GetManagedFields() {
 			if strings.HasPrefix(entry.Manager, "heirloom") {

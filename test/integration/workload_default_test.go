@@ -14,8 +14,9 @@ import (
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
-// Without any flag or label, a Node of a workload cluster has in its very first version what it inherits and its kubelet may
-// set, and is kept free until the rest has come. Where the workload cluster is too old for that, the loop brings it.
+// Without any flag or label, the first version of a Node in a workload cluster has the inherited entries that its kubelet may
+// set, and a taint keeps Pods away until the loop adds the other entries. If the workload cluster is too old for a policy, the loop adds
+// all of the entries.
 func TestNodesAreAdmittedByDefault(t *testing.T) {
 	t.Parallel()
 	s := sharedScene(t)
@@ -36,7 +37,7 @@ func TestNodesAreAdmittedByDefault(t *testing.T) {
 		s.expectTheLoopAlone(a, names)
 		return
 	}
-	for _, name := range names { // the API server has to hear of the policy, and of all parameters
+	for _, name := range names { // until the API server has the policy and all parameters
 		kubelet := s.kubeletOf(a.ControlPlane, name)
 		s.Eventually(func(g Gomega) {
 			node := stage.Node(name)

@@ -18,8 +18,8 @@ import (
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
-// The key of the paths is kept in a Secret beside the program, where all replicas find it. Once the Secret is deleted, there is
-// another key, and the workload cluster calls another path. Meanwhile no write of a Node fails.
+// The key of the webhook paths is in a Secret in the program's namespace, where all replicas find it. When the Secret is deleted, the
+// program makes another key, and the workload cluster calls another path. Meanwhile no write of a Node fails.
 func (s *scene) testKey() {
 	s.t.Helper()
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: stage.Namespace, Name: "heirloom-workload-webhook"}}
@@ -40,12 +40,12 @@ func (s *scene) testKey() {
 	s.Eventually(func() string { return s.calledPath(a) }).WithTimeout(patience).ShouldNot(Equal(path))
 	s.get(secret)
 	s.Expect(secret.Data["key"]).NotTo(Equal(before))
-	// The API server hears of the new path a moment later.
+	// The API server calls the new path a moment later.
 	s.Eventually(func() (bool, error) { return s.answered(a) }).WithTimeout(patience).Should(BeTrue())
 	stop()
 }
 
-// calledPath is the URL that the workload cluster's API server calls.
+// calledPath returns the URL that the workload cluster's API server calls.
 func (s *scene) calledPath(a abroad) string {
 	list := &admissionregistrationv1.MutatingWebhookConfigurationList{}
 	s.Expect(a.Client.List(s.ctx, list)).To(Succeed())
@@ -53,14 +53,14 @@ func (s *scene) calledPath(a abroad) string {
 	return *list.Items[0].Webhooks[0].ClientConfig.URL
 }
 
-// answered reports whether a Node that is about to register inherits. The write itself must not fail.
+// answered reports whether a Node would inherit at its registration (dry run). The write itself must not fail.
 func (s *scene) answered(a abroad) (bool, error) {
 	node := stage.Node(a.m.Name)
 	err := a.Client.Create(s.ctx, node, client.DryRunAll)
 	return strings.Contains(taint.FormatList(node.Spec.Taints), "gpu=true:NoSchedule"), err
 }
 
-// ask asks about a Node again and again until it is stopped, and expects that no write has failed.
+// ask creates a Node (dry run) again and again until stop, which expects that no write has failed.
 func (s *scene) ask(a abroad) (stop func()) {
 	ctx, cancel := context.WithCancel(s.ctx)
 	done := make(chan error, 1)

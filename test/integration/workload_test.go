@@ -16,7 +16,7 @@ import (
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
-// abroad is a family whose Nodes are in a workload cluster of its own.
+// abroad is a family in a Cluster with a workload cluster, which has the Nodes.
 type abroad struct {
 	family
 	*stage.Workload
@@ -29,13 +29,14 @@ func (s *scene) abroad(name string) abroad {
 	return a
 }
 
-// workload makes an API server that no other test uses meanwhile that of a Cluster. In the end, the Cluster is forgotten.
+// workload makes an API server that no other test uses at the same time the workload cluster of a Cluster. At the end of the test, it
+// deletes the Machines, their owners, the Clusters and the Secrets in the Cluster's namespace.
 func (s *scene) workload(cluster *clusterv1.Cluster) *stage.Workload {
 	s.t.Helper()
 	w, err := s.UseWorkload(s.ctx, cluster, lendAbroad(s.t).ControlPlane)
 	s.Expect(err).NotTo(HaveOccurred())
 	s.t.Cleanup(func() {
-		w.Door.Shut() // the next test that has the API server is not disturbed
+		w.Door.Shut() // so that the program does not disturb the next test on the API server
 		in := client.InNamespace(cluster.Namespace)
 		for _, object := range []client.Object{
 			&clusterv1.Machine{}, &clusterv1.MachineSet{}, &clusterv1.MachineDeployment{}, &clusterv1.Cluster{}, &corev1.Secret{},
@@ -48,7 +49,7 @@ func (s *scene) workload(cluster *clusterv1.Cluster) *stage.Workload {
 	return w
 }
 
-// eventuallyNode waits until the Node of that workload cluster satisfies the check.
+// eventuallyNode waits until the Node of this workload cluster satisfies the check.
 func (s *scene) eventuallyNode(a abroad, node *corev1.Node, check func(g Gomega)) {
 	s.t.Helper()
 	s.Eventually(func(g Gomega) {
@@ -66,8 +67,8 @@ func (s *scene) expectInherited(a abroad, node *corev1.Node) {
 	})
 }
 
-// A workload cluster that cannot be reached keeps only its own Nodes waiting, and gets what it missed when it is back; so
-// does one whose kubeconfig was replaced.
+// An unreachable workload cluster delays only its own Nodes, which get the missed changes when it is back. The same applies to a
+// workload cluster whose kubeconfig was replaced.
 func TestUnreachableWorkloadClusters(t *testing.T) {
 	t.Parallel()
 	s := sharedScene(t)

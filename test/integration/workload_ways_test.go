@@ -14,7 +14,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/workload/webhook"
 )
 
-// admitted chooses how the Nodes of a workload cluster are admitted, and waits until the loop has set that up and nothing else.
+// admitted chooses a way of admission in a workload cluster, and waits until the loop has set up this way and no other.
 func (s *scene) admitted(a abroad, way string) {
 	s.t.Helper()
 	s.get(a.cluster)
@@ -22,7 +22,7 @@ func (s *scene) admitted(a abroad, way string) {
 	s.Eventually(func(g Gomega) { g.Expect(s.ways(a.Client)).To(Equal([]string{way})) }).WithTimeout(patience).Should(Succeed())
 }
 
-// ways are those in which a workload cluster admits Nodes.
+// ways returns the ways of admission in a workload cluster.
 func (s *scene) ways(c client.Client) []string {
 	s.t.Helper()
 	var found []string
@@ -32,7 +32,7 @@ func (s *scene) ways(c client.Client) []string {
 	} {
 		err := c.Get(s.ctx, client.ObjectKeyFromObject(object), object)
 		if meta.IsNoMatchError(err) {
-			continue // its API server serves no such kind
+			continue // its API server does not serve this kind
 		}
 		s.Expect(client.IgnoreNotFound(err)).To(Succeed())
 		if err == nil {

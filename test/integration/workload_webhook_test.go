@@ -19,7 +19,7 @@ import (
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
-// What Heirloom registers in workload clusters fails open, whatever a test would like.
+// The scene does not use FailClosed: the webhooks that Heirloom registers in workload clusters fail open.
 func TestWorkloadClustersCallByURL(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, stage.Options{WorkloadWebhook: true})
@@ -27,8 +27,8 @@ func TestWorkloadClustersCallByURL(t *testing.T) {
 	t.Run("calls", func(t *testing.T) { s.in(t).testCalls() })
 }
 
-// A Cluster's label makes its API server call Heirloom about Nodes: they inherit in the very write, also where the loop is
-// not quick enough. Without the label, or when the Cluster goes, nothing of that stays.
+// With a label of the Cluster, its API server calls Heirloom about Nodes: they inherit in the same write, before the loop sees
+// them. Without the label, or without the Cluster, the workload cluster has no webhook of Heirloom.
 func (s *scene) testCalls() {
 	s.t.Helper()
 	a := s.abroad("called")
@@ -48,7 +48,7 @@ func (s *scene) testCalls() {
 	s.admitted(a, workload.AdmitByWebhook)
 
 	kubelet, node := s.kubeletOf(a.ControlPlane, a.m.Name), stage.Node(a.m.Name)
-	s.Eventually(func(g Gomega) { // an API server needs a moment to hear of a webhook
+	s.Eventually(func(g Gomega) { // an API server reads a new webhook only after a moment
 		dry := node.DeepCopy()
 		g.Expect(kubelet.Create(s.ctx, dry, client.DryRunAll)).To(Succeed())
 		g.Expect(taint.FormatList(dry.Spec.Taints)).To(ContainSubstring("gpu=true:NoSchedule"))
@@ -62,7 +62,7 @@ func (s *scene) testCalls() {
 	without := node.DeepCopy()
 	without.Spec.Taints = nil
 	s.Expect(a.Client.Patch(s.ctx, without, client.MergeFrom(node))).To(Succeed())
-	s.Expect(taint.FormatList(without.Spec.Taints)).To(ContainSubstring("gpu=true:NoSchedule"), "back in the same write")
+	s.Expect(taint.FormatList(without.Spec.Taints)).To(ContainSubstring("gpu=true:NoSchedule"), "the same write restores the taint")
 
 	s.Expect(s.statusOf(s.WorkloadURL+"/mutate/nodes")).To(Equal(http.StatusNotFound), "the management cluster's webhooks are not there")
 	choose("none")
@@ -86,10 +86,10 @@ func (s *scene) testCalls() {
 	s.Eventually(registered).WithTimeout(patience).Should(Succeed(), "a Cluster of the same name")
 	s.Expect(s.calledPath(a)).NotTo(Equal(path))
 	s.Expect(s.statusOf(s.calledPath(a))).To(Equal(http.StatusBadRequest))
-	s.Expect(s.statusOf(path)).To(Equal(http.StatusForbidden), "the path of the one before")
+	s.Expect(s.statusOf(path)).To(Equal(http.StatusForbidden), "the path of the previous Cluster")
 }
 
-// statusOf is what Heirloom answers to a body that is no review.
+// statusOf returns the status of Heirloom's answer to a body that is not a review.
 func (s *scene) statusOf(url string) int {
 	s.t.Helper()
 	insecure := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}

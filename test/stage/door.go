@@ -9,7 +9,7 @@ import (
 	"sync"
 )
 
-// Door is a TCP proxy in front of an API server, with which a cluster can be made unreachable and reachable again.
+// Door is a TCP proxy in front of an API server. A test can make the cluster unreachable and reachable again with it.
 type Door struct {
 	address, behind string
 
@@ -18,16 +18,16 @@ type Door struct {
 	connections map[net.Conn]bool
 }
 
-// NewDoor opens a door in front of the server at that address.
+// NewDoor opens a door in front of the server at the address behind.
 func NewDoor(behind string) (*Door, error) {
 	d := &Door{address: "127.0.0.1:0", behind: behind, connections: map[net.Conn]bool{}}
 	return d, d.Open()
 }
 
-// Address is where the door is.
+// Address returns the host and port of the door.
 func (d *Door) Address() string { return d.address }
 
-// Open lets connections through.
+// Open accepts connections.
 func (d *Door) Open() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -40,14 +40,14 @@ func (d *Door) Open() error {
 	return nil
 }
 
-// Shut refuses connections and cuts those that there are.
+// Shut refuses new connections and closes the open connections.
 func (d *Door) Shut() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.listener == nil {
 		return
 	}
-	_ = d.listener.Close() // what is cut need not be closed well, here and below
+	_ = d.listener.Close() // errors of closing do not matter, here and below
 	d.listener = nil
 	for connection := range d.connections {
 		_ = connection.Close()
@@ -76,7 +76,7 @@ func (d *Door) pass(in net.Conn) {
 	var both sync.WaitGroup
 	for _, way := range [][2]net.Conn{{in, out}, {out, in}} {
 		both.Go(func() {
-			_, _ = io.Copy(way[0], way[1]) // either end may go away at any time
+			_, _ = io.Copy(way[0], way[1]) // each end may close at any time
 			_ = way[0].Close()
 			_ = way[1].Close()
 		})
@@ -88,7 +88,7 @@ func (d *Door) pass(in net.Conn) {
 	delete(d.connections, out)
 }
 
-// keep remembers the connections so that Shut can cut them, or cuts them at once if the door is shut by now.
+// keep records the connections so that Shut can close them, and reports whether the door is open. If it is shut, keep closes them.
 func (d *Door) keep(connections ...net.Conn) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

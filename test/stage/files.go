@@ -10,13 +10,13 @@ import (
 	"github.com/heirloom-dev/heirloom/test/controlplane"
 )
 
-// files is where things are that every stage needs.
+// files holds the paths that every stage needs.
 type files struct {
 	chart, providers string
 	clusterAPI       []string
 }
 
-// here looks for files once: it asks the go command, which takes a while.
+// here finds the files once per process: it runs the go command, which is slow.
 var here = sync.OnceValues(func() (files, error) {
 	ctx := context.Background()
 	root, err := controlplane.RepositoryRoot(ctx)

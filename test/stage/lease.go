@@ -13,7 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// releaseLease makes nobody the leader, as on a new control plane: who was it before would be for a while.
+// releaseLease deletes the leader-election Lease of an earlier program on this control plane. Otherwise the program would wait until
+// the Lease expires.
 func (s *Stage) releaseLease(ctx context.Context) error {
 	if s.options.On == nil {
 		return nil
@@ -28,7 +29,7 @@ func lease() *coordinationv1.Lease {
 	return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: "leader-election-heirloom"}}
 }
 
-// holdLease makes somebody else the leader, for longer than any test runs.
+// holdLease creates the Lease with another holder, for longer than any test runs, so that the program does not become the leader.
 func (s *Stage) holdLease(ctx context.Context) error {
 	now := metav1.NewMicroTime(time.Now())
 	held := lease()

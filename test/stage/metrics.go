@@ -10,8 +10,8 @@ import (
 	"net/http"
 )
 
-// Metrics returns the metrics that a program serves at a URL. It asks for them as they are: to compress them takes a program
-// several times as long as to write them.
+// Metrics returns the metrics that a program serves at a URL. It asks for them without compression, which takes the program
+// several times as long as writing them.
 func Metrics(ctx context.Context, url string) (string, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {

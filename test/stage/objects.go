@@ -15,20 +15,20 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
-// hashLabel is the label by which Cluster API tells the MachineSets of a MachineDeployment apart.
+// hashLabel is the label with which Cluster API distinguishes the MachineSets of a MachineDeployment.
 const hashLabel = clusterv1.MachineDeploymentUniqueLabel
 
-// Declared is what an owner declares for its children.
+// Declared holds the entries that an owner declares for its children.
 type Declared struct {
 	Labels, Annotations map[string]string
 	Taints              []clusterv1.MachineTaint
 	// Fields changes the template's in-place fields; nil changes nothing.
 	Fields func(*clusterv1.MachineSpec)
-	// OwnAnnotations are the MachineDeployment's own.
+	// OwnAnnotations are annotations of the MachineDeployment itself.
 	OwnAnnotations map[string]string
 }
 
-// Cluster returns a Cluster.
+// Cluster returns a Cluster without a topology.
 func Cluster(namespace, name string) *clusterv1.Cluster {
 	return &clusterv1.Cluster{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
@@ -52,8 +52,8 @@ func MachineDeployment(cluster *clusterv1.Cluster, name string, d Declared) *clu
 	}
 }
 
-// MachineSet returns a MachineSet of md as its controller would create it, if nothing were propagated: with the labels
-// that it selects by and nothing else. The MachineDeployment must be stored already.
+// MachineSet returns a MachineSet of md as its controller would create it without propagation: only with the labels of its
+// selector. The MachineDeployment must be stored before.
 func MachineSet(md *clusterv1.MachineDeployment, name string) *clusterv1.MachineSet {
 	selector := labels.Merge(md.Spec.Selector.MatchLabels, map[string]string{hashLabel: name})
 	return &clusterv1.MachineSet{
@@ -70,8 +70,8 @@ func MachineSet(md *clusterv1.MachineDeployment, name string) *clusterv1.Machine
 	}
 }
 
-// Machine returns a Machine of ms, with the labels that ms selects by and nothing else, for the kubelet of a Node with
-// the Machine's name. The MachineSet must be stored already.
+// Machine returns a Machine of ms for a Node of the same name. It has only the labels that ms selects. The MachineSet must be
+// stored before.
 func Machine(ms *clusterv1.MachineSet, name string) *clusterv1.Machine {
 	spec := machineSpec(ms.Spec.ClusterName)
 	spec.ProviderID, spec.InfrastructureRef.Name = ProviderID(name), name
@@ -85,12 +85,12 @@ func Machine(ms *clusterv1.MachineSet, name string) *clusterv1.Machine {
 	}
 }
 
-// ProviderID is what a hollow kubelet says of itself.
+// ProviderID returns the provider ID that a hollow kubelet reports for its Node.
 func ProviderID(node string) string {
 	return "kubemark://" + node
 }
 
-// Node returns a Node as its kubelet would create it.
+// Node returns a Node as its kubelet creates it.
 func Node(name string) *corev1.Node {
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelHostname: name}},
@@ -98,12 +98,12 @@ func Node(name string) *corev1.Node {
 	}
 }
 
-// ControlledBy returns the reference of a controller.
+// ControlledBy returns an owner reference to a controller.
 func ControlledBy(owner client.Object, kind string) metav1.OwnerReference {
 	return *metav1.NewControllerRef(owner, clusterv1.GroupVersion.WithKind(kind))
 }
 
-// Taints reads taints in kubectl's syntax, all with the same propagation.
+// Taints parses a list of taints in kubectl's syntax and gives all of them the same propagation. It panics if the list is invalid.
 func Taints(propagation clusterv1.MachineTaintPropagation, list string) []clusterv1.MachineTaint {
 	parsed, err := taint.ParseList(list)
 	if err != nil {

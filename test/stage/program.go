@@ -15,20 +15,20 @@ import (
 
 // program is one process of Heirloom.
 type program struct {
-	// Heirloom is the running process, or nil.
+	// Heirloom is the running process; nil before the start and after the stop.
 	Heirloom *controlplane.Process
-	// WebhookURL, WorkloadURL, HealthURL and MetricsURL are where it answers.
+	// WebhookURL, WorkloadURL, HealthURL and MetricsURL are the URLs that the program serves.
 	WebhookURL, WorkloadURL, HealthURL, MetricsURL string
 
-	arguments []string // and env, NAME=value, are what it is started with
+	arguments []string // of the process, with env, each NAME=value
 	env       []string
 	log       string
 }
 
-// Replica is another process of Heirloom beside the stage's own, with the same rights and the same certificate.
+// Replica is another process of Heirloom, with the same rights and the same certificate as the stage's own process.
 type Replica struct{ *program }
 
-// StartReplica starts another process with further arguments and waits until it is ready.
+// StartReplica starts another process with additional arguments and waits until it is ready.
 func (s *Stage) StartReplica(ctx context.Context, name string, args ...string) (*Replica, error) {
 	p, err := s.newProgram(name, args)
 	if err != nil {
@@ -40,7 +40,7 @@ func (s *Stage) StartReplica(ctx context.Context, name string, args ...string) (
 // Stop stops the replica.
 func (r *Replica) Stop() error { return r.stop() }
 
-// newProgram chooses the ports of a program.
+// newProgram chooses the ports of a program and returns it without starting it.
 func (s *Stage) newProgram(name string, args []string) (*program, error) {
 	ports, err := controlplane.FreePorts(4)
 	if err != nil {
@@ -67,7 +67,7 @@ func (s *Stage) newProgram(name string, args []string) (*program, error) {
 			fmt.Sprintf("--health-addr=127.0.0.1:%d", ports[1]),
 			fmt.Sprintf("--diagnostics-address=127.0.0.1:%d", ports[2]), "--insecure-diagnostics",
 			"--leader-elect", "--leader-elect-namespace=" + Namespace, "-v=2",
-			// A busy machine may take longer to renew a Lease than it lasts by default, and a leader without it ends.
+			// On a busy machine, renewing the Lease may take longer than the default duration, and a leader that loses it exits.
 			"--leader-elect-lease-duration=60s", "--leader-elect-renew-deadline=45s",
 			"--management-cluster=" + Home + "/" + Home,
 		}, args),

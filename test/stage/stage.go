@@ -22,60 +22,60 @@ import (
 	"github.com/heirloom-dev/heirloom/test/controlplane"
 )
 
-// Namespace is where the chart is installed.
+// Namespace is the namespace of the release.
 const Namespace = "heirloom-system"
 
-// Home is the name of the management cluster's own Cluster, and of that one's namespace, unless arguments say otherwise.
+// Home is the name of the management cluster's own Cluster and of its namespace, unless arguments set another.
 const Home = "home"
 
-// ServiceAccount is the user as which Heirloom acts: the chart's RBAC gives it its rights.
+// ServiceAccount is the user of the program. The chart's RBAC grants its rights.
 const ServiceAccount = "system:serviceaccount:" + Namespace + ":heirloom"
 
-// Options says what is on the stage.
+// Options describes a stage.
 type Options struct {
 	// Program is the path of the heirloom binary.
 	Program string
-	// Dir is where logs, kubeconfigs and certificates are written.
+	// Dir is the directory of logs, kubeconfigs and certificates.
 	Dir string
-	// Values go over those that the stage itself gives to the chart.
+	// Values override the chart values that the stage sets.
 	Values map[string]any
-	// Args are further arguments for the program.
+	// Args are additional arguments of the program.
 	Args []string
-	// Host is what API servers call the program by; 127.0.0.1 by default, for which a certificate of Heirloom's own cannot be.
+	// Host is the program's host in the URLs that API servers call; 127.0.0.1 by default. Heirloom's own certificates need a DNS name.
 	Host string
-	// Env are further variables of its environment, each NAME=value.
+	// Env are additional variables of its environment, each NAME=value.
 	Env []string
-	// FailClosed makes API servers wait 30 seconds for an answer, and refuse a write about which they get none: a test then finds in the
-	// write itself what was answered. Without it, webhooks fail open, as those of the chart do. It does not go with WorkloadWebhook: Heirloom
-	// registers no such webhook in a workload cluster.
+	// FailClosed makes API servers wait 30 seconds for an answer and refuse a write without an answer, so that a test sees the result of
+	// the review in the write itself. Without it, webhooks fail open, as in the chart. Do not combine it with WorkloadWebhook: Heirloom
+	// does not register webhooks that fail closed in workload clusters.
 	FailClosed bool
-	// WorkloadWebhook gives workload clusters a URL of the webhooks.
+	// WorkloadWebhook sets the URL with which workload clusters call the webhooks.
 	WorkloadWebhook bool
-	// WithoutWebhooks leaves the webhook configurations out, so that only the loop acts.
+	// WithoutWebhooks omits the webhook configurations, so that only the loop acts.
 	WithoutWebhooks bool
-	// WithoutLoop keeps the program from becoming the leader, so that only the webhooks act.
+	// WithoutLoop prevents the program from becoming the leader, so that only the webhooks act.
 	WithoutLoop bool
-	// On is a control plane that runs already and that Stop leaves running. Nil: the stage has one of its own.
+	// On is a running control plane, which Stop leaves running. Nil: the stage starts its own.
 	On *controlplane.ControlPlane
-	// WithoutProgram does not start the program; StartHeirloom does, later.
+	// WithoutProgram does not start the program; the test calls StartHeirloom later.
 	WithoutProgram bool
-	// ControlPlane are options of the control plane; CRDs default to Cluster API's. Those of providers that do not exist,
-	// see controlplane.ProviderCRDPath, are always there.
+	// ControlPlane are options of the control plane; CRDs default to Cluster API's. The CRDs of the test's providers, see
+	// controlplane.ProviderCRDPath, are always added.
 	ControlPlane controlplane.Options
 }
 
 // Stage is a control plane with Heirloom on it.
 type Stage struct {
 	*controlplane.ControlPlane
-	// Client is an administrator's.
+	// Client has the rights of an administrator.
 	Client client.Client
-	// Program is Heirloom; StartReplica starts others beside it.
+	// program is the stage's process of Heirloom; StartReplica starts more.
 	*program
 
 	options Options
 }
 
-// New sets the stage.
+// New sets up a stage.
 func New(ctx context.Context, options Options) (*Stage, error) {
 	s := &Stage{ControlPlane: options.On, options: options}
 	if s.ControlPlane == nil {
@@ -94,8 +94,8 @@ func New(ctx context.Context, options Options) (*Stage, error) {
 	return s, nil
 }
 
-// ControlPlaneOptions returns options with the CRDs that a stage needs: Cluster API's, unless others are in them, and those of
-// providers that do not exist.
+// ControlPlaneOptions returns options with the CRDs that a stage needs: Cluster API's, unless the options have CRDs, and the CRDs
+// of the test's providers.
 func ControlPlaneOptions(ctx context.Context, options controlplane.Options) (controlplane.Options, error) {
 	files, err := here()
 	if err != nil {
@@ -134,18 +134,18 @@ func (s *Stage) set(ctx context.Context) error {
 	return s.StartHeirloom(ctx)
 }
 
-// Scheme knows the types of Kubernetes and of Cluster API.
+// Scheme returns a scheme with the types of Kubernetes and of Cluster API.
 func Scheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, clusterv1.AddToScheme} {
 		if err := add(scheme); err != nil {
-			panic(err) // two types of the same name: a fault of the build
+			panic(err) // two types with the same name: a fault of the build
 		}
 	}
 	return scheme
 }
 
-// prepareProgram writes the kubeconfig of the ServiceAccount and chooses where the program listens.
+// prepareProgram writes the kubeconfig of the ServiceAccount and chooses the program's ports.
 func (s *Stage) prepareProgram() error {
 	groups := []string{"system:serviceaccounts", "system:serviceaccounts:" + Namespace}
 	if err := s.WriteKubeconfig(s.kubeconfig(), ServiceAccount, groups...); err != nil {
@@ -160,7 +160,7 @@ func (s *Stage) kubeconfig() string {
 	return filepath.Join(s.options.Dir, "heirloom.kubeconfig")
 }
 
-// install applies what the chart renders for a program that runs outside of the cluster.
+// install applies the objects that the chart renders for a program outside of the cluster.
 func (s *Stage) install(ctx context.Context) error {
 	namespaces := []string{Namespace}
 	if watched, ok := s.options.Values["watchNamespace"].(string); ok && watched != "" {
@@ -214,7 +214,7 @@ func isWebhookConfiguration(object unstructured.Unstructured) bool {
 	return object.GroupVersionKind().Group == "admissionregistration.k8s.io"
 }
 
-// failClosed changes all webhooks of a configuration, see Options.FailClosed. The chart has no values for that.
+// failClosed changes all webhooks of a configuration, see Options.FailClosed. The chart has no values for these fields.
 func failClosed(configuration unstructured.Unstructured) {
 	hooks, _ := configuration.Object["webhooks"].([]any)
 	for _, hook := range hooks {
@@ -224,7 +224,7 @@ func failClosed(configuration unstructured.Unstructured) {
 	}
 }
 
-// Dir is where the program's certificate and log are.
+// Dir returns the directory of the program's certificate and log.
 func (s *Stage) Dir() string {
 	return s.options.Dir
 }
@@ -234,17 +234,17 @@ func (s *Stage) StartHeirloom(ctx context.Context) error {
 	return s.start(ctx, s.options.Program)
 }
 
-// StopHeirloom stops the program and leaves everything else.
+// StopHeirloom stops only the program.
 func (s *Stage) StopHeirloom() error {
 	return s.stop()
 }
 
-// HeirloomLog is the file with the log of the program.
+// HeirloomLog returns the path of the program's log.
 func (s *Stage) HeirloomLog() string {
 	return s.log
 }
 
-// Stop stops everything, apart from a control plane that the stage was set on.
+// Stop stops the program and the control plane, unless Options.On gave the control plane.
 func (s *Stage) Stop() error {
 	var err error
 	if s.program != nil {

@@ -17,16 +17,16 @@ import (
 	"github.com/heirloom-dev/heirloom/test/controlplane"
 )
 
-// Workload is the control plane of a workload cluster. Heirloom reaches it through a door that can be shut.
+// Workload is the control plane of a workload cluster. Heirloom connects to it through a door that can be shut.
 type Workload struct {
 	*controlplane.ControlPlane
-	// Client is an administrator's, past the door.
+	// Client has the rights of an administrator and does not use the door.
 	Client client.Client
 	Door   *Door
 }
 
-// UseWorkload makes an API server that runs already the workload cluster of a Cluster that is stored already: with a kubeconfig Secret, and
-// with its infrastructure reported as provisioned. The caller shuts the door in the end.
+// UseWorkload makes a running API server the workload cluster of a stored Cluster: it creates the kubeconfig Secret and reports the
+// infrastructure as provisioned. The caller shuts the door at the end.
 func (s *Stage) UseWorkload(ctx context.Context, cluster *clusterv1.Cluster, cp *controlplane.ControlPlane) (*Workload, error) {
 	w := &Workload{ControlPlane: cp}
 	if err := w.open(); err != nil {
@@ -39,7 +39,7 @@ func (s *Stage) UseWorkload(ctx context.Context, cluster *clusterv1.Cluster, cp 
 	return w, nil
 }
 
-// lead does what a control plane and an infrastructure provider would.
+// lead does the work of a control plane provider and an infrastructure provider.
 func (s *Stage) lead(ctx context.Context, cluster *clusterv1.Cluster, w *Workload) error {
 	kubeconfig, err := w.throughDoor("heirloom")
 	if err != nil {
@@ -73,7 +73,7 @@ func (w *Workload) open() error {
 	return err
 }
 
-// throughDoor returns an administrator's kubeconfig that leads through the door.
+// throughDoor returns an administrator's kubeconfig with the address of the door.
 func (w *Workload) throughDoor(user string) ([]byte, error) {
 	raw, err := w.Kubeconfig(user, "system:masters")
 	if err != nil {
@@ -92,8 +92,7 @@ func (w *Workload) throughDoor(user string) ([]byte, error) {
 	return raw, nil
 }
 
-// Rotate replaces the kubeconfig of a Cluster by one with another user that leads through another door, and shuts the one
-// before for good.
+// Rotate replaces the kubeconfig of a Cluster with a kubeconfig of another user and another door. The previous door stays shut.
 func (s *Stage) Rotate(ctx context.Context, cluster *clusterv1.Cluster, w *Workload) error {
 	w.Door.Shut()
 	if err := w.open(); err != nil {
