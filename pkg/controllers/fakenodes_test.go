@@ -16,10 +16,10 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
-// fakes is how many Nodes a workload cluster makes up.
+// fakes is the number of Nodes that a hostile workload cluster makes up.
 const fakes = 2000
 
-// fakePool is a MachinePool of Cluster d that declares these taints.
+// fakePool returns a MachinePool of Cluster d that declares these taints, and the Cluster.
 func fakePool(taints string) []client.Object {
 	mp := machinePool()
 	mp.Spec.ClusterName, mp.Labels[clusterv1.ClusterNameLabel] = "d", "d"
@@ -27,7 +27,7 @@ func fakePool(taints string) []client.Object {
 	return []client.Object{mp, &clusterv1.Cluster{ObjectMeta: named("d")}}
 }
 
-// makesUp connects Cluster d, which makes up Nodes that claim to be of that MachinePool, and has the loop look at all of them.
+// makesUp connects Cluster d with made-up Nodes that claim to be of fakePool, and reconciles all of them.
 func (l *loop) makesUp() {
 	l.t.Helper()
 	var made []client.Object
@@ -48,7 +48,7 @@ func (l *loop) makesUp() {
 	l.Expect(tainted).NotTo(BeZero(), "they inherit")
 }
 
-// However many Nodes of a Cluster wait for a taint that evicts Pods, those of another Cluster wait for none of them.
+// Nodes that wait for a NoExecute taint do not hold up the Nodes of another Cluster, at any number.
 func TestFakeNodesTakeNobodysTurn(t *testing.T) {
 	inUse(t, func(t *testing.T) {
 		l := evictions(t, 2, append(fakePool("drain:NoExecute"), machineDeployment(), machineSet())...)
@@ -63,7 +63,7 @@ func TestFakeNodesTakeNobodysTurn(t *testing.T) {
 	})
 }
 
-// However many records of a Cluster's Nodes the leader remembers, it forgets no other Cluster's: whose kubelet removes its record keeps nothing.
+// The records of a Cluster's Nodes do not push out the records of another Cluster: a kubelet that removes its record keeps no entries.
 func TestFakeNodesPushNoRecordOut(t *testing.T) {
 	m, n := nodeMachine("m"), node("m")
 	l := newLoop(t, append(fakePool("gpu:NoSchedule"), theCluster(), machineSet(), m, n)...)
