@@ -19,7 +19,7 @@ var _ interface {
 	manager.LeaderElectionRunnable
 } = &Keys{}
 
-// A Secret that somebody has broken is told of and not written over. A key that is known stays in force; a replica that starts now has none.
+// An error reports a broken Secret, and Heirloom does not overwrite it. A known key stays in force; a replica that starts now has no key.
 func TestABrokenKeyDoesNotReplaceAGoodOne(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
@@ -52,7 +52,7 @@ func TestABrokenKeyDoesNotReplaceAGoodOne(t *testing.T) {
 	}
 }
 
-// After an upgrade, paths that workload clusters know go on to be valid.
+// After an upgrade, the known paths of workload clusters stay valid.
 func TestTheKeyOfAnEarlierVersion(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	secret := secretWith(nil)
@@ -62,7 +62,7 @@ func TestTheKeyOfAnEarlierVersion(t *testing.T) {
 	Expect(KeyOf(secret)).To(Equal(key(4)))
 }
 
-// Registrations are made anew when there is another key, and not each time that somebody looks.
+// Subscribers hear of another key, and not of each read.
 func TestAnotherKeyIsTold(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	server := newAPIServer()
@@ -80,7 +80,7 @@ func TestAnotherKeyIsTold(t *testing.T) {
 		secret := stored(t, server)
 		secret.Data[keyData] = step.key
 		Expect(server.Update(t.Context(), secret)).To(Succeed())
-		_ = keys.ensure(t.Context()) // one of them is broken
+		_ = keys.ensure(t.Context()) // a broken Secret returns an error
 		if step.tells {
 			Expect(changes).To(Receive(), "%v", step.key)
 			Expect(keys.Key(t.Context())).To(Equal(step.key))
@@ -106,8 +106,8 @@ func TestAKeyThatCannotBeMadeSaysSo(t *testing.T) {
 	}
 }
 
-// A deleted Secret is how a path or a key that has become known is got rid of: the leader makes another key, and the workload
-// cluster is told its new path. As a runnable, it goes on after errors, and ends with its context.
+// Operators delete the Secret after a leak of a path or a key: the leader makes another key, and the workload cluster gets its new path. As
+// a runnable, Keys goes on after errors, and ends with its context.
 func TestADeletedSecretMakesEveryPathInvalid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		Expect := NewWithT(t).Expect
