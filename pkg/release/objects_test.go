@@ -20,7 +20,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
-// What nobody else owns goes, from every kind that inherits and from no other; what is other people's stays.
+// A release removes entries that no other manager owns, from every kind that inherits and from no other kind. Entries of other managers
+// stay.
 func TestEveryKindIsReleased(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	management := holds(served,
@@ -42,7 +43,7 @@ func TestEveryKindIsReleased(t *testing.T) {
 	Expect(managers).To(Equal([]string{"user"}))
 }
 
-// What is Heirloom's is told by managed fields, wherever in an object it is.
+// Managed fields show which entries are Heirloom's, at any place in an object.
 func TestWhatIsReleased(t *testing.T) {
 	const content = `{metadata: {labels: {team: ml, mine: "yes"}, annotations: {note: x}}, spec: {clusterName: c, deletion: {nodeDrainTimeoutSeconds: 60}}}`
 	ours := owns(core, "heirloom", `{f:metadata: {f:labels: {f:team: {}}, f:annotations: {f:note: {}}}, f:spec: {f:deletion: {f:nodeDrainTimeoutSeconds: {}}}}`)
@@ -94,7 +95,7 @@ func TestWhatIsReleased(t *testing.T) {
 	}
 }
 
-// The loop gives up single objects: it writes with its own client, and reads from the API server.
+// The loop releases single objects: it writes with its own client, and reads from the API server.
 func TestOneOfThem(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	writes := holds(served, teamed(t, core, "Machine", "m"), teamed(t, core, "MachineSet", "ms"), ofBoth())
@@ -130,7 +131,7 @@ func TestOneOfThem(t *testing.T) {
 	Expect(err).To(MatchError(conflict), "whoever calls it tries again")
 }
 
-// Of a list there are few objects in memory at a time: others choose how large these are.
+// A list holds only few objects in memory at a time, because others choose the size of these objects.
 func TestListsAreReadInSmallPages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		Expect := NewWithT(t).Expect
@@ -157,8 +158,8 @@ func TestListsAreReadInSmallPages(t *testing.T) {
 	})
 }
 
-// A provider may serve a newer version than that in which Heirloom wrote an object. What is recorded is found in the older version only;
-// once nobody serves that, labels and annotations still go.
+// A provider may serve a newer version than the version in which Heirloom wrote an object. The managed fields match only the older version.
+// When the older version is no longer served, a release still removes labels and annotations.
 func TestWhatAnotherVersionRecords(t *testing.T) {
 	const (
 		older   = "controlplane.cluster.x-k8s.io/v1beta1"
