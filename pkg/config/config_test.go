@@ -15,7 +15,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
-// complete parses a command line and checks it.
+// complete parses a command line and returns its Config.
 func complete(t *testing.T, args ...string) (*config.Config, error) {
 	t.Helper()
 	options := config.NewOptions()
@@ -135,7 +135,7 @@ func TestWhatFlagsMean(t *testing.T) {
 	}
 }
 
-// TestBadFlags: the error of a bad flag names the flag.
+// The error of a bad flag names the flag.
 func TestBadFlags(t *testing.T) {
 	for _, tc := range []struct {
 		args []string
@@ -215,7 +215,7 @@ func TestBadFlags(t *testing.T) {
 	}
 }
 
-// What an operator reads about a flag must be true, and there must be something to read.
+// Every flag has a description for operators.
 func TestEveryFlagIsDescribed(t *testing.T) {
 	fs := pflag.NewFlagSet("heirloom", pflag.ContinueOnError)
 	config.NewOptions().AddFlags(fs)
