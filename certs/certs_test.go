@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 
 var secretKey = types.NamespacedName{Namespace: "heirloom-system", Name: "heirloom-webhook-authority"}
 
-// issue returns the content of a Secret as cert-controller makes it.
+// issue returns the data of a Secret as cert-controller makes it.
 func issue(t *testing.T, from, until time.Time, hosts ...string) map[string][]byte {
 	t.Helper()
 	r := rotator.CertRotator{CAName: "ca", DNSName: hosts[0], ExtraDNSNames: hosts[1:]}
@@ -73,7 +73,7 @@ func TestACertificateFromFiles(t *testing.T) {
 	Expect(until).To(BeTemporally("~", now.Add(time.Hour), time.Second))
 	Expect(source.Check(nil)).To(Succeed())
 
-	// It is what is served that is judged: files that cannot be loaded change nothing, others are loaded.
+	// Check tests the served certificate: files that cannot be loaded change nothing, other files are loaded.
 	write(t, dir, map[string][]byte{"tls.crt": good["tls.crt"], "tls.key": []byte("broken")})
 	Expect(watcher.ReadCertificate()).NotTo(Succeed())
 	Expect(source.Check(nil)).To(Succeed())
@@ -86,7 +86,7 @@ func TestACertificateFromFiles(t *testing.T) {
 	}
 }
 
-// cached is a cache with what an API server has.
+// cached is a cache that reads from an API server.
 type cached struct {
 	cache.Cache
 	client client.Client
@@ -96,7 +96,7 @@ func (c cached) Get(ctx context.Context, key client.ObjectKey, into client.Objec
 	return c.client.Get(ctx, key, into, options...)
 }
 
-// newOwn returns an Own in a management cluster with these objects, whose API server refuses creates with that error.
+// newOwn returns an Own for a management cluster with these objects. If refused is not nil, the API server refuses creates with this error.
 func newOwn(t *testing.T, refused error, objects ...client.Object) *Own {
 	t.Helper()
 	server := fake.NewClientBuilder().WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
@@ -170,7 +170,7 @@ func TestASecretThatCannotBeMadeIsSaid(t *testing.T) {
 	NewWithT(t).Expect(own.Reconcile(t.Context(), ctrl.Request{})).Error().To(MatchError(ContainSubstring("writing the serving certificate for cert-controller")))
 }
 
-// cert-controller makes another certificate if the first of our hosts is missing, and checks no other.
+// cert-controller makes a new certificate if the first of our hosts is missing, and checks no other host.
 func TestACertificateThatLacksAHostIsReplaced(t *testing.T) {
 	now := time.Now()
 	for _, tc := range []struct {
@@ -204,7 +204,7 @@ func TestACertificateThatLacksAHostIsReplaced(t *testing.T) {
 	}
 }
 
-// With what the manager gives to cert-controller, it sees our own objects only, whatever it asks for.
+// cert-controller sees only our own objects through the manager's configuration, whatever it requests.
 func TestCertControllerSeesNothingElse(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	var asked []string
@@ -258,12 +258,12 @@ func TestCertManagersConfigurationIsNotFoughtOver(t *testing.T) {
 	Expect(writer.Update(t.Context(), ours)).To(Succeed())
 }
 
-// Replicas whose clocks differ by months would replace each other's certificates for ever, and API servers do not accept a certificate yet
-// that a clock ahead of theirs has made. So it is the API server's clock that counts.
+// Replicas whose clocks differ by months would replace each other's certificates forever, and API servers do not yet accept a certificate
+// that a clock ahead of theirs has made. So the API server's clock decides.
 func TestAClockThatIsWrongMakesNoCertificate(t *testing.T) {
 	const day = 24 * time.Hour
 	now := time.Now()
-	accepts := func(by, of time.Duration) bool { // cert-controller's judgement of a certificate, by a clock, of another clock's
+	accepts := func(by, of time.Duration) bool { // whether cert-controller at one clock accepts a certificate that was made at another clock
 		made := now.Add(of)
 		data := issue(t, made.Add(-time.Hour), made.Add(90*day), "a.svc")
 		valid, _ := rotator.ValidCert(data["ca.crt"], data["tls.crt"], data["tls.key"], "a.svc", nil, now.Add(by).Add(lookahead))
@@ -306,12 +306,12 @@ func TestAClockThatIsWrongMakesNoCertificate(t *testing.T) {
 	}
 }
 
-// The loop needs no certificate, so the program goes on if cert-controller fails, and tries to heal what it can.
+// The loop needs no certificate, so the program goes on if cert-controller fails, and tries to recover.
 func TestTheProgramOutlivesCertController(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		Expect := NewWithT(t).Expect
 		own, added := newOwn(t, nil), []manager.Runnable{}
-		failing := &rotator.CertRotator{} // it has nothing to read with
+		failing := &rotator.CertRotator{} // it has no client to read with
 		Expect(failing.Start(t.Context())).To(HaveOccurred())
 		Expect(confined{managed{added: &added}, own}.Add(failing)).To(Succeed())
 		Expect(added).To(HaveLen(1))
