@@ -12,7 +12,7 @@ import (
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 )
 
-// However many servers kubeconfigs name, their requests are one series.
+// The requests to workload clusters are a single series, however many servers kubeconfigs name.
 func TestWorkloadClustersAreOneSeries(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	Expect(countRequests(&rest.Config{Host: "https://management.example.com:6443"})).To(Succeed())
