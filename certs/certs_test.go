@@ -129,7 +129,7 @@ func TestWhatIsInTheSecretIsServed(t *testing.T) {
 	}
 	made := reconcile()
 	Expect(made.Type).To(Equal(corev1.SecretTypeTLS))
-	Expect(made.Data).To(And(HaveKey("tls.crt"), HaveKey("tls.key")), "an API server demands them for this type")
+	Expect(made.Data).To(And(HaveKey("tls.crt"), HaveKey("tls.key")), "an API server requires them for this type")
 	reconcile()
 	source := Source(own.Source)
 	Expect(source.Check(nil)).To(MatchError("there is no serving certificate yet"))
@@ -150,9 +150,9 @@ func TestWhatIsInTheSecretIsServed(t *testing.T) {
 	made.Data["tls.key"] = []byte("broken")
 	Expect(own.client.Update(t.Context(), made)).To(Succeed())
 	reconcile()
-	Expect(own.Source(nil)).To(Equal(&served), "until cert-controller has replaced it")
+	Expect(own.Source(nil)).To(Equal(&served), "valid until cert-controller has replaced the certificate")
 	Expect(own.client.Delete(t.Context(), made)).To(Succeed())
-	Expect(reconcile().Data).To(HaveLen(2), "it is made again")
+	Expect(reconcile().Data).To(HaveLen(2), "cert-controller makes a new certificate")
 	Expect(own.Source(nil)).To(Equal(&served))
 }
 
@@ -163,7 +163,7 @@ func TestASecretThatCannotBeMadeIsSaid(t *testing.T) {
 	NewWithT(t).Expect(err).To(MatchError("creating the Secret of the serving certificate: forbidden"))
 	own = newOwn(t, nil, secretWith(map[string][]byte{"tls.crt": []byte("x")}))
 	own.Dir = "/dev/null/certs"
-	NewWithT(t).Expect(own.Reconcile(t.Context(), ctrl.Request{})).Error().To(Succeed(), "nothing is written before there is a certificate")
+	NewWithT(t).Expect(own.Reconcile(t.Context(), ctrl.Request{})).Error().To(Succeed(), "no write before there is a certificate")
 	now := time.Now()
 	own = newOwn(t, nil, secretWith(issue(t, now.Add(-time.Hour), now.Add(time.Hour), "a.svc")))
 	own.Dir = "/dev/null/certs"
@@ -269,7 +269,7 @@ func TestAClockThatIsWrongMakesNoCertificate(t *testing.T) {
 		valid, _ := rotator.ValidCert(data["ca.crt"], data["tls.crt"], data["tls.key"], "a.svc", nil, now.Add(by).Add(lookahead))
 		return valid
 	}
-	NewWithT(t).Expect(accepts(0, 61*day) || accepts(61*day, 0)).To(BeFalse(), "each would replace the other's")
+	NewWithT(t).Expect(accepts(0, 61*day) || accepts(61*day, 0)).To(BeFalse(), "each replica would replace the other's certificate")
 	for _, tc := range []struct {
 		name  string
 		ahead time.Duration
@@ -301,7 +301,7 @@ func TestAClockThatIsWrongMakesNoCertificate(t *testing.T) {
 			} else {
 				Expect(err).To(MatchError(ContainSubstring("refusing to make a certificate: the clock is ")))
 			}
-			Expect(given.GetClient().Update(t.Context(), configuration)).To(Succeed(), "it publishes the CA that there is")
+			Expect(given.GetClient().Update(t.Context(), configuration)).To(Succeed(), "cert-controller publishes the existing CA")
 		})
 	}
 }
@@ -323,7 +323,7 @@ func TestTheProgramOutlivesCertController(t *testing.T) {
 		go func() { ended <- added[0].Start(ctx) }()
 		synctest.Wait()
 		Expect(ended).NotTo(Receive())
-		Expect(own.client.Get(t.Context(), secretKey, &corev1.Secret{})).To(Succeed(), "the Secret is made again")
+		Expect(own.client.Get(t.Context(), secretKey, &corev1.Secret{})).To(Succeed(), "the Secret is created again")
 		cancel()
 		Expect(<-ended).To(Succeed())
 	})

@@ -198,7 +198,7 @@ func TestReviewsThatAreTooLargeAreNotRead(t *testing.T) {
 	mux(t, s).ServeHTTP(recorder, request)
 	Expect(recorder.Code).To(Equal(http.StatusRequestEntityTooLarge))
 	Expect(s.countedIn(t, "heirloom_admission_requests_rejected_total")).To(ConsistOf("too_large management"))
-	Expect(recorder.Header()).NotTo(HaveKey("Retry-After"), "an API server would wait, and its client with it")
+	Expect(recorder.Header()).NotTo(HaveKey("Retry-After"), "an API server and its client would wait")
 
 	// If the request has no content length, the handler reads no more than the limit.
 	sent := &io.LimitedReader{R: endless{}, N: 100 << 20}
@@ -291,9 +291,9 @@ func TestReadsForWorkloadClustersAreLimited(t *testing.T) {
 		Expect(live.reads["m-red"]).To(BeNumerically("<=", each))
 		exhausted := live.reads["m-red"]
 		asks(red, 10)
-		Expect(live.reads["m-red"]).To(Equal(exhausted), "the cache has the last word")
+		Expect(live.reads["m-red"]).To(Equal(exhausted), "the cache decides")
 		asks(blue, 1)
-		Expect(live.reads["m-blue"]).To(Equal(1), "no other cluster pays for that")
+		Expect(live.reads["m-blue"]).To(Equal(1), "other clusters keep their limit")
 		<-time.After(time.Second)
 		asks(red, 2*each)
 		Expect(live.reads["m-red"] - exhausted).To(And(BeNumerically(">", 0), BeNumerically("<=", readsPerSecond)))

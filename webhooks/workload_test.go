@@ -180,7 +180,7 @@ func TestAWorkloadClusterDoesNotAskForWhatIsNotCached(t *testing.T) {
 	path := workloadwebhook.Path(newKey(1), identity(types.NamespacedName{Namespace: "ns", Name: "c"}))
 	Expect(ask(t, workload(s), path, request.review(t)).Response.Warnings).To(HaveExactElements(HaveSuffix("to change it, edit Machine ns/m (spec.taints)")))
 	review := ask(t, mux(t, s), NodesPath, request.review(t))
-	Expect(review.Response.Warnings).To(HaveExactElements(HaveSuffix("to change it, edit MachineDeployment ns/md (spec.template.spec.taints)")), "the others still ask")
+	Expect(review.Response.Warnings).To(HaveExactElements(HaveSuffix("to change it, edit MachineDeployment ns/md (spec.template.spec.taints)")), "the management cluster's webhook still reads live")
 }
 
 // knock is a request by a client without access.

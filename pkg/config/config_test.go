@@ -115,7 +115,7 @@ func TestWhatFlagsMean(t *testing.T) {
 		{name: "Pods may leave first, at any rate", args: []string{"--no-execute=budgets", "--no-execute-deadline=1h", "--no-execute-rate=0"}, check: func(g Gomega, c *config.Config) {
 			g.Expect(c.NoExecuteBudgets).To(BeTrue())
 			g.Expect(c.NoExecuteDeadline).To(Equal(time.Hour))
-			g.Expect(c.Rules.PaceEviction).To(BeTrue(), "no other write brings the taint")
+			g.Expect(c.Rules.PaceEviction).To(BeTrue(), "no other write adds the taint")
 		}},
 		{name: "periods of leader election do not matter without leader election", args: []string{"--leader-elect-retry-period=1h"}, check: func(Gomega, *config.Config) {}},
 		{name: "a fleet may be observed, and Clusters enrolled one by one", args: []string{"--mode=observe", "--enrollment=labelled"}, check: func(g Gomega, c *config.Config) {

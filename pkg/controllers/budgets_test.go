@@ -103,7 +103,7 @@ func TestNoExecuteWithinBudgets(t *testing.T) {
 		l.told("Normal NoExecuteTaintsHeldUp Machine/n0: Pod web/web stays on Node n0 for now: Cannot evict pod as it would violate the pod's " +
 			"disruption budget. The disruption budget web needs 1 healthy pods and has 1 currently")
 		taints, _ := l.after("n1")
-		l.Expect(taints).To(Equal(withoutDrain), "the turn is taken")
+		l.Expect(taints).To(Equal(withoutDrain), "another Node has the turn")
 		l.counted("no_execute_waiting_nodes 2")
 		l.events.take()
 		<-time.After(time.Hour)

@@ -112,7 +112,7 @@ func TestOneWayToAdmitNodesIsSetUp(t *testing.T) {
 			l.Expect(l.asked.take()).To(Equal(tc.asked))
 			l.told(tc.told...)
 			if l.ManagementCluster == (client.ObjectKey{}) {
-				l.Expect(l.workloads.watched.take()).To(Equal([]string{"c: heirloom-nodes"}), "its Nodes are watched all the same")
+				l.Expect(l.workloads.watched.take()).To(Equal([]string{"c: heirloom-nodes"}), "its Nodes are watched anyway")
 			}
 			l.counted(`workload_clusters{state="connected"} 1`)
 		})
@@ -140,7 +140,7 @@ func TestClustersAreCounted(t *testing.T) {
 	l.workloads.brokenUncached = errors.New("no client")
 	l.Expect(l.seeWorkload(key("c"))).To(MatchError("reaching the workload cluster: no client"))
 	l.workloads.brokenUncached = clustercache.ErrClusterNotConnected
-	l.Expect(l.seeWorkload(key("c"))).To(Succeed(), "the connection will wake it")
+	l.Expect(l.seeWorkload(key("c"))).To(Succeed(), "the connection triggers the next look")
 	l.broken["Cluster"] = errors.New("no cache")
 	l.Expect(l.seeWorkload(key("c"))).To(MatchError(l.broken["Cluster"]))
 	l.Expect(l.asked.take()).To(BeEmpty())

@@ -45,7 +45,7 @@ func (l *loop) makesUp() {
 	for _, n := range list.Items {
 		tainted += len(n.Spec.Taints)
 	}
-	l.Expect(tainted).NotTo(BeZero(), "they inherit")
+	l.Expect(tainted).NotTo(BeZero(), "the Nodes inherit")
 }
 
 // Nodes that wait for a NoExecute taint do not hold up the Nodes of another Cluster, at any number.
@@ -57,7 +57,7 @@ func TestFakeNodesTakeNobodysTurn(t *testing.T) {
 		taints, again := l.after("n0")
 		l.Expect([]any{taints, again}).To(Equal([]any{all, time.Duration(0)}))
 		taints, again = l.after("n1")
-		l.Expect([]any{taints, again}).To(Equal([]any{withoutDrain, time.Minute}), "it waits for n0 alone")
+		l.Expect([]any{taints, again}).To(Equal([]any{withoutDrain, time.Minute}), "n1 waits only for n0")
 		<-time.After(again)
 		l.Expect(l.drained("n1")).To(Equal(1))
 	})

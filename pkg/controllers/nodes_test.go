@@ -150,12 +150,12 @@ func TestANodeInheritsWhileItIsBeingDeleted(t *testing.T) {
 func TestANodeThatCannotBeReached(t *testing.T) {
 	l := newLoop(t, theCluster(), nodeMachine("m"), node("m"))
 	l.ManagementCluster = types.NamespacedName{}
-	l.Expect(l.seeNode("m")).To(Succeed(), "its cluster is not connected: it is looked at once it is")
+	l.Expect(l.seeNode("m")).To(Succeed(), "the cluster is not connected; its connection triggers the next look")
 	l.workloads.broken[key("c")] = errors.New("no way")
 	l.Expect(l.seeNode("m")).To(MatchError(ContainSubstring("reaching the workload cluster ns/c: no way")))
 	delete(l.workloads.broken, key("c"))
 	l.connect("c")
-	l.Expect(l.seeNode("m")).To(Succeed(), "it is gone")
+	l.Expect(l.seeNode("m")).To(Succeed(), "the Node is gone")
 	l.ManagementCluster = key("c")
 	for _, kind := range []string{"Node", "Machine"} {
 		l.broken[kind] = errors.New("no cache")
@@ -363,7 +363,7 @@ func TestARecordThatItsKubeletHasChangedIsPutBack(t *testing.T) {
 	l.change(n, func() { clear(n.Annotations) })
 	l.change(m, loseAll(m))
 	l.Expect(l.seeNode("m")).To(Succeed())
-	l.Expect(l.taintsOf("m")).To(BeEmpty(), "the leader knows the record that its label confirms")
+	l.Expect(l.taintsOf("m")).To(BeEmpty(), "the leader knows the record with the matching label")
 }
 
 // A kubelet cannot opt its Node out. A metric counts the Nodes that other clients have opted out.
@@ -373,7 +373,7 @@ func TestNodesThatAreLeftOutAreCounted(t *testing.T) {
 	l := newLoop(t, cluster, machineSet(), m, n)
 	const count = `ignored_nodes{cluster_name="c",cluster_namespace="ns"} 1`
 	l.Expect(l.seeNode("m")).To(Succeed())
-	l.Expect(l.stored(n).GetLabels()).To(HaveKeyWithValue(pool, "a"), "the Node's own label means nothing")
+	l.Expect(l.stored(n).GetLabels()).To(HaveKeyWithValue(pool, "a"), "the Node's own label has no effect")
 	l.notCounted(count)
 	for _, leave := range []func(){
 		func() { l.change(m, func() { m.Labels[inherit.IgnoreLabel] = "" }) },

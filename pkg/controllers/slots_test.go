@@ -69,7 +69,7 @@ func TestSlots(t *testing.T) {
 		Expect(waits).To(HaveLen(1))
 		<-time.After(slowRetry)
 		sent, _ = s.all("c", 5, slowly)
-		Expect(sent).To(Equal(1), "it is long ago")
+		Expect(sent).To(Equal(1), "the last answer is long ago")
 		sent, _ = s.all("c", 5, func() (bool, error) { <-time.After(time.Second); return true, errors.New("forbidden") })
 		Expect(sent).To(Equal(4), "a refusal is an answer")
 
@@ -80,7 +80,7 @@ func TestSlots(t *testing.T) {
 		<-time.After(slowRetry)
 		for range 2 {
 			sent, _ = s.all("c", 5, func() (bool, error) { <-time.After(nodeTimeout - time.Millisecond); return true, nil })
-			Expect(sent).To(Equal(1), "who answers just in time does not prove to be well")
+			Expect(sent).To(Equal(1), "an answer just in time does not prove a healthy server")
 		}
 	})
 }
@@ -242,5 +242,5 @@ func TestMadeUpKindsAreNotRemembered(t *testing.T) {
 	kind, again, err := machines{d, &kindWatches[reconcile.Request]{}}.watchOwner(m)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(again).To(BeNumerically(">", 0))
-	Expect(kind).To(BeZero(), "so there are no slots for it")
+	Expect(kind).To(BeZero(), "the kind has no slots")
 }

@@ -91,7 +91,7 @@ func awake(t *testing.T) (*loop, fleet) {
 	l.admitted()
 	l.start()
 	l.changed.Publish()
-	l.eventually(l.written).Should(ConsistOf(slices.Concat(everything("c"), everything("d"))), "all is looked at when the policy changes")
+	l.eventually(l.written).Should(ConsistOf(slices.Concat(everything("c"), everything("d"))), "a change of the policy reconciles all objects")
 	l.eventually(l.workloads.watched.all).Should(ConsistOf("d: heirloom-nodes"))
 	l.eventually(l.asked.all).Should(ConsistOf(
 		"ensure webhook in ns/d", "remove policy from ns/d", "remove webhook from ns/c", "remove policy from ns/c"))

@@ -36,8 +36,8 @@ func TestEveryKindIsReleased(t *testing.T) {
 		"patch ControlPlane cp", "patch MachineDeployment md", "patch MachinePool mp", "patch MachineSet ms", "patch Machine m",
 		"patch InfraMachine im", "patch Bootstrap b",
 	))
-	Expect(management.writes[0]).To(HavePrefix("patch ControlPlane"), "owners come before what they own")
-	Expect(management.writes[5:]).To(Equal([]string{"patch InfraMachine im", "patch Bootstrap b"}), "what stands beside a Machine comes last")
+	Expect(management.writes[0]).To(HavePrefix("patch ControlPlane"), "owners come before their objects")
+	Expect(management.writes[5:]).To(Equal([]string{"patch InfraMachine im", "patch Bootstrap b"}), "external objects come last")
 	text, managers := management.stored(t, core, "Machine", "m")
 	Expect(text).To(MatchYAML(`{metadata: {labels: {mine: "yes"}}}`))
 	Expect(managers).To(Equal([]string{"user"}))
@@ -128,7 +128,7 @@ func TestOneOfThem(t *testing.T) {
 	Expect(of(Node(t.Context(), writes, writes.others, "gone", Mode{})).changed).To(BeFalse())
 	writes.fail["patch MachineSet"] = conflict
 	_, _, err := Object(t.Context(), writes, writes.others, schema.FromAPIVersionAndKind(core, "MachineSet"), types.NamespacedName{Namespace: "ns", Name: "ms"}, Mode{})
-	Expect(err).To(MatchError(conflict), "whoever calls it tries again")
+	Expect(err).To(MatchError(conflict), "the caller retries")
 }
 
 // A list holds only few objects in memory at a time, because others choose the size of these objects.
@@ -151,7 +151,7 @@ func TestListsAreReadInSmallPages(t *testing.T) {
 		Expect(eachOf(t.Context(), server, &corev1.NodeList{}, "", func(*corev1.Node) {
 			if seen++; seen == 1 {
 				synctest.Wait()
-				Expect(pages).To(Equal(2), "this one, and the next")
+				Expect(pages).To(Equal(2), "this page and the next page")
 			}
 		})).To(Succeed())
 		Expect(seen).To(Equal(1000))

@@ -49,7 +49,7 @@ func TestRefusals(t *testing.T) {
 				Expect(err).To(MatchError(ContainSubstring(tc.problem)))
 				Expect(strings.Count(err.Error(), "\n")).To(Equal(1), "no other problem")
 				Expect(management.written()).To(ContainElements("patch MachineSet ms", "patch InfraMachine im"))
-				Expect(time.Since(begun)).To(BeNumerically("<", 30*time.Second), "it does not try for ever")
+				Expect(time.Since(begun)).To(BeNumerically("<", 30*time.Second), "the retries end")
 			})
 		})
 	}
@@ -65,7 +65,7 @@ func TestAnObjectThatGoesMeanwhileIsPassedOver(t *testing.T) {
 			r := releasing(management, Options{})
 			Expect(r.Run(t.Context())).To(Succeed())
 			Expect(management.written()).To(BeEmpty())
-			Expect(r.out.String()).To(BeEmpty(), "nothing is said about it")
+			Expect(r.out.String()).To(BeEmpty(), "the output does not mention it")
 		})
 	}
 }
@@ -142,7 +142,7 @@ func TestKindsThatCannotBeDiscovered(t *testing.T) {
 				return
 			}
 			Expect(err).To(MatchError(ContainSubstring(tc.problem)))
-			Expect(management.written()).To(BeEmpty(), "what is there cannot be known")
+			Expect(management.written()).To(BeEmpty(), "the existing kinds are unknown")
 		})
 	}
 }

@@ -157,7 +157,7 @@ func TestClustersThatAreSkipped(t *testing.T) {
 		ContainSubstring("workload cluster ns/new: skipped, it has never been provisioned\n")))
 	clusters, progress = reached("", "mine")
 	Expect(clusters).To(Equal([]string{"labelled"}))
-	Expect(progress).NotTo(ContainSubstring("skipped"), "others' Clusters are nothing to it")
+	Expect(progress).NotTo(ContainSubstring("skipped"), "other Heirlooms' Clusters are skipped")
 	clusters, _ = reached("other", "")
 	Expect(clusters).To(BeEmpty())
 }
@@ -240,7 +240,7 @@ func TestOnlyWorkloadClusters(t *testing.T) {
 			"delete MutatingWebhookConfiguration management.heirloom.dev", "delete MutatingAdmissionPolicyBinding nodes.heirloom.dev",
 			"delete MutatingAdmissionPolicy nodes.heirloom.dev", "delete ConfigMap nodes.heirloom.dev",
 		}))
-		Expect(withdrawn).To(Equal(20*time.Second), "the loop would set it up anew")
+		Expect(withdrawn).To(Equal(20*time.Second), "the loop would set up admission again")
 		Expect(f.management.written()).To(Equal([]string{"scale Deployment heirloom"}))
 		Expect(f.management.events(t)).To(BeEmpty())
 		Expect(r.out.String()).To(ContainSubstring("mutatingadmissionpolicy.admissionregistration.k8s.io/nodes.heirloom.dev deleted in workload cluster ns/red\n"))

@@ -277,14 +277,14 @@ func TestMachinesAreFollowedForPolicies(t *testing.T) {
 	object := &metav1.ObjectMeta{Namespace: "ns", Name: "c"}
 	policies := &answer{}
 	a := &workload.Admission{Default: "auto", Ways: map[string]workload.Way{"policy": policies, "webhook": &answer{}}}
-	Expect(a.FollowsMachines(object)).To(BeTrue(), "nobody knows yet")
+	Expect(a.FollowsMachines(object)).To(BeTrue(), "the way is not known yet")
 	Expect(ensure(t, a, "auto")).Error().To(Succeed())
 	Expect(a.FollowsMachines(object)).To(BeTrue())
 	policies.err = unserved
 	Expect(ensure(t, a, "auto")).Error().To(Succeed())
 	Expect(a.FollowsMachines(object)).To(BeFalse())
 	a.Forget(cluster.NamespacedName)
-	Expect(a.FollowsMachines(object)).To(BeTrue(), "another of this name is not known")
+	Expect(a.FollowsMachines(object)).To(BeTrue(), "a new Cluster with this name is not known")
 	object.Labels = map[string]string{workload.AdmissionLabel: "none"}
 	Expect(a.FollowsMachines(object)).To(BeFalse())
 	object.Labels[workload.AdmissionLabel] = "policy"

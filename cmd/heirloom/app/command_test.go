@@ -67,8 +67,8 @@ func TestCommand(t *testing.T) {
 				return
 			}
 			Expect(err).To(MatchError(ContainSubstring(tc.problem)))
-			Expect(output).To(ContainSubstring("Error: "), "the operator is told")
-			Expect(output).NotTo(ContainSubstring("Usage:"), "an error is not drowned in the usage")
+			Expect(output).To(ContainSubstring("Error: "), "the operator sees the error")
+			Expect(output).NotTo(ContainSubstring("Usage:"), "no usage after an error")
 		})
 	}
 }

@@ -23,7 +23,7 @@ func TestWorkloadClustersAreOneSeries(t *testing.T) {
 	}
 	counts.Increment(t.Context(), "200", "TEST", counts.management)
 	Expect(countRequests(&rest.Config{})).To(Succeed())
-	Expect(clientmetrics.RequestResult).To(Equal(counts), "it is done once")
+	Expect(clientmetrics.RequestResult).To(Equal(counts), "a second call changes nothing")
 
 	families, err := ctrlmetrics.Registry.Gather()
 	Expect(err).NotTo(HaveOccurred())

@@ -310,7 +310,7 @@ func TestARequestThatHasBegunIsAnswered(t *testing.T) {
 			_ = connection.Close()
 		}
 		return err
-	}).Should(HaveOccurred(), "it listens no more")
+	}).Should(HaveOccurred(), "the server no longer listens")
 	g.Expect(ended).NotTo(Receive())
 	close(finish)
 	g.Eventually(answer).Should(Receive(Equal("answered")))

@@ -163,7 +163,7 @@ func (s *scenery) denies(request string) error {
 
 // create answers a dry run as an API server that calls the webhooks.
 func (s *scenery) create(_ context.Context, _ client.WithWatch, object client.Object, options ...client.CreateOption) error {
-	NewWithT(s.t).Expect((&client.CreateOptions{}).ApplyOptions(options).DryRun).To(Equal([]string{metav1.DryRunAll}), "nothing is changed")
+	NewWithT(s.t).Expect((&client.CreateOptions{}).ApplyOptions(options).DryRun).To(Equal([]string{metav1.DryRunAll}), "the create is a dry run")
 	machine := object.(*clusterv1.Machine)
 	switch {
 	case s.refused != nil:

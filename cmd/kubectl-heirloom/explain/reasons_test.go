@@ -322,7 +322,7 @@ func TestAbsencesOfAllKeys(t *testing.T) {
 	w.m.Annotations, w.m.Spec.Taints = nil, nil
 	w.node.Spec.Taints = nil
 	w.mp.Spec.Template.Labels = map[string]string{"b": "1"}
-	Expect(w.missing(t, "mp", "")).To(BeEmpty(), "what the object declares itself is there")
+	Expect(w.missing(t, "mp", "")).To(BeEmpty(), "the object's own declarations are listed")
 }
 
 // Every reason to leave an object alone is a single word.

@@ -62,7 +62,7 @@ func TestRules(t *testing.T) {
 	entries, err := os.ReadDir("testdata")
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	for _, entry := range entries {
-		NewWithT(t).Expect(files).To(ContainElement(entry.Name()), "it belongs to no rule")
+		NewWithT(t).Expect(files).To(ContainElement(entry.Name()), "the file belongs to no rule")
 	}
 	NewWithT(t).Expect(slices.IsSortedFunc(Rules(), func(a, b Rule) int { return strings.Compare(a.ID, b.ID) })).To(BeTrue())
 }

@@ -70,7 +70,7 @@ func TestKubeconfigs(t *testing.T) {
 			config, err := RESTConfig(t.Context(), fake.NewFakeClient(s), red)
 			if tc.problem != "" {
 				Expect(err).To(MatchError(ContainSubstring(tc.problem)))
-				Expect(err).NotTo(MatchError(ContainSubstring("/bin/sh")), "what is in the Secret is not told")
+				Expect(err).NotTo(MatchError(ContainSubstring("/bin/sh")), "the error does not show the Secret's content")
 				Expect(config).To(BeNil())
 				return
 			}

@@ -169,7 +169,7 @@ func started(t *testing.T, s *apiServers, concurrency int, refused func(context.
 		cancel()
 		if err := <-ended; err != nil {
 			Expect(err).To(MatchError(ContainSubstring("within grace period")))
-			Expect(lockup.Queues()).To(BeNumerically(">", before), "nothing else may keep it from ending")
+			Expect(lockup.Queues()).To(BeNumerically(">", before), "only the lock-up of a queue may delay the end")
 		}
 	})
 	return clusters
@@ -193,13 +193,13 @@ func TestNodesAreCached(t *testing.T) {
 		return reader.List(t.Context(), nodes, client.MatchingFields{"a": "1"})
 	}).WithTimeout(30*time.Second).Should(Succeed(), s.paths)
 	g.Expect(nodes.Items).To(HaveLen(1))
-	g.Expect(nodes.Items[0].Spec.PodCIDR).To(BeEmpty(), "only what is wanted is kept")
+	g.Expect(nodes.Items[0].Spec.PodCIDR).To(BeEmpty(), "only the selected fields are cached")
 	g.Expect(s.agent("/red/api/v1/nodes")).To(HavePrefix("heirloom/test"))
 	g.Eventually(refused).WithTimeout(30 * time.Second).Should(Receive(HavePrefix(`thief: user "u" has tokenFile`)))
 	for _, name := range []string{"theirs", "to-come"} {
 		g.Expect(s.agent("/api/v1/namespaces/ns/secrets/"+name+"-kubeconfig")).To(BeEmpty(), name)
 	}
-	g.Expect(s.paths()).NotTo(ContainSubstring(" /thief/"), "its server has not been asked for anything")
-	g.Expect(s.agent("/api/v1/secrets")).To(BeEmpty(), "Secrets are not listed, for there is no right to")
+	g.Expect(s.paths()).NotTo(ContainSubstring(" /thief/"), "its server has had no request")
+	g.Expect(s.agent("/api/v1/secrets")).To(BeEmpty(), "Secrets are not listed, because the right to list is missing")
 	g.Expect(s.agent("/apis/cluster.x-k8s.io/v1beta2/clusters")).To(BeEmpty(), "other namespaces are not read")
 }

@@ -166,7 +166,7 @@ func TestATaintThatIsRightIsLeftAsItIs(t *testing.T) {
 	node.Spec.Taints = []corev1.Taint{{Key: m.Spec.Taints[0].Key, Effect: corev1.TaintEffectNoExecute, TimeAdded: &metav1.Time{Time: time.Unix(1_800_000_000, 0)}}}
 	got := newEvaluator(t).register(node, parametersOf(t, m))
 	NewWithT(t).Expect(got.Spec.Taints[:1]).To(Equal(node.Spec.Taints))
-	NewWithT(t).Expect(got.Annotations).NotTo(BeEmpty(), "it has been found")
+	NewWithT(t).Expect(got.Annotations).NotTo(BeEmpty(), "the Machine has been found")
 }
 
 func TestThePolicyFailsOpenAndIsForCreatesOnly(t *testing.T) {

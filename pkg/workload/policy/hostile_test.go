@@ -50,7 +50,7 @@ func TestParametersOfSomebodyElse(t *testing.T) {
 			}
 			Expect(metav1validation.ValidateLabels(got.Labels, nil)).To(BeEmpty())
 			Expect(apivalidation.ValidateAnnotations(got.Annotations, nil)).To(BeEmpty())
-			Expect(taint.ByID(got.Spec.Taints)).To(HaveLen(len(got.Spec.Taints)), "no taint is there twice")
+			Expect(taint.ByID(got.Spec.Taints)).To(HaveLen(len(got.Spec.Taints)), "no duplicate taints")
 			return inherit.OfNode(got, time.Now())
 		}
 		for _, evil := range []string{

@@ -105,7 +105,7 @@ func TestWhatAMachineDoesNotHaveYetIsListedAsHeirlooms(t *testing.T) {
 			tc.has(actual)
 			parameters := parametersBy(t, inherit.Policy{}, []inherit.Machine{{Actual: actual, Effective: m}})
 			lines := strings.Split(parameters.Data["c.1"], "\n")
-			Expect(lines[:3]).To(Equal([]string{"guard", key + "=1," + other + "=2", "gpu=yes:NoSchedule,once=:NoSchedule"}), "the Node gets all of it")
+			Expect(lines[:3]).To(Equal([]string{"guard", key + "=1," + other + "=2", "gpu=yes:NoSchedule,once=:NoSchedule"}), "the Node gets all entries")
 			Expect(lines[3:]).To(ConsistOf(append(tc.want, note+"=ours")))
 		})
 	}
@@ -229,7 +229,7 @@ func TestManyMachinesWaitForTheirNodes(t *testing.T) {
 		node.Status.Addresses = append(node.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: fmt.Sprintf("172.16.0.%d", i)})
 	}
 	_, err = e.patch(node, parameters, celconfig.RuntimeCELCostBudget)
-	Expect(err).To(MatchError(ContainSubstring("cost")), "an API server ignores it, and creates the Node as it is")
+	Expect(err).To(MatchError(ContainSubstring("cost")), "an API server ignores the error, and creates the Node unchanged")
 }
 
 // The error counts the Machines that have no room. Their Nodes inherit nothing, and are not matched with other Machines.
@@ -255,7 +255,7 @@ func TestMachinesForWhichThereIsNoRoom(t *testing.T) {
 			for _, value := range parameters.Data {
 				values += len(value)
 			}
-			Expect(values).To(And(BeNumerically(">", 90_000), BeNumerically("<=", 1<<20)), "an API server takes no more")
+			Expect(values).To(And(BeNumerically(">", 90_000), BeNumerically("<=", 1<<20)), "an API server accepts no more")
 
 			e := newEvaluator(t)
 			Expect(e.register(nodeNamed(first.Name), parameters).Annotations).NotTo(BeEmpty())
@@ -297,7 +297,7 @@ func TestAContentThatIsTooLong(t *testing.T) {
 	machines[1].Annotations = map[string]string{"node.cluster.x-k8s.io/a": strings.Repeat("%", 180<<10)}
 	made, err := policy.Parameters(fleet, complete(machines...), inherit.Policy{})
 	Expect(err).To(MatchError(&policy.NoRoomError{Machines: 1}))
-	Expect(made.Object["data"]).To(HaveLen(3), "the format, the Machines and the content of the other")
+	Expect(made.Object["data"]).To(HaveLen(3), "the format, the Machines, and the content of the other Machine")
 }
 
 // verbose returns Machines with long declarations, each different.

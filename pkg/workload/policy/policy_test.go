@@ -130,7 +130,7 @@ func TestEnsure(t *testing.T) {
 
 	w.Expect(w.ensure(instance(1))).To(BeFalse(), "it is bound already")
 	w.Expect(w.reads).To(Equal([]string{"get MutatingAdmissionPolicyBinding /nodes.heirloom.dev"}))
-	w.Expect(stored[corev1.ConfigMap](w).Data).To(Equal(parametersOf(t, instance(1)).Data), "what is not declared any more goes")
+	w.Expect(stored[corev1.ConfigMap](w).Data).To(Equal(parametersOf(t, instance(1)).Data), "entries without a declaration are removed")
 }
 
 // Heirloom writes the MutatingAdmissionPolicy in a version that the API server serves, and prefers v1.

@@ -42,12 +42,12 @@ func TestABrokenKeyDoesNotReplaceAGoodOne(t *testing.T) {
 			err := keys.ensure(t.Context())
 			Expect(err).To(MatchError(And(
 				ContainSubstring("the Secret heirloom-system/key has no usable key"), ContainSubstring(tc.problem), ContainSubstring("delete the Secret"))))
-			Expect(err).NotTo(MatchError(ContainSubstring("hunter2")), "an error goes to a log, and a key does not")
+			Expect(err).NotTo(MatchError(ContainSubstring("hunter2")), "an error is logged, so it must not contain the key")
 			Expect(keys.Key(t.Context())).To(Equal(key(1)))
 			Expect(keysOf(server).Key(t.Context())).To(BeNil())
-			Expect(server.writes).To(BeEmpty(), "it is not written over")
+			Expect(server.writes).To(BeEmpty(), "the Secret is not overwritten")
 			Expect(server.Delete(t.Context(), secret)).To(Succeed())
-			Expect(keys.Key(t.Context())).To(Equal(key(1)), "until the leader has made another")
+			Expect(keys.Key(t.Context())).To(Equal(key(1)), "valid until the leader has made another key")
 		})
 	}
 }
@@ -115,7 +115,7 @@ func TestADeletedSecretMakesEveryPathInvalid(t *testing.T) {
 		management.fail["create"] = errors.New("broken")
 		keys, workload := keysOf(management), newAPIServer()
 		registrar.Key = keys.Key
-		Expect(keys.NeedLeaderElection()).To(BeTrue(), "only one is needed")
+		Expect(keys.NeedLeaderElection()).To(BeTrue(), "a single replica makes the key")
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- keys.Start(ctx) }()

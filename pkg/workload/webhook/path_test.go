@@ -113,7 +113,7 @@ func TestBaseURL(t *testing.T) {
 			}
 			Expect(err).NotTo(HaveOccurred())
 			Expect(base).To(Equal(tc.want))
-			Expect(webhook.ValidateWebhookURL(field.NewPath("url"), base+Path(key(1), prod), true)).To(BeEmpty(), "an API server takes it")
+			Expect(webhook.ValidateWebhookURL(field.NewPath("url"), base+Path(key(1), prod), true)).To(BeEmpty(), "an API server accepts the URL")
 		})
 	}
 }

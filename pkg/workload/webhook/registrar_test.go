@@ -68,7 +68,7 @@ func TestWhatDiffersIsPutRight(t *testing.T) {
 			for range 2 {
 				g.Expect(registrar.Ensure(t.Context(), workload, prod)).Error().To(Succeed())
 			}
-			g.Expect(workload.writes).To(Equal([]string{"update"}), "once is enough")
+			g.Expect(workload.writes).To(Equal([]string{"update"}), "one write is enough")
 			g.Expect(registrar.Ensure(t.Context(), anew, prod)).Error().To(Succeed())
 			got, want := workload.registered(t), anew.registered(t)
 			g.Expect([]any{got.Labels, got.Webhooks}).To(Equal([]any{want.Labels, want.Webhooks}))
@@ -161,7 +161,7 @@ func TestRemovingNothing(t *testing.T) {
 
 	NewWithT(t).Expect(registrar.Ensure(t.Context(), workload, prod)).Error().To(Succeed())
 	workload.fail["delete"] = apierrors.NewNotFound(schema.GroupResource{}, ObjectName)
-	NewWithT(t).Expect(registrar.Remove(t.Context(), workload, prod)).To(BeFalse(), "somebody else was faster")
+	NewWithT(t).Expect(registrar.Remove(t.Context(), workload, prod)).To(BeFalse(), "another client was faster")
 }
 
 // A removal deletes only the version that it has read: in between, the Cluster may move to another management cluster.
