@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 
 var secretKey = types.NamespacedName{Namespace: "heirloom-system", Name: "heirloom-webhook-authority"}
 
-// issue returns the content of a Secret as cert-controller makes it.
+// issue returns the data of a Secret as cert-controller makes it.
 func issue(t *testing.T, from, until time.Time, hosts ...string) map[string][]byte {
 	t.Helper()
 	r := rotator.CertRotator{CAName: "ca", DNSName: hosts[0], ExtraDNSNames: hosts[1:]}
@@ -73,7 +73,7 @@ func TestACertificateFromFiles(t *testing.T) {
 	Expect(until).To(BeTemporally("~", now.Add(time.Hour), time.Second))
 	Expect(source.Check(nil)).To(Succeed())
 
-	// It is what is served that is judged: files that cannot be loaded change nothing, others are loaded.
+	// Check tests the served certificate: files that cannot be loaded change nothing, other files are loaded.
 	write(t, dir, map[string][]byte{"tls.crt": good["tls.crt"], "tls.key": []byte("broken")})
 	Expect(watcher.ReadCertificate()).NotTo(Succeed())
 	Expect(source.Check(nil)).To(Succeed())
@@ -86,7 +86,7 @@ func TestACertificateFromFiles(t *testing.T) {
 	}
 }
 
-// cached is a cache with what an API server has.
+// cached is a cache that reads from an API server.
 type cached struct {
 	cache.Cache
 	client client.Client
@@ -96,7 +96,7 @@ func (c cached) Get(ctx context.Context, key client.ObjectKey, into client.Objec
 	return c.client.Get(ctx, key, into, options...)
 }
 
-// newOwn returns an Own in a management cluster with these objects, whose API server refuses creates with that error.
+// newOwn returns an Own for a management cluster with these objects. If refused is not nil, the API server refuses creates with this error.
 func newOwn(t *testing.T, refused error, objects ...client.Object) *Own {
 	t.Helper()
 	server := fake.NewClientBuilder().WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
@@ -129,7 +129,7 @@ func TestWhatIsInTheSecretIsServed(t *testing.T) {
 	}
 	made := reconcile()
 	Expect(made.Type).To(Equal(corev1.SecretTypeTLS))
-	Expect(made.Data).To(And(HaveKey("tls.crt"), HaveKey("tls.key")), "an API server demands them for this type")
+	Expect(made.Data).To(And(HaveKey("tls.crt"), HaveKey("tls.key")), "an API server requires them for this type")
 	reconcile()
 	source := Source(own.Source)
 	Expect(source.Check(nil)).To(MatchError("there is no serving certificate yet"))
@@ -150,9 +150,9 @@ func TestWhatIsInTheSecretIsServed(t *testing.T) {
 	made.Data["tls.key"] = []byte("broken")
 	Expect(own.client.Update(t.Context(), made)).To(Succeed())
 	reconcile()
-	Expect(own.Source(nil)).To(Equal(&served), "until cert-controller has replaced it")
+	Expect(own.Source(nil)).To(Equal(&served), "valid until cert-controller has replaced the certificate")
 	Expect(own.client.Delete(t.Context(), made)).To(Succeed())
-	Expect(reconcile().Data).To(HaveLen(2), "it is made again")
+	Expect(reconcile().Data).To(HaveLen(2), "cert-controller makes a new certificate")
 	Expect(own.Source(nil)).To(Equal(&served))
 }
 
@@ -163,14 +163,14 @@ func TestASecretThatCannotBeMadeIsSaid(t *testing.T) {
 	NewWithT(t).Expect(err).To(MatchError("creating the Secret of the serving certificate: forbidden"))
 	own = newOwn(t, nil, secretWith(map[string][]byte{"tls.crt": []byte("x")}))
 	own.Dir = "/dev/null/certs"
-	NewWithT(t).Expect(own.Reconcile(t.Context(), ctrl.Request{})).Error().To(Succeed(), "nothing is written before there is a certificate")
+	NewWithT(t).Expect(own.Reconcile(t.Context(), ctrl.Request{})).Error().To(Succeed(), "no write before there is a certificate")
 	now := time.Now()
 	own = newOwn(t, nil, secretWith(issue(t, now.Add(-time.Hour), now.Add(time.Hour), "a.svc")))
 	own.Dir = "/dev/null/certs"
 	NewWithT(t).Expect(own.Reconcile(t.Context(), ctrl.Request{})).Error().To(MatchError(ContainSubstring("writing the serving certificate for cert-controller")))
 }
 
-// cert-controller makes another certificate if the first of our hosts is missing, and checks no other.
+// cert-controller makes a new certificate if the first of our hosts is missing, and checks no other host.
 func TestACertificateThatLacksAHostIsReplaced(t *testing.T) {
 	now := time.Now()
 	for _, tc := range []struct {
@@ -204,7 +204,7 @@ func TestACertificateThatLacksAHostIsReplaced(t *testing.T) {
 	}
 }
 
-// With what the manager gives to cert-controller, it sees our own objects only, whatever it asks for.
+// cert-controller sees only our own objects through the manager's configuration, whatever it requests.
 func TestCertControllerSeesNothingElse(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	var asked []string
@@ -258,18 +258,18 @@ func TestCertManagersConfigurationIsNotFoughtOver(t *testing.T) {
 	Expect(writer.Update(t.Context(), ours)).To(Succeed())
 }
 
-// Replicas whose clocks differ by months would replace each other's certificates for ever, and API servers do not accept a certificate yet
-// that a clock ahead of theirs has made. So it is the API server's clock that counts.
+// Replicas whose clocks differ by months would replace each other's certificates forever, and API servers do not yet accept a certificate
+// that a clock ahead of theirs has made. So the API server's clock decides.
 func TestAClockThatIsWrongMakesNoCertificate(t *testing.T) {
 	const day = 24 * time.Hour
 	now := time.Now()
-	accepts := func(by, of time.Duration) bool { // cert-controller's judgement of a certificate, by a clock, of another clock's
+	accepts := func(by, of time.Duration) bool { // whether cert-controller at one clock accepts a certificate that was made at another clock
 		made := now.Add(of)
 		data := issue(t, made.Add(-time.Hour), made.Add(90*day), "a.svc")
 		valid, _ := rotator.ValidCert(data["ca.crt"], data["tls.crt"], data["tls.key"], "a.svc", nil, now.Add(by).Add(lookahead))
 		return valid
 	}
-	NewWithT(t).Expect(accepts(0, 61*day) || accepts(61*day, 0)).To(BeFalse(), "each would replace the other's")
+	NewWithT(t).Expect(accepts(0, 61*day) || accepts(61*day, 0)).To(BeFalse(), "each replica would replace the other's certificate")
 	for _, tc := range []struct {
 		name  string
 		ahead time.Duration
@@ -301,17 +301,17 @@ func TestAClockThatIsWrongMakesNoCertificate(t *testing.T) {
 			} else {
 				Expect(err).To(MatchError(ContainSubstring("refusing to make a certificate: the clock is ")))
 			}
-			Expect(given.GetClient().Update(t.Context(), configuration)).To(Succeed(), "it publishes the CA that there is")
+			Expect(given.GetClient().Update(t.Context(), configuration)).To(Succeed(), "cert-controller publishes the existing CA")
 		})
 	}
 }
 
-// The loop needs no certificate, so the program goes on if cert-controller fails, and tries to heal what it can.
+// The loop needs no certificate, so the program goes on if cert-controller fails, and tries to recover.
 func TestTheProgramOutlivesCertController(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		Expect := NewWithT(t).Expect
 		own, added := newOwn(t, nil), []manager.Runnable{}
-		failing := &rotator.CertRotator{} // it has nothing to read with
+		failing := &rotator.CertRotator{} // it has no client to read with
 		Expect(failing.Start(t.Context())).To(HaveOccurred())
 		Expect(confined{managed{added: &added}, own}.Add(failing)).To(Succeed())
 		Expect(added).To(HaveLen(1))
@@ -323,7 +323,7 @@ func TestTheProgramOutlivesCertController(t *testing.T) {
 		go func() { ended <- added[0].Start(ctx) }()
 		synctest.Wait()
 		Expect(ended).NotTo(Receive())
-		Expect(own.client.Get(t.Context(), secretKey, &corev1.Secret{})).To(Succeed(), "the Secret is made again")
+		Expect(own.client.Get(t.Context(), secretKey, &corev1.Secret{})).To(Succeed(), "the Secret is created again")
 		cancel()
 		Expect(<-ended).To(Succeed())
 	})

@@ -28,14 +28,14 @@ func (hanging) Get(ctx context.Context, _ client.ObjectKey, _ client.Object, _ .
 	return ctx.Err()
 }
 
-// lostNode is an update of a Node that lacks what its Machine declares, which is a doubt.
+// lostNode is an update of a Node without the entries that its Machine declares, which makes the webhook read live.
 var lostNode = write{kind: "Node", object: "{metadata: {name: node-1}, spec: {}}", old: "{metadata: {name: node-1}, spec: {}}"}
 
-// usually is how long the webhooks wait for anything if the caller does not say how long it waits.
+// usually is the longest wait of the webhooks if the caller gives no timeout.
 const usually = 1800 * time.Millisecond
 
-// Whatever the webhooks wait for, a caller gets its answer in the time that it waits, and no caller makes them wait longer than an API
-// server would. If nothing came in time, the cache decides; what the cache cannot decide passes untouched.
+// A caller gets its answer within its timeout, and no caller makes the webhooks wait longer than an API server would. Without an answer to
+// the live reads in time, the webhook decides with the cache; if the cache is not enough, the object passes unchanged.
 func TestAnAnswerComesInTheCallersTime(t *testing.T) {
 	removal := write{kind: "Machine", object: machine(bySet), old: machine(bySet + ", labels: {team: a}")}
 	missing := ordinary.with(func(f *fleet) { f.sets = nil })
@@ -92,7 +92,7 @@ func TestAnAnswerComesInTheCallersTime(t *testing.T) {
 	}
 }
 
-// A caller that does not say how long it waits has the time that the chart gives.
+// A caller without a timeout gets the timeout of the chart.
 func TestTheUsualTimeIsTheCharts(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	content, err := os.ReadFile("../deploy/chart/heirloom/values.yaml")

@@ -17,7 +17,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
-// Parts of documents: who controls the object, what Heirloom owns of it, and which Cluster it belongs to.
+// Parts of documents: the controller of the object, the fields that Heirloom owns, and the Cluster.
 const (
 	bySet        = "ownerReferences: [{apiVersion: cluster.x-k8s.io/v1beta2, kind: MachineSet, name: ms, uid: ms, controller: true}]"
 	byDeployment = "ownerReferences: [{apiVersion: cluster.x-k8s.io/v1beta2, kind: MachineDeployment, name: md, uid: md, controller: true}]"
@@ -32,7 +32,7 @@ var ordinary = fleet{
 	sets:        map[string]string{"ns/ms": "{metadata: {" + byDeployment + "}, spec: {clusterName: c, template: {metadata: {labels: {team: a}}}}}"},
 }
 
-// with returns the fleet after a change.
+// with returns a changed copy of the fleet.
 func (f fleet) with(change func(*fleet)) fleet {
 	change(&f)
 	return f
@@ -90,7 +90,7 @@ func TestMachines(t *testing.T) {
 	}
 }
 
-// contract has the schemas of an API server that knows AcmeControlPlane, with these fields below spec.machineTemplate.
+// contract has the schemas of an API server that serves AcmeControlPlane, with these fields below spec.machineTemplate.
 type contract struct{ fields string }
 
 func (c contract) ControlPlane(_ context.Context, gvk schema.GroupVersionKind) (inherit.Layout, error) {
@@ -104,7 +104,7 @@ func (c contract) ControlPlane(_ context.Context, gvk schema.GroupVersionKind) (
 
 var newer = contract{fields: "metadata spec.taints spec.readinessGates spec.deletion.nodeDrainTimeoutSeconds"}
 
-// What a ClusterClass and a topology declare for each kind, who belongs to the topology, and what a warning says of it.
+// The declarations of a ClusterClass and a topology for each kind, the labels of an object of the topology, and parts of warnings.
 const (
 	classSection   = "metadata: {labels: {team: class}}, taints: [{key: gpu, effect: NoSchedule, propagation: Always}], deletion: {nodeDrainTimeoutSeconds: 90}"
 	clusterSection = "metadata: {labels: {team: a}}"
@@ -121,7 +121,7 @@ var topological = fleet{
 		"workers: {machineDeployments: [{name: a, class: small, " + clusterSection + "}], machinePools: [{name: a, class: small, " + clusterSection + "}]}}}}"},
 }
 
-// withLabels is the operation that gives the object these labels beside those that make it one of the topology.
+// withLabels returns the operation that adds these labels and the labels of an object of the topology.
 func withLabels(labels string) string {
 	return `{"op":"add","path":"/metadata/labels","value":{"cluster.x-k8s.io/cluster-name":"c",` + labels +
 		`"topology.cluster.x-k8s.io/deployment-name":"a","topology.cluster.x-k8s.io/owned":"","topology.cluster.x-k8s.io/pool-name":"a"}}`
@@ -131,7 +131,7 @@ func adds(path, value string) string {
 	return `{"op":"add","path":"` + path + `","value":` + value + `}`
 }
 
-// described is a document of ns/x; metadata and spec are what it has beside namespace, name and Cluster.
+// described returns a document of ns/x in Cluster c, with further metadata and spec.
 func described(apiVersion, kind, metadata, spec string) string {
 	return "{apiVersion: " + apiVersion + ", kind: " + kind + ", metadata: {namespace: ns, name: x, " + metadata + "}, spec: {clusterName: c, " + spec + "}}"
 }
@@ -158,8 +158,8 @@ func TestMachineDeployments(t *testing.T) {
 	}
 }
 
-// What Cluster API takes away, because an owner no longer declares it, does not come back while the cache is behind. What
-// somebody else takes away does.
+// An entry that Cluster API removes, because an owner no longer declares it, does not come back while the cache is stale. An entry that
+// another client removes comes back.
 func TestACacheThatIsBehind(t *testing.T) {
 	const putsBack = `{"op":"add","path":"/metadata/labels","value":{"team":"a"}}`
 	undeclared := ordinary.with(func(f *fleet) {

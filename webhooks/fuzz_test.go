@@ -7,14 +7,14 @@ import (
 	"net/http"
 	"testing"
 
-	jsonpatch "gopkg.in/evanphx/json-patch.v4" // what the API server applies an admission response with
+	jsonpatch "gopkg.in/evanphx/json-patch.v4" // with which the API server applies an admission response
 	admissionv1 "k8s.io/api/admission/v1"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
-// FuzzAdmissionReview: whatever is posted to a handler is answered, or is no review; a review is never denied by a mutating handler; the
-// answer is controller-runtime's; and the patch of an answer fits the object that it is for.
+// Every body that is posted to a handler gets an answer, or an error because it is no review. A mutating handler never denies a review. The
+// answer equals controller-runtime's answer, and its patch fits the object.
 func FuzzAdmissionReview(f *testing.F) {
 	known := ordinary.with(func(f *fleet) {
 		f.machines = map[string]string{
@@ -62,8 +62,8 @@ func FuzzAdmissionReview(f *testing.F) {
 	})
 }
 
-// fits applies a patch to the object of the review, as the API server does with the answer. Like the API server's own
-// objects, those with a patch have metadata and a spec.
+// fits applies a patch to the object of the review, as the API server does. As in the API server, objects with a patch have metadata and a
+// spec.
 func fits(t *testing.T, path string, body, patch []byte) {
 	t.Helper()
 	var review admissionv1.AdmissionReview

@@ -54,7 +54,7 @@ func TestFailOpen(t *testing.T) {
 			outcome: metrics.Failed, warnings: []string{"heirloom: the object inherited nothing with this write: internal error: index out of range"},
 		},
 		{
-			// An API server drops a warning that has control characters in it.
+			// An API server drops a warning with control characters.
 			name:    "a warning is one line, whatever the error",
 			decide:  func() (answer, error) { return answer{}, errors.Join(errors.New("one"), errors.New("two")) },
 			outcome: metrics.Failed, warnings: []string{"heirloom: the object inherited nothing with this write: one; two"},
@@ -85,7 +85,7 @@ func TestWhatWasLeftOutIsToldOneByOne(t *testing.T) {
 	NewWithT(t).Expect(decided.warnings).To(ContainElement("heirloom: not inherited: 990 more"))
 }
 
-// deciders are the deciders by a kind that they are about.
+// deciders returns the deciders by the kind of their objects.
 func deciders(d Dependencies) map[string]decider {
 	all := decidersOf(d)
 	return map[string]decider{
@@ -96,7 +96,7 @@ func deciders(d Dependencies) map[string]decider {
 	}
 }
 
-// Anyone who can reach the server can post to it: what is posted must not become series of metrics without end.
+// Any client that can reach the server can post to it, so posted values must not create new series of metrics.
 func TestMetricsDoNotGrowWithWhatIsPosted(t *testing.T) {
 	s := newServer(t, fleet{}, nil, inherit.Policy{})
 	handler := mux(t, s)
@@ -113,7 +113,7 @@ func TestMetricsDoNotGrowWithWhatIsPosted(t *testing.T) {
 	NewWithT(t).Expect(len(kinds)).To(BeNumerically("<", 20))
 }
 
-// With --namespace, objects of other namespaces are another instance's: no answer fails because they are not cached.
+// With --namespace, objects of other namespaces belong to another instance: no answer fails because they are not cached.
 func TestOtherNamespacesAreUnmatched(t *testing.T) {
 	for namespace, want := range map[string]metrics.Outcome{"mine": metrics.Failed, "other": metrics.Unmatched, "": metrics.Failed} {
 		h := failOpen{decider: taints{func() inherit.Policy { return inherit.Policy{} }}, namespace: "mine"}
@@ -121,13 +121,13 @@ func TestOtherNamespacesAreUnmatched(t *testing.T) {
 		req.Namespace = namespace
 		decided, err := h.guarded(t.Context(), req)
 		if err != nil {
-			decided.outcome = metrics.Failed // there is no object in the request
+			decided.outcome = metrics.Failed // the request has no object
 		}
 		NewWithT(t).Expect(decided.outcome).To(Equal(want), "namespace %q", namespace)
 	}
 }
 
-// API servers drop what is too much, without a word.
+// API servers silently drop too many warnings.
 func TestManyWarningsAreSummedUp(t *testing.T) {
 	for count, want := range map[int]string{0: "", 1: "1", 10: "1 2 3 4 5 6 7 8 9 10", 12: "1 2 3 4 5 6 7 8 9 10 heirloom: the same applies to 2 more entries"} {
 		kept := make([]int, count)
@@ -138,7 +138,7 @@ func TestManyWarningsAreSummedUp(t *testing.T) {
 	}
 }
 
-// What an answer brings, takes away and puts back is counted, each label, annotation and taint for itself.
+// Metrics count the entries that an answer adds, removes and restores, each label, annotation and taint by itself.
 func TestWhatIsInheritedIsCounted(t *testing.T) {
 	node := func(taints string) string {
 		const record = ";gpu:NoSchedule,old:NoSchedule"
@@ -183,7 +183,7 @@ func TestWhatIsInheritedIsCounted(t *testing.T) {
 	}
 }
 
-// A write in a Cluster that is only observed passes as it is, and what it would have got is counted.
+// A write in a Cluster in observe mode passes unchanged, and a metric counts the entries that it would have inherited.
 func TestWritesThatAreOnlyObserved(t *testing.T) {
 	Expect, s := NewWithT(t).Expect, newServer(t, ordinary, nil, inherit.Policy{Mode: inherit.Observe})
 	response := s.asks(t, write{kind: "Machine", object: machine(bySet)}.request(t))
@@ -202,7 +202,7 @@ func TestAClusterThatIsNotEnrolled(t *testing.T) {
 	NewWithT(t).Expect(s.counted(t)).To(Equal([]string{"Machine CREATE unmatched"}))
 }
 
-// While everything is observed, a wrong taint is a warning.
+// In observe mode, a wrong taint is a warning.
 func TestWrongTaintsAreOnlyObserved(t *testing.T) {
 	s := newServer(t, fleet{}, nil, inherit.Policy{Mode: inherit.Observe})
 	req := write{kind: "Machine", object: "{spec: {taints: [{key: a, effect: Never, propagation: Always}]}}"}.request(t)

@@ -41,8 +41,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// fleet is a reader of the objects that it holds, by "<namespace>/<name>". A list holds all of them, whatever is asked
-// for: who matches is for the rules to find out.
+// fleet is a reader of the objects that it holds, by "<namespace>/<name>". A list returns all of them, whatever the options are: the rules
+// find the matches.
 type fleet struct {
 	classes     map[string]string
 	clusters    map[string]string
@@ -108,7 +108,7 @@ func (f fleet) read(name, document string, into client.Object) error {
 	return nil
 }
 
-// server is the handlers of all kinds over one fleet.
+// server holds the handlers of all kinds over one fleet.
 type server struct {
 	Dependencies
 	registry *prometheus.Registry
@@ -133,13 +133,13 @@ func (s server) asks(t *testing.T, req admission.Request) admission.Response {
 	return failOpen{decider: deciders(s.Dependencies)[strings.TrimPrefix(req.Kind.Kind, "Acme")], metrics: s.Metrics}.Handle(t.Context(), req)
 }
 
-// counted returns which requests were counted, as "<kind> <operation> <outcome>".
+// counted returns the counted requests, as "<kind> <operation> <outcome>".
 func (s server) counted(t *testing.T) []string {
 	t.Helper()
 	return s.countedIn(t, "heirloom_admission_requests_total")
 }
 
-// countedIn returns what one of the metrics counted: its labels' values in the order of their names.
+// countedIn returns the samples of a metric: the values of its labels, in the order of the labels' names.
 func (s server) countedIn(t *testing.T, name string) []string {
 	t.Helper()
 	families, err := s.registry.Gather()
@@ -163,10 +163,10 @@ func (s server) countedIn(t *testing.T, name string) []string {
 	return counts
 }
 
-// write is an admission request in short form. Objects are YAML; old makes it an update.
+// write is an admission request in short form. Objects are YAML. With old, it is an update.
 type write struct {
 	kind, object, old string
-	// user is an administrator where it is empty; a kubelet is "system:node:<name>".
+	// user is an administrator if it is empty. A kubelet is "system:node:<name>".
 	user string
 }
 
@@ -203,10 +203,10 @@ func (w write) request(t testing.TB) admission.Request {
 	return req
 }
 
-// raw turns YAML into what an API server sends; what is not YAML is sent as it is.
+// raw turns YAML into the JSON of an API server; other text is sent unchanged.
 func raw(t testing.TB, document string) runtime.RawExtension {
 	t.Helper()
-	if json.Valid([]byte(document)) { // to read megabytes as YAML takes longer than to answer them
+	if json.Valid([]byte(document)) { // to parse megabytes as YAML takes longer than to answer them
 		return runtime.RawExtension{Raw: []byte(document)}
 	}
 	if converted, err := yaml.YAMLToJSON([]byte(document)); err == nil {
@@ -230,8 +230,8 @@ func patch(t *testing.T, response admission.Response) []string {
 	return lines
 }
 
-// unchanging is a cache as an owners.Chain reads it: every Get of an object returns the same maps and lists. When the test ends, they
-// must be as they were: who changes what it has read would change the cache.
+// unchanging is a cache as an owners.Chain reads it: every Get of an object returns the same maps and lists. They must be unchanged at the
+// end of the test: a change of a read object would change the cache.
 type unchanging struct {
 	client.Reader
 
@@ -239,10 +239,11 @@ type unchanging struct {
 	read map[string]sharedObject
 }
 
-// sharedObject is an object that all readers share, and a copy that none of them has.
+// sharedObject holds an object that all readers share, and a private copy.
 type sharedObject struct{ shared, before client.Object }
 
-// newUnchanging returns a cache of what a reader reads. What is shared is compared in one cleanup, as a fuzz target may not add any.
+// newUnchanging returns a cache in front of a reader. A single cleanup compares the shared objects, because a fuzz target may not add
+// cleanups.
 func newUnchanging(t testing.TB, of client.Reader) *unchanging {
 	t.Helper()
 	u := &unchanging{Reader: of, read: map[string]sharedObject{}}

@@ -18,13 +18,13 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/owners"
 )
 
-// paths are those of every handler; the last one refuses, the others must not.
+// paths holds the paths of all handlers. The last handler may refuse; the others must not.
 var paths = []string{
 	PathOf(owners.ControlPlanes), PathOf(owners.MachineDeployments), PathOf(owners.MachinePools), PathOf(owners.MachineSets),
 	PathOf(owners.Machines), PathOf(owners.ExternalObjects), NodesPath, TaintsPath,
 }
 
-// mux is the webhook server as it is wired, without its listener.
+// mux returns the handler of the webhook server, without its listener.
 func mux(t testing.TB, s server) http.Handler {
 	t.Helper()
 	webhookServer := webhook.NewServer(webhook.Options{})
@@ -32,7 +32,7 @@ func mux(t testing.TB, s server) http.Handler {
 	return webhookServer.WebhookMux()
 }
 
-// post sends a body the way an API server does, and returns the answer.
+// post sends a body as an API server does, and returns the answer.
 func post(handler http.Handler, path string, body []byte) *httptest.ResponseRecorder {
 	request := httptest.NewRequest(http.MethodPost, path, bytes.NewReader(body))
 	request.Header.Set("Content-Type", "application/json")
@@ -41,7 +41,7 @@ func post(handler http.Handler, path string, body []byte) *httptest.ResponseReco
 	return recorder
 }
 
-// ask sends a review and returns that of the answer.
+// ask sends a review and returns the review of the answer.
 func ask(t testing.TB, handler http.Handler, path string, body []byte) admissionv1.AdmissionReview {
 	t.Helper()
 	Expect := NewWithT(t).Expect
@@ -53,8 +53,8 @@ func ask(t testing.TB, handler http.Handler, path string, body []byte) admission
 	return review
 }
 
-// Whatever is no review is answered clearly. It is no denial: to an API server such a status is a failure of the webhook, and the failure
-// policy is to let the write pass.
+// A body that is no review gets a clear error. The error is no denial: an API server sees a failure of the webhook, and the failure policy
+// lets the write pass.
 func TestWhatIsNoReview(t *testing.T) {
 	handler := mux(t, newServer(t, ordinary, nil, inherit.Policy{}))
 	const notTheRequest = "the body must be an AdmissionReview of admission.k8s.io/v1 with a request"
@@ -80,7 +80,7 @@ func TestWhatIsNoReview(t *testing.T) {
 	}
 }
 
-// What is a review, if only just, is answered, with the request's UID.
+// A body that is barely a review gets an answer with the request's UID.
 func TestReviews(t *testing.T) {
 	handler := mux(t, newServer(t, ordinary, nil, inherit.Policy{}))
 	for _, tc := range []struct{ name, request, warning string }{
@@ -109,7 +109,7 @@ func TestReviews(t *testing.T) {
 	}
 }
 
-// review is the body of a request, as an API server sends it.
+// review returns the body of a request, as an API server sends it.
 func (w write) review(t testing.TB, changes ...func(*admissionv1.AdmissionRequest)) []byte {
 	t.Helper()
 	req := w.request(t)

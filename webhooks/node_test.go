@@ -11,7 +11,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
-// recorded is the value of the label that goes with such a record.
+// recorded returns the value of the label for this record.
 func recorded(record string) string {
 	return fmt.Sprintf("%x", sha256.Sum256([]byte(record)))[:32]
 }
@@ -24,7 +24,7 @@ func TestNodes(t *testing.T) {
 			"annotations: {cluster.x-k8s.io/taints-from-machine: 'gpu:NoSchedule', heirloom.dev/record-from-machine: ';gpu:NoSchedule'}}, spec: {taints: [" + taints + "]}}"
 	}
 	gpu := "{key: gpu, effect: NoSchedule}"
-	// A worker with a label that a kubelet may set and one that it may not.
+	// A worker with a label that a kubelet may set and a label that it may not set.
 	labelled := fleet{clusters: ordinary.clusters, sets: ordinary.sets, machines: map[string]string{
 		"ns/m": "{metadata: {" + bySet + ", labels: {node.cluster.x-k8s.io/a: '1', node-role.kubernetes.io/gpu: ''}}, spec: {clusterName: c}, status: {nodeRef: {name: node-1}}}",
 	}}
@@ -73,8 +73,7 @@ func TestNodes(t *testing.T) {
 	}
 }
 
-// Nobody's write brings a Node in use what evicts its Pods: the loop does, at its pace. What such a Node is stored with evicts
-// nobody.
+// No user's write adds NoExecute taints to a Node in use: the loop adds them, at its pace. The stored result evicts no Pods.
 func TestNodesInUseAreNotEvictedByAWrite(t *testing.T) {
 	declaring := func(annotation, list string) fleet {
 		return fleet{clusters: ordinary.clusters, sets: ordinary.sets, machines: map[string]string{
@@ -87,8 +86,8 @@ func TestNodesInUseAreNotEvictedByAWrite(t *testing.T) {
 	}
 	const (
 		record   = "heirloom.node-restriction.kubernetes.io/record: "
-		nothing  = record + "e3b0c44298fc1c149afbf4c8996fb924" // of no record
-		digest   = "db48b362c677ffcb73e9ea79aa21ddd1"          // of one of drain=new:NoExecute
+		nothing  = record + "e3b0c44298fc1c149afbf4c8996fb924" // of an empty record
+		digest   = "db48b362c677ffcb73e9ea79aa21ddd1"          // of a record of drain=new:NoExecute
 		tracked  = "cluster.x-k8s.io/taints-from-machine: ''"
 		listed   = tracked + ", heirloom.dev/record-from-machine: ';drain=new:NoExecute', heirloom.dev/taints-from-machine: 'drain=new:NoExecute'"
 		drain    = "{key: drain, value: new, effect: NoExecute}"

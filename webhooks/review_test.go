@@ -28,7 +28,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
-// TestReviewsAreAnsweredAsByControllerRuntime: reading a review at once changes nothing of the answer, whatever the review is.
+// TestReviewsAreAnsweredAsByControllerRuntime: the faster decoding of a review does not change the answer, for any review.
 func TestReviewsAreAnsweredAsByControllerRuntime(t *testing.T) {
 	s := newServer(t, ordinary, nil, inherit.Policy{})
 	whole := string(write{kind: "Machine", object: machine(bySet + ", " + ownsTeam), old: machine(bySet + ", labels: {team: a}, " + ownsTeam)}.review(t))
@@ -55,14 +55,14 @@ func TestReviewsAreAnsweredAsByControllerRuntime(t *testing.T) {
 	}
 }
 
-// sameAnswer compares the answer to a review with that of controller-runtime's handler.
+// sameAnswer compares the answer to a review with the answer of controller-runtime's handler.
 func sameAnswer(t *testing.T, s server, path string, body []byte) {
 	t.Helper()
 	s.sameAnswerBy(t, decidersOf(s.Dependencies)[path], path, body)
 }
 
-// sameAnswerBy compares the answer of a decider with that of the same one behind controller-runtime's handler, and returns it. Both are
-// given at the same time, which is in the managed fields, and reviews of different lengths at different times.
+// sameAnswerBy compares the answer of a decider with the answer of the same decider behind controller-runtime's handler, and returns it.
+// Both answers are given at the same time, which is in the managed fields, and reviews of different lengths at different times.
 func (s server) sameAnswerBy(t *testing.T, decides decider, path string, body []byte) (answer string) {
 	t.Helper()
 	plain := &admission.Webhook{Handler: failOpen{decider: decides, metrics: s.Metrics}}
@@ -85,7 +85,7 @@ func (s server) sameAnswerBy(t *testing.T, decides decider, path string, body []
 	return answer
 }
 
-// FuzzDecode: whatever an API server can write is read as it would be read there, into every type.
+// FuzzDecode: every object that an API server can write is decoded as the API server decodes it, into every type.
 func FuzzDecode(f *testing.F) {
 	machine := `{"apiVersion":"cluster.x-k8s.io/v1beta2","kind":"Machine","metadata":{"name":"m","labels":{"a":"1"},"creationTimestamp":"2026-01-01T00:00:00Z",` +
 		`"ownerReferences":[{"apiVersion":"v1","kind":"K","name":"n","uid":"u","controller":true}],"managedFields":[{"manager":"heirloom","operation":"Apply",` +
@@ -109,7 +109,7 @@ func FuzzDecode(f *testing.F) {
 		if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &written); err != nil {
 			return
 		}
-		raw, err := json.Marshal(written) // as an API server writes it: no name comes twice
+		raw, err := json.Marshal(written) // as an API server writes it: no key is repeated
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -26,7 +26,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/workload/webhook"
 )
 
-// door is a webhook whose reviews stay until they are let go.
+// door is a webhook that holds its reviews until it is released.
 type door struct {
 	reviewer
 	handler http.Handler
@@ -48,7 +48,7 @@ func newDoor(t *testing.T, room int64) *door {
 	return d
 }
 
-// turnedAway is how many reviews have been turned away so far.
+// turnedAway returns the number of rejected reviews.
 func (d *door) turnedAway() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -64,7 +64,7 @@ func (d *door) decide(_ context.Context, req admission.Request) (answer, error) 
 	return unmatched(), nil
 }
 
-// send sends a review of that size by a sender, and returns the status once there is an answer.
+// send sends a review of this size by a sender, and returns a channel for the status.
 func (d *door) send(sender string, size int) <-chan int {
 	body := fmt.Sprintf(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"name":%q}}`, sender)
 	body += strings.Repeat(" ", size-len(body))
@@ -73,7 +73,7 @@ func (d *door) send(sender string, size int) <-chan int {
 		recorder := httptest.NewRecorder()
 		d.handler.ServeHTTP(recorder, httptest.NewRequest(http.MethodPost, "/", strings.NewReader(body)))
 		if recorder.Header().Get("Retry-After") != "" {
-			status <- 0 // an API server would wait, and its client with it
+			status <- 0 // an API server and its client would wait
 			return
 		}
 		status <- recorder.Code
@@ -81,13 +81,13 @@ func (d *door) send(sender string, size int) <-chan int {
 	return status
 }
 
-// expectAllRoom expects that everything has been given back.
+// expectAllRoom expects that all room is free.
 func (d *door) expectAllRoom(t *testing.T) {
 	t.Helper()
 	NewWithT(t).Expect(d.room.TryAcquire(d.size)).To(BeTrue())
 }
 
-// Of dozens of large reviews at once some are answered and the others turned away at once; meanwhile an ordinary one goes on.
+// Of dozens of large reviews at once, some are answered and the others are rejected immediately. Meanwhile an ordinary review is answered.
 func TestOrdinaryReviewsGoOnBesideLargeOnes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		Expect := NewWithT(t).Expect
@@ -111,7 +111,7 @@ func TestOrdinaryReviewsGoOnBesideLargeOnes(t *testing.T) {
 	})
 }
 
-// An ordinary review that finds no room waits for a while, and no large one goes before it.
+// An ordinary review without room waits for a while, and no large review goes before it.
 func TestOrdinaryReviewsWaitForRoom(t *testing.T) {
 	for name, comes := range map[string]bool{"that comes": true, "that does not come": false} {
 		t.Run(name, func(t *testing.T) {
@@ -149,7 +149,7 @@ func TestOrdinaryReviewsWaitForRoom(t *testing.T) {
 	}
 }
 
-// However many reviews come at once, no more than so many wait.
+// The number of waiting reviews is limited, however many come at once.
 func TestFewReviewsWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDoor(t, workloadRoom)
@@ -166,14 +166,14 @@ func TestFewReviewsWait(t *testing.T) {
 	})
 }
 
-// On a busy machine a request may have run out of time before it asks for room. It is turned away only if there is none.
+// On a busy machine the context of a request may be done before the request asks for room. It is rejected only if there is no room.
 func TestAReviewThatFindsRoomIsNotTooLate(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	NewWithT(t).Expect(newDoor(t, workloadRoom).enter(ctx, 1)).To(BeTrue())
 }
 
-// A review that is larger than the room takes all of it.
+// A review that is larger than the room takes all the room.
 func TestTheLargestReviewFindsRoom(t *testing.T) {
 	d := newDoor(t, workloadRoom)
 	close(d.release)
@@ -181,7 +181,7 @@ func TestTheLargestReviewFindsRoom(t *testing.T) {
 	d.expectAllRoom(t)
 }
 
-// body is one that must not be read, or breaks off.
+// body is a request body with this Read function.
 type body struct{ read func() error }
 
 func (b body) Read([]byte) (int, error) { return 0, b.read() }
@@ -198,9 +198,9 @@ func TestReviewsThatAreTooLargeAreNotRead(t *testing.T) {
 	mux(t, s).ServeHTTP(recorder, request)
 	Expect(recorder.Code).To(Equal(http.StatusRequestEntityTooLarge))
 	Expect(s.countedIn(t, "heirloom_admission_requests_rejected_total")).To(ConsistOf("too_large management"))
-	Expect(recorder.Header()).NotTo(HaveKey("Retry-After"), "an API server would wait, and its client with it")
+	Expect(recorder.Header()).NotTo(HaveKey("Retry-After"), "an API server and its client would wait")
 
-	// Where nobody says how long it is, no more than that is read either.
+	// If the request has no content length, the handler reads no more than the limit.
 	sent := &io.LimitedReader{R: endless{}, N: 100 << 20}
 	request = httptest.NewRequest(http.MethodPost, PathOf(owners.Machines), sent)
 	request.ContentLength = -1
@@ -219,7 +219,7 @@ func (endless) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// A body that does not arrive gives its room back.
+// A body that does not arrive frees its room.
 func TestReviewsThatComeTooSlowlyAreTurnedAway(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	d := newDoor(t, managementRoom)
@@ -237,7 +237,7 @@ func TestReviewsThatComeTooSlowlyAreTurnedAway(t *testing.T) {
 	NewWithT(t).Eventually(func() bool { return d.room.TryAcquire(d.size) }).WithTimeout(time.Minute).Should(BeTrue())
 }
 
-// Of a request that proves no Cluster, nothing but its path is read.
+// Of a request whose path is not valid for a Cluster, the handler reads only the path.
 func TestForgedPathsAreNotRead(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	s := newServer(t, abroad, nil, inherit.Policy{})
@@ -256,7 +256,7 @@ func TestForgedPathsAreNotRead(t *testing.T) {
 	Expect(s.countedIn(t, "heirloom_admission_requests_rejected_total")).To(ConsistOf("too_slow workload"))
 }
 
-// counting counts what is read, by name.
+// counting counts the reads, by name.
 type counting struct {
 	client.Reader
 	reads map[string]int
@@ -272,7 +272,7 @@ func (c *counting) List(ctx context.Context, into client.ObjectList, options ...
 	return c.Reader.List(ctx, into, options...)
 }
 
-// Each workload cluster can cost the management cluster's API server so many reads and no more, whatever others cost it.
+// Each workload cluster has its own limit for live reads from the management cluster's API server.
 func TestReadsForWorkloadClustersAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		Expect := NewWithT(t).Expect
@@ -291,19 +291,19 @@ func TestReadsForWorkloadClustersAreLimited(t *testing.T) {
 		Expect(live.reads["m-red"]).To(BeNumerically("<=", each))
 		exhausted := live.reads["m-red"]
 		asks(red, 10)
-		Expect(live.reads["m-red"]).To(Equal(exhausted), "the cache has the last word")
+		Expect(live.reads["m-red"]).To(Equal(exhausted), "the cache decides")
 		asks(blue, 1)
-		Expect(live.reads["m-blue"]).To(Equal(1), "no other cluster pays for that")
+		Expect(live.reads["m-blue"]).To(Equal(1), "other clusters keep their limit")
 		<-time.After(time.Second)
 		asks(red, 2*each)
 		Expect(live.reads["m-red"] - exhausted).To(And(BeNumerically(">", 0), BeNumerically("<=", readsPerSecond)))
 	})
 }
 
-// hugeReview is nearly the largest review that is read.
+// hugeReview is nearly the size of the largest accepted review, in bytes.
 const hugeReview = 3 << 20
 
-// filling is a list of texts of that size in all, each text with another number.
+// filling returns a list of texts with this size in total. Each text has another number.
 func filling(size int, format string) string {
 	var all strings.Builder
 	for i := 0; all.Len() < size; i++ {
@@ -315,8 +315,8 @@ func filling(size int, format string) string {
 	return all.String()
 }
 
-// A review of one's own may be as large as it likes: what it costs grows with its size, and no faster. Where it did, these
-// tests would not end.
+// A client may send reviews of any size about its own objects: their cost is linear in the size. With a higher cost, these tests would not
+// end.
 func TestHugeReviewsAreAnswered(t *testing.T) {
 	declares := "{apiVersion: cluster.x-k8s.io/v1beta2, kind: Machine, metadata: {namespace: ns, name: m, labels: {team: a}, annotations: {taints.heirloom.dev/always: 'x:NoSchedule'}}, spec: {clusterName: c}, status: {nodeRef: {name: node-1}}}"
 	with := ordinary.with(func(f *fleet) { f.machines = map[string]string{"ns/m": declares} })

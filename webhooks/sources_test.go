@@ -12,7 +12,7 @@ import (
 	"github.com/heirloom-dev/heirloom/test/rules"
 )
 
-// Everything that a class and a Cluster can declare for one kind. What comes from the class has a name with class in it.
+// All possible declarations of a class and a Cluster for one kind. Entries of the class have class in their names.
 const (
 	allOfClass = "metadata: {labels: {class: a, node.cluster.x-k8s.io/class: a}, annotations: {class: a}}, " +
 		"taints: [{key: class, effect: NoSchedule, propagation: Always}], deletion: {nodeDrainTimeoutSeconds: 1}, minReadySeconds: 2"
@@ -21,7 +21,7 @@ const (
 		"spec: {taints: [{key: below, effect: NoSchedule, propagation: Always}], deletion: {nodeVolumeDetachTimeoutSeconds: 4}, readinessGates: [{conditionType: Below}]}"
 )
 
-// everything is a fleet in which each object of the owner chain declares something of its own.
+// everything is a fleet in which each object of the owner chain has its own declarations.
 var everything = fleet{
 	classes: map[string]string{"ns/cc": "{spec: {controlPlane: {machineInfrastructure: {templateRef: {name: t}}, " + allOfClass + "}, " +
 		"workers: {machineDeployments: [{class: small, " + allOfClass + "}], machinePools: [{class: small, " + allOfClass + "}]}}}"},
@@ -33,18 +33,18 @@ var everything = fleet{
 		"spec: {clusterName: c, taints: [{key: itself, effect: NoSchedule, propagation: Always}], infrastructureRef: {apiGroup: infrastructure.cluster.x-k8s.io, kind: InfraMachine, name: x}}, status: {nodeRef: {name: node-1}}}"},
 }
 
-// allInherited is the template of a MachineSet that has inherited all this.
+// allInherited is the template of a MachineSet that has inherited all declarations.
 const allInherited = "metadata: {labels: {class: a, node.cluster.x-k8s.io/class: a, cluster: a, mine: a, set: a, below: a, node.cluster.x-k8s.io/below: a, node-role.kubernetes.io/below: a}, " +
 	"annotations: {class: a, cluster: a, below: a, both: template, node.cluster.x-k8s.io/below: a, taints.heirloom.dev/always: 'annotated:NoSchedule'}}, " +
 	"spec: {taints: [{key: class, effect: NoSchedule, propagation: Always}, {key: below, effect: NoSchedule, propagation: Always}], " +
 	"deletion: {nodeDrainTimeoutSeconds: 1, nodeDeletionTimeoutSeconds: 3, nodeVolumeDetachTimeoutSeconds: 4}, minReadySeconds: 2, " +
 	"readinessGates: [{conditionType: Cluster}, {conditionType: Below}]}"
 
-// had is what an object had before somebody took it away, in YAML: labels, annotations, and what is in its Machine template or,
-// of a Machine, in its spec.
+// had holds the earlier state of an object, in YAML: labels, annotations, and the content of its Machine template or, for a Machine, of its
+// spec.
 type had struct{ labels, annotations, below string }
 
-// taken is an update of ns/x by which somebody takes all of that away.
+// taken returns an update of ns/x that removes all these entries.
 func (h had) taken(kind, owner string) write {
 	document := func(h had) string {
 		apiVersion, spec := "cluster.x-k8s.io/v1beta2", "template: {"+h.below+"}"
@@ -68,8 +68,7 @@ func takenFromNode(labels, annotations, taints string) write {
 	return write{kind: "Node", object: document("", "", ""), old: document(labels, annotations, taints)}
 }
 
-// TestWarningsNameTheFieldToEdit: by whatever rule something is inherited, a warning that it was kept names the very object and
-// field in which it is declared.
+// TestWarningsNameTheFieldToEdit: for every rule, a warning about a restored entry names the object and the field that declares it.
 func TestWarningsNameTheFieldToEdit(t *testing.T) {
 	const (
 		topology, class, md = "Cluster ns/c (spec.topology.", "ClusterClass ns/cc (spec.", "MachineDeployment ns/md (spec.template."
@@ -138,7 +137,7 @@ func TestWarningsNameTheFieldToEdit(t *testing.T) {
 			NewWithT(t).Expect(response.Warnings).To(HaveExactElements(HaveSuffix("to change it, edit " + tc.want)))
 		})
 	}
-	seen[4], seen[9] = true, true // owners of other kinds, where rule 8 has a MachineSet; TestMachineOwner has them all
+	seen[4], seen[9] = true, true // owners of other kinds, where rule 8 has a MachineSet; TestMachineOwner has all of them
 	for _, rule := range append(rules.All(), rules.Capacity()) {
 		if rule.Code != "" {
 			NewWithT(t).Expect(seen).To(HaveKey(rule.Number), "no warning about rule %d is tested", rule.Number)

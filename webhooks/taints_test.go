@@ -17,7 +17,7 @@ func TestTaints(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		request write
-		// causes are the field paths of a refusal; none means that the object is allowed.
+		// causes are the field paths of a refusal. Without causes, the object is allowed.
 		causes []string
 	}{
 		{name: "good taints are allowed", request: write{kind: "Machine", object: "{spec: {taints: [{key: gpu, effect: NoSchedule, propagation: Always}]}}"}},
@@ -71,7 +71,7 @@ func TestTaintsThatCannotBeReadAreAllowed(t *testing.T) {
 	Expect(s.counted(t)).To(HaveExactElements(HaveSuffix(" failed")))
 }
 
-// Entries of keys that have no effect are warned about, wherever they are declared.
+// Declarations of keys without effect get a warning, at every place of a declaration.
 func TestNamedKeysWithoutEffectAreWarnedAbout(t *testing.T) {
 	const broken = "annotations: {sync.heirloom.dev/labels: 'a b, team'}"
 	for _, request := range []write{

@@ -27,12 +27,12 @@ var (
 	blue = types.NamespacedName{Namespace: "other", Name: "blue"}
 )
 
-// identity is a Cluster as the fleet has it: its UID is its name.
+// identity returns the identity of a Cluster in the fleet: its UID is its name.
 func identity(cluster types.NamespacedName) workloadwebhook.Identity {
 	return workloadwebhook.Identity{NamespacedName: cluster, UID: types.UID(cluster.Name)}
 }
 
-// abroad is two Clusters with a Machine each. Both have a Node node-1; their addresses, too, are the same.
+// abroad holds two Clusters with Machines. Both Clusters have a Node node-1, with the same address.
 var abroad = fleet{
 	clusters: map[string]string{"ns/red": "{}", "other/blue": "{}"},
 	machines: map[string]string{
@@ -44,25 +44,25 @@ var abroad = fleet{
 
 func newKey(b byte) []byte { return bytes.Repeat([]byte{b}, workloadwebhook.KeySize) }
 
-// workload is the webhook for workload clusters, with the key 1.
+// workload returns the webhook for workload clusters, with key 1.
 func workload(s server) http.Handler {
 	return newWorkload(s.Dependencies, func(context.Context) []byte { return newKey(1) })
 }
 
-// workloadServer is the same as it is wired, on the webhook server.
+// workloadServer is like workload, but on the webhook server.
 func workloadServer(s server) http.Handler {
 	webhookServer := webhook.NewServer(webhook.Options{})
 	RegisterWorkload(webhookServer, s.Dependencies, func(context.Context) []byte { return newKey(1) })
 	return webhookServer.WebhookMux()
 }
 
-// denied is how many requests were denied.
+// denied returns the number of denied requests.
 func (s server) denied(t *testing.T) int {
 	t.Helper()
 	return len(s.countedIn(t, "heirloom_workload_admission_denied_total"))
 }
 
-// bare is a request about a Node node-1.
+// bare is a request about Node node-1.
 var bare = write{kind: "Node", object: bareNode}
 
 const bareNode = "{metadata: {name: node-1}, spec: {}, status: {addresses: [{type: InternalIP, address: 10.0.0.1}]}}"
@@ -71,7 +71,7 @@ func TestEachWorkloadClusterGetsItsOwn(t *testing.T) {
 	for _, handler := range []func(server) http.Handler{workload, workloadServer} {
 		Expect, s := NewWithT(t).Expect, newServer(t, abroad, nil, inherit.Policy{})
 		for cluster, color := range map[types.NamespacedName]string{red: "red", blue: "blue"} {
-			// An API server adds how long it waits.
+			// An API server adds its timeout.
 			response := ask(t, handler(s), workloadwebhook.Path(newKey(1), identity(cluster))+"?timeout=2s", bare.review(t)).Response
 			Expect(response.Allowed).To(BeTrue())
 			Expect(string(response.Patch)).To(And(
@@ -134,15 +134,15 @@ func TestAWorkloadClusterIsAnsweredUntouched(t *testing.T) {
 	}
 }
 
-// listless is a cache that fails to list.
+// listless is a cache whose lists fail.
 type listless struct{ fleet }
 
 func (listless) List(context.Context, client.ObjectList, ...client.ListOption) error {
 	return errors.New("no route to the management cluster")
 }
 
-// A replica that does not know a Cluster yet, or cannot read what it knows, denies as if there were none. The management
-// cluster's API server is not asked: otherwise everybody could make it be asked.
+// A replica that does not know a Cluster yet, or cannot read its cache, denies as if there were no Cluster. It does not read from the
+// management cluster's API server: otherwise any client could cause these reads.
 func TestNobodyIsKnownByTheAPIServerAlone(t *testing.T) {
 	for name, cache := range map[string]fleet{"a new Cluster": {}, "a cache that fails": {err: errors.New("no cache")}} {
 		Expect, live := NewWithT(t).Expect, &counting{abroad, map[string]int{}}
@@ -162,7 +162,7 @@ func (panicking) List(context.Context, client.ObjectList, ...client.ListOption) 
 	panic("another tenant's secret")
 }
 
-// What the management cluster's API server tells a workload cluster is no more than what its decisions need: it would find the owner there.
+// A workload cluster's request causes no live reads of objects that are not cached, although a live read would find the owner.
 func TestAWorkloadClusterDoesNotAskForWhatIsNotCached(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	owned := abroad.with(func(f *fleet) {
@@ -180,14 +180,14 @@ func TestAWorkloadClusterDoesNotAskForWhatIsNotCached(t *testing.T) {
 	path := workloadwebhook.Path(newKey(1), identity(types.NamespacedName{Namespace: "ns", Name: "c"}))
 	Expect(ask(t, workload(s), path, request.review(t)).Response.Warnings).To(HaveExactElements(HaveSuffix("to change it, edit Machine ns/m (spec.taints)")))
 	review := ask(t, mux(t, s), NodesPath, request.review(t))
-	Expect(review.Response.Warnings).To(HaveExactElements(HaveSuffix("to change it, edit MachineDeployment ns/md (spec.template.spec.taints)")), "the others still ask")
+	Expect(review.Response.Warnings).To(HaveExactElements(HaveSuffix("to change it, edit MachineDeployment ns/md (spec.template.spec.taints)")), "the management cluster's webhook still reads live")
 }
 
-// knock is a request by somebody who may not ask.
+// knock is a request by a client without access.
 type knock struct{ name, method, path string }
 
-// denied returns requests that are all answered the same, and such as the webhook server itself redirects, whatever they
-// name: with paths that are not clean.
+// denied returns requests that all get the same answer. The second list has paths that are not clean, which the webhook server itself
+// redirects, whatever they name.
 func denied() (clean, unclean []knock) {
 	genuine := workloadwebhook.Path(newKey(1), identity(red))
 	mac := genuine[strings.LastIndex(genuine, "/")+1:]
@@ -236,7 +236,7 @@ func denied() (clean, unclean []knock) {
 	}
 }
 
-// Callers that may not ask learn nothing from the answer: not whether the Cluster exists, and not what was wrong.
+// The answer to callers without access shows neither whether the Cluster exists nor the cause.
 func TestCallersThatMayNotAskGetOneAndTheSameAnswer(t *testing.T) {
 	clean, unclean := denied()
 	want := http.Header{"Content-Type": {"text/plain; charset=utf-8"}, "X-Content-Type-Options": {"nosniff"}}

@@ -30,8 +30,8 @@ import (
 
 func TestMain(m *testing.M) { testscript.Main(m, map[string]func(){"kubectl-heirloom": main}) }
 
-// TestScripts runs the plugin as a user does, against API servers in memory that have the fleet of testdata/fleet. None of these commands writes
-// anything: some are dry runs.
+// TestScripts runs the plugin as a user does, against API servers in memory with the fleet of testdata/fleet. None of these commands writes
+// an object: some are dry runs.
 func TestScripts(t *testing.T) {
 	kubeconfig := serve(t)
 	root, err := controlplane.RepositoryRoot(t.Context())
@@ -40,7 +40,7 @@ func TestScripts(t *testing.T) {
 		Dir: "testdata", UpdateScripts: *fleet.Update, RequireExplicitExec: true, RequireUniqueNames: true, ContinueOnError: true,
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("KUBECONFIG", kubeconfig)
-			env.Setenv("HOME", filepath.Dir(kubeconfig)) // what is discovered is kept below it
+			env.Setenv("HOME", filepath.Dir(kubeconfig)) // the discovery cache is below it
 			env.Setenv("ROOT", root)
 			return nil
 		},
@@ -64,8 +64,8 @@ func exits(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// serve serves the fleet until the test ends, and returns the kubeconfig of its management cluster. Cluster prod has a workload cluster; that of
-// Cluster dev refuses connections.
+// serve serves the fleet until the test ends, and returns the kubeconfig of its management cluster. Cluster prod has a workload cluster;
+// the workload cluster of Cluster dev refuses connections.
 func serve(t *testing.T) (kubeconfig string) {
 	t.Helper()
 	Expect := NewWithT(t).Expect
@@ -76,7 +76,7 @@ func serve(t *testing.T) (kubeconfig string) {
 	found := envtest.CRDInstallOptions{Paths: append(paths, provider)}
 	Expect(envtest.ReadCRDFiles(&found)).To(Succeed())
 	for _, crd := range found.CRDs {
-		crd.Spec.Conversion = nil // nothing converts here
+		crd.Spec.Conversion = nil // the API server has no conversion webhook
 	}
 	var complete atomic.Bool
 	t.Cleanup(func() { complete.Store(false) })

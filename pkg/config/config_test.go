@@ -15,7 +15,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
-// complete parses a command line and checks it.
+// complete parses a command line and returns its Config.
 func complete(t *testing.T, args ...string) (*config.Config, error) {
 	t.Helper()
 	options := config.NewOptions()
@@ -115,7 +115,7 @@ func TestWhatFlagsMean(t *testing.T) {
 		{name: "Pods may leave first, at any rate", args: []string{"--no-execute=budgets", "--no-execute-deadline=1h", "--no-execute-rate=0"}, check: func(g Gomega, c *config.Config) {
 			g.Expect(c.NoExecuteBudgets).To(BeTrue())
 			g.Expect(c.NoExecuteDeadline).To(Equal(time.Hour))
-			g.Expect(c.Rules.PaceEviction).To(BeTrue(), "no other write brings the taint")
+			g.Expect(c.Rules.PaceEviction).To(BeTrue(), "no other write adds the taint")
 		}},
 		{name: "periods of leader election do not matter without leader election", args: []string{"--leader-elect-retry-period=1h"}, check: func(Gomega, *config.Config) {}},
 		{name: "a fleet may be observed, and Clusters enrolled one by one", args: []string{"--mode=observe", "--enrollment=labelled"}, check: func(g Gomega, c *config.Config) {
@@ -135,7 +135,7 @@ func TestWhatFlagsMean(t *testing.T) {
 	}
 }
 
-// TestBadFlags: the error of a bad flag names the flag.
+// The error of a bad flag names the flag.
 func TestBadFlags(t *testing.T) {
 	for _, tc := range []struct {
 		args []string
@@ -215,7 +215,7 @@ func TestBadFlags(t *testing.T) {
 	}
 }
 
-// What an operator reads about a flag must be true, and there must be something to read.
+// Every flag has a description for operators.
 func TestEveryFlagIsDescribed(t *testing.T) {
 	fs := pflag.NewFlagSet("heirloom", pflag.ContinueOnError)
 	config.NewOptions().AddFlags(fs)

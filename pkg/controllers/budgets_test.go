@@ -25,7 +25,7 @@ import (
 
 const softened = "drain:NoSchedule,gpu:NoSchedule"
 
-// pod is a Pod on Node n0.
+// pod returns a Pod on Node n0.
 func pod(name string, change ...func(*corev1.Pod)) client.Object {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: name, UID: types.UID(name)}, Spec: corev1.PodSpec{NodeName: "n0"}}
 	for _, change := range change {
@@ -38,7 +38,7 @@ func tolerates(t corev1.Toleration) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Spec.Tolerations = append(p.Spec.Tolerations, t) }
 }
 
-// withinBudgets are evictions in which Pods leave first.
+// withinBudgets returns a loop that evicts Pods within their budgets before it applies NoExecute taints.
 func withinBudgets(t *testing.T, nodes int, pods ...client.Object) *loop {
 	t.Helper()
 	l := evictions(t, nodes, append(pods, machineDeployment(), machineSet())...)
@@ -47,14 +47,14 @@ func withinBudgets(t *testing.T, nodes int, pods ...client.Object) *loop {
 	return l
 }
 
-// budget is the answer of an API server to an eviction that a disruption budget does not allow.
+// budget returns the answer of an API server to an eviction that a disruption budget does not allow.
 func budget() error {
 	err := apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", 0)
 	err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: policyv1.DisruptionBudgetCause, Message: "The disruption budget web needs 1 healthy pods and has 1 currently"}}
 	return err
 }
 
-// visit looks at Node n0 and expects its taints, when it is looked at again, and which Pods are asked to leave.
+// visit reconciles Node n0, and expects its taints, the time until the next look, and evictions of these Pods.
 func (l *loop) visit(taints string, again time.Duration, evicted ...string) {
 	l.t.Helper()
 	l.writes.take()
@@ -72,7 +72,7 @@ func (l *loop) evicted() (names []string) {
 	return names
 }
 
-// Pods that the taint would evict leave first, as their budgets allow. Until then it is NoSchedule, and only then NoExecute.
+// The loop evicts the Pods that do not tolerate the taint, as their budgets allow. The taint has effect NoSchedule until they have left.
 func TestNoExecuteWithinBudgets(t *testing.T) {
 	seconds := int64(30)
 	drain := func(t corev1.Toleration) corev1.Toleration {
@@ -103,7 +103,7 @@ func TestNoExecuteWithinBudgets(t *testing.T) {
 		l.told("Normal NoExecuteTaintsHeldUp Machine/n0: Pod web/web stays on Node n0 for now: Cannot evict pod as it would violate the pod's " +
 			"disruption budget. The disruption budget web needs 1 healthy pods and has 1 currently")
 		taints, _ := l.after("n1")
-		l.Expect(taints).To(Equal(withoutDrain), "the turn is taken")
+		l.Expect(taints).To(Equal(withoutDrain), "another Node has the turn")
 		l.counted("no_execute_waiting_nodes 2")
 		l.events.take()
 		<-time.After(time.Hour)
@@ -122,7 +122,7 @@ func TestNoExecuteWithinBudgets(t *testing.T) {
 	})
 }
 
-// However few Pods may leave, after the deadline the Node has its taints.
+// After the deadline the Node gets its taints, even if budgets still hold Pods.
 func TestNoExecuteDeadline(t *testing.T) {
 	inUse(t, func(t *testing.T) {
 		l := withinBudgets(t, 1, pod("web"))
@@ -135,7 +135,7 @@ func TestNoExecuteDeadline(t *testing.T) {
 	})
 }
 
-// A Pod has the time that it needs to terminate, and no more.
+// A terminating Pod delays the taint until its grace period is over, and no longer.
 func TestNoExecuteWaitsForPodsToTerminate(t *testing.T) {
 	inUse(t, func(t *testing.T) {
 		l := withinBudgets(t, 1, pod("leaving", func(p *corev1.Pod) {
@@ -149,7 +149,7 @@ func TestNoExecuteWaitsForPodsToTerminate(t *testing.T) {
 	})
 }
 
-// Nobody is evicted on the word of a cache, nor for a Node that does not wait for it any more.
+// A stale cache evicts no Pods, and a Node without a turn loses no Pods.
 func TestAStaleCacheEvictsNobody(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*loop, *corev1.Node)
@@ -196,7 +196,7 @@ func TestAStaleCacheEvictsNobody(t *testing.T) {
 	}
 }
 
-// Pods that stay keep no others, and a Pod that nobody can evict is no reason to leave the others.
+// A Pod that stays does not keep the loop from evicting other Pods; neither does a Pod whose eviction fails.
 func TestPodsThatStayKeepNoOthers(t *testing.T) {
 	inUse(t, func(t *testing.T) {
 		var pods []client.Object
@@ -231,7 +231,7 @@ func TestPodsThatStayKeepNoOthers(t *testing.T) {
 	})
 }
 
-// While budgets hold Nodes up, nine tenths of a set stay schedulable, for the next leader as well. Other sets do not wait for it.
+// While budgets hold Pods on a Node, nine tenths of its set stay schedulable, also after a change of leader. Other sets do not wait.
 func TestASetKeepsNodesForPodsThatMove(t *testing.T) {
 	inUse(t, func(t *testing.T) {
 		alone := &clusterv1.MachineSet{ObjectMeta: named("alone"), Spec: clusterv1.MachineSetSpec{ClusterName: "c"}}
@@ -259,7 +259,7 @@ func TestASetKeepsNodesForPodsThatMove(t *testing.T) {
 	})
 }
 
-// Nodes that wait for their Pods cause no more live reads than others, however many there are.
+// Nodes that wait for their Pods cause no more live reads than other Nodes, at any number.
 func TestNodesThatWaitForPodsReadLittle(t *testing.T) {
 	inUse(t, func(t *testing.T) {
 		l := withinBudgets(t, 1, pod("web"))
@@ -274,7 +274,7 @@ func TestNodesThatWaitForPodsReadLittle(t *testing.T) {
 	})
 }
 
-// In a workload cluster as in the management cluster, and without a rate as well.
+// Budgets hold in a workload cluster as in the management cluster, and without a rate.
 func TestNoExecuteWithinBudgetsOfAWorkloadCluster(t *testing.T) {
 	l := withinBudgets(t, 1)
 	l.NoExecuteRate = 0
@@ -288,7 +288,7 @@ func TestNoExecuteWithinBudgetsOfAWorkloadCluster(t *testing.T) {
 	l.Expect(l.evicted()).To(Equal([]string{"web"}))
 }
 
-// Who goes back to no budgets leaves nothing behind.
+// After budgets are switched off, a Node with softened taints gets its NoExecute taints.
 func TestFromBudgetsBackToThePace(t *testing.T) {
 	inUse(t, func(t *testing.T) {
 		l := withinBudgets(t, 1, pod("web"))

@@ -23,8 +23,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
-// What a child inherits comes in one apply by our field manager, for the version that was seen. Then there is nothing more
-// to do. No API call is made beside that.
+// A child inherits in one apply by our field manager, at the version that the loop has read. The next look makes no API call.
 func TestAChildInheritsWhatItsOwnerDeclares(t *testing.T) {
 	each(t, func(l *loop, s *scene) {
 		l.Expect(l.see(s.about)).To(Succeed())
@@ -42,8 +41,8 @@ func TestAChildInheritsWhatItsOwnerDeclares(t *testing.T) {
 	})
 }
 
-// What an owner no longer declares is patched away, for the version that the API server has, and then is ours no more.
-// What others have brought stays.
+// The loop patches away the entries that an owner no longer declares, at the version that the API server has, and releases them. Entries of
+// other managers stay.
 func TestAChildLosesWhatItsOwnerNoLongerDeclares(t *testing.T) {
 	each(t, func(l *loop, s *scene) {
 		l.Expect(l.see(s.about)).To(Succeed())
@@ -66,7 +65,7 @@ func TestAChildLosesWhatItsOwnerNoLongerDeclares(t *testing.T) {
 		patch := l.writes.take()
 		l.Expect(patch).To(HaveLen(1))
 		l.Expect(patch[0]).To(HavePrefix(fmt.Sprintf("heirloom patches %s ns/%s@1003 ", l.kindOf(s.child).Kind, s.child.GetName())))
-		l.Expect(l.live.take()).To(ConsistOf(l.kindOf(s.child).Kind+"/"+s.child.GetName()), "the cache has but a part of it")
+		l.Expect(l.live.take()).To(ConsistOf(l.kindOf(s.child).Kind+"/"+s.child.GetName()), "the cache has only a part of the object")
 		raw, err := json.Marshal(l.stored(s.child))
 		l.Expect(err).NotTo(HaveOccurred())
 		l.Expect(string(raw)).To(And(Not(ContainSubstring(`"team"`)), ContainSubstring(`"mine":"yes"`), Not(ContainSubstring(`"heirloom"`))))
@@ -77,7 +76,7 @@ func TestAChildLosesWhatItsOwnerNoLongerDeclares(t *testing.T) {
 	})
 }
 
-// A child that has all that it should, exactly as one create has left it, becomes ours by a patch that changes no content.
+// A child that has all its entries, exactly as one create has left it, becomes ours by a patch that changes no content.
 func TestAChildThatWasCopiedIsAdopted(t *testing.T) {
 	m := machine("m", "MachineSet/ms")
 	m.Labels["team"], m.ManagedFields = "ml", nil
@@ -90,7 +89,7 @@ func TestAChildThatWasCopiedIsAdopted(t *testing.T) {
 	l.wrote()
 }
 
-// Who is left alone, and why, is proven where that is decided.
+// The tests of the decision prove which objects are left alone, and why.
 func TestAChildThatIsLeftAloneIsNotWritten(t *testing.T) {
 	each(t, func(l *loop, s *scene) {
 		l.Expect(l.see(s.about)).To(Succeed())
@@ -102,7 +101,7 @@ func TestAChildThatIsLeftAloneIsNotWritten(t *testing.T) {
 	})
 }
 
-// What Heirloom owns in an object goes if the object, or its Cluster, is opted out with the value that says so, and is not paused.
+// The loop releases its entries in an object if the object, or its Cluster, has the opt-out value for a release and is not paused.
 func TestAChildThatIsReleased(t *testing.T) {
 	set := func(object client.Object) {
 		object.SetLabels(with(object.GetLabels(), inherit.IgnoreLabel, inherit.IgnoreAndRelease))
@@ -144,7 +143,7 @@ func TestAChildThatIsReleased(t *testing.T) {
 	}
 }
 
-// What an owner has brought stays when the owner is gone. A child that is gone needs nothing.
+// Inherited entries stay when the owner is gone. A deleted child needs no write.
 func TestALostOwnerTakesNothingAway(t *testing.T) {
 	each(t, func(l *loop, s *scene) {
 		l.Expect(l.see(s.about)).To(Succeed())
@@ -174,7 +173,7 @@ func TestAReadThatFailsIsTriedAgain(t *testing.T) {
 	})
 }
 
-// refusal is what an API server may answer to a write, and whether somebody has to be told.
+// refusal is an answer of an API server to a write, with the result that is counted and whether an Event is recorded.
 type refusal struct {
 	err    error
 	result string
@@ -191,7 +190,7 @@ func refusals() map[string]refusal {
 	}
 }
 
-// A write that is refused is tried again, counted, and told on the object unless it mends itself.
+// The loop retries and counts a refused write, and records an Event on the object, except after a conflict or if the object is gone.
 func TestAWriteThatIsRefused(t *testing.T) {
 	for name, tc := range refusals() {
 		t.Run(name, func(t *testing.T) {
@@ -224,8 +223,8 @@ func TestAWriteThatIsRefused(t *testing.T) {
 	}
 }
 
-// What an API server would refuse in the child is in no write, whatever its kind. The rest comes, and an Event on the child names
-// the field in which its owner declares it.
+// The loop leaves out an entry that an API server would refuse in the child, for every kind, and applies the rest. An Event on the child
+// names the field in which its owner declares the entry.
 func TestWhatAnAPIServerWouldRefuseIsLeftOut(t *testing.T) {
 	each(t, func(l *loop, s *scene) {
 		l.change(s.owner, func() { declare(s.owner, "team=ml", "sentence=not a value") })
@@ -233,9 +232,9 @@ func TestWhatAnAPIServerWouldRefuseIsLeftOut(t *testing.T) {
 		l.Expect(l.writes.take()).To(ConsistOf(HaveSuffix(s.body)))
 		owner := fmt.Sprintf("%s ns/%s (", l.kindOf(s.owner).Kind, s.owner.GetName())
 		if strings.HasPrefix(owner, "MachineSet") {
-			owner = "MachineDeployment ns/md (" // which controls it
+			owner = "MachineDeployment ns/md (" // the MachineSet's owner
 		}
-		for range 2 { // it is still left out
+		for range 2 { // the entry is still left out
 			l.Expect(l.events.take()).To(ContainElement(And(
 				HavePrefix("Warning NotInherited %s/%s: %s", l.kindOf(s.child).Kind, s.child.GetName(), owner),
 				ContainSubstring(`metadata.labels): label "sentence"="not a value": an API server would refuse it`),
@@ -246,8 +245,8 @@ func TestWhatAnAPIServerWouldRefuseIsLeftOut(t *testing.T) {
 	})
 }
 
-// Cluster API takes from a child what its owner no longer declares, before our cache has heard of the owner's change. A child that was
-// written later than its cached owner is therefore decided about with owners as the API server has them.
+// Cluster API can remove an entry that the owner no longer declares before our cache has the owner's change. If a child was written later
+// than its cached owner, the loop decides with live reads of the owners.
 func TestAChildThatHasLostSomethingIsSeenWithLiveOwners(t *testing.T) {
 	each(t, func(l *loop, s *scene) {
 		l.lag(s.owner)
@@ -259,7 +258,7 @@ func TestAChildThatHasLostSomethingIsSeenWithLiveOwners(t *testing.T) {
 	})
 }
 
-// observed makes an owner one that has a controller in Cluster API, if its kind may have such.
+// observed sets the observed generation of an owner, as its controller in Cluster API does, if its kind has the field.
 func observed[T client.Object](owner T) T {
 	if status := reflect.ValueOf(owner).Elem().FieldByName("Status"); status.IsValid() {
 		status.FieldByName("ObservedGeneration").SetInt(1)
@@ -267,9 +266,9 @@ func observed[T client.Object](owner T) T {
 	return owner
 }
 
-// What Cluster API's controller of the owner writes itself is left to it for half a minute after the owner has changed. Nothing is
-// left to anybody where there is no such controller: for what a topology or a control plane declares, and for an owner that was never
-// observed.
+// For half a minute after a change of the owner, the loop leaves entries that Cluster API's controller of this owner writes to that
+// controller. It does not wait if there is no such controller: for declarations of a topology or a control plane, and for an owner without
+// an observed generation.
 func TestWhatClusterAPIWritesIsLeftToItForAWhile(t *testing.T) {
 	inUse(t, func(t *testing.T) {
 		for _, s := range scenes() {
@@ -299,7 +298,7 @@ func TestWhatClusterAPIWritesIsLeftToItForAWhile(t *testing.T) {
 				<-time.After(20 * time.Second)
 				l.Expect(look()).To(Equal(10 * time.Second))
 				l.change(owner, func() { declare(owner, "team=ml") })
-				l.Expect(look()).To(Equal(30*time.Second), "it has changed again")
+				l.Expect(look()).To(Equal(30*time.Second), "the owner has changed again")
 				<-time.After(30*time.Second - time.Millisecond)
 				l.wrote()
 				<-time.After(look())
@@ -313,7 +312,7 @@ func TestWhatClusterAPIWritesIsLeftToItForAWhile(t *testing.T) {
 	})
 }
 
-// What Heirloom itself has changed of an owner is no reason to wait.
+// The loop does not wait after its own changes of an owner.
 func TestWhatHeirloomHasChangedIsNotWaitedFor(t *testing.T) {
 	inUse(t, func(t *testing.T) {
 		md, ms, m := machineDeployment("team=ml"), observed(machineSet()), machine("m", "MachineSet/ms")
@@ -325,8 +324,8 @@ func TestWhatHeirloomHasChangedIsNotWaitedFor(t *testing.T) {
 	})
 }
 
-// As soon as it is known that Cluster API takes typed taints, those that a Machine declares by annotation become typed, without
-// anybody's write; and when its gate goes off, ours go, also from a Machine that is left alone.
+// As soon as Cluster API is known to take typed taints, the taints that a Machine declares by annotation become typed, without a write by a
+// user. When Cluster API's gate is off, the loop removes its typed taints, also from a Machine that is left alone.
 func TestTaintsFollowTheGateOfClusterAPI(t *testing.T) {
 	m := machine("m", "MachineSet/ms")
 	m.Annotations = map[string]string{taint.AlwaysAnnotation: "gpu=true:NoSchedule"}

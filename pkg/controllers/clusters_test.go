@@ -23,14 +23,14 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/workload/webhook"
 )
 
-// way is a way to admit Nodes that notes what it is asked for.
+// way is a fake way to admit Nodes that notes its calls.
 type way struct {
 	name string
 	*journal
-	// err is what it answers, and changed whether that changed something.
+	// err is its answer, and changed reports whether the call changed an object.
 	err     error
 	changed bool
-	// hangs says of which clusters it gets no answer.
+	// hangs is the beginning of the names of Clusters for which it gets no answer.
 	hangs string
 }
 
@@ -48,7 +48,7 @@ func (w *way) Remove(_ context.Context, _ client.Client, cluster webhook.Identit
 	return w.changed, w.err
 }
 
-// admitted makes the loop admit the Nodes of Clusters by webhook, which is the default, or by policy.
+// admitted makes the loop admit the Nodes of Clusters by webhook, which is the default, or by MutatingAdmissionPolicy.
 func (l *loop) admitted() (webhook, policy *way) {
 	webhook, policy = &way{name: "webhook", journal: l.asked}, &way{name: "policy", journal: l.asked}
 	l.Admission.Default = workload.AdmitByWebhook
@@ -56,7 +56,7 @@ func (l *loop) admitted() (webhook, policy *way) {
 	return webhook, policy
 }
 
-// One way is set up, and the others are taken away. Operators are told what becomes of that.
+// The loop sets up one way to admit Nodes and removes the others. An Event reports the result.
 func TestOneWayToAdmitNodesIsSetUp(t *testing.T) {
 	byWebhook := []string{"ensure webhook in ns/c", "remove policy from ns/c"}
 	byPolicy := []string{"ensure policy in ns/c", "remove webhook from ns/c"}
@@ -112,14 +112,14 @@ func TestOneWayToAdmitNodesIsSetUp(t *testing.T) {
 			l.Expect(l.asked.take()).To(Equal(tc.asked))
 			l.told(tc.told...)
 			if l.ManagementCluster == (client.ObjectKey{}) {
-				l.Expect(l.workloads.watched.take()).To(Equal([]string{"c: heirloom-nodes"}), "its Nodes are watched all the same")
+				l.Expect(l.workloads.watched.take()).To(Equal([]string{"c: heirloom-nodes"}), "its Nodes are watched anyway")
 			}
 			l.counted(`workload_clusters{state="connected"} 1`)
 		})
 	}
 }
 
-// A Cluster whose connection is down waits for it, and is counted. What else goes wrong is tried again.
+// A Cluster without a connection waits for the connection, and is counted. After any other error the loop tries again.
 func TestClustersAreCounted(t *testing.T) {
 	d := &clusterv1.Cluster{ObjectMeta: named("d")}
 	l := newLoop(t, theCluster(), d)
@@ -140,14 +140,14 @@ func TestClustersAreCounted(t *testing.T) {
 	l.workloads.brokenUncached = errors.New("no client")
 	l.Expect(l.seeWorkload(key("c"))).To(MatchError("reaching the workload cluster: no client"))
 	l.workloads.brokenUncached = clustercache.ErrClusterNotConnected
-	l.Expect(l.seeWorkload(key("c"))).To(Succeed(), "the connection will wake it")
+	l.Expect(l.seeWorkload(key("c"))).To(Succeed(), "the connection triggers the next look")
 	l.broken["Cluster"] = errors.New("no cache")
 	l.Expect(l.seeWorkload(key("c"))).To(MatchError(l.broken["Cluster"]))
 	l.Expect(l.asked.take()).To(BeEmpty())
 	l.told()
 }
 
-// However many clusters do not answer, others are seen to, and each is asked for half a minute at most.
+// Clusters that do not answer do not hold up the others, at any number. The loop waits half a minute for each at most.
 func TestWorkloadClustersWaitForNoOther(t *testing.T) {
 	inUse(t, func(t *testing.T) {
 		l := newLoop(t, theCluster(), &clusterv1.Cluster{ObjectMeta: named("silent")})
@@ -169,8 +169,8 @@ func TestWorkloadClustersWaitForNoOther(t *testing.T) {
 	})
 }
 
-// No event tells of a Node that was deleted while there was no connection, so what is known of Nodes is looked at with each connection.
-// Nodes of a Cluster that is gone are forgotten.
+// No event reports a Node that was deleted while there was no connection, so each new connection makes the loop check the Nodes it
+// remembers. It forgets the Nodes of a deleted Cluster.
 func TestNodesThatWentWithoutAWordAreForgotten(t *testing.T) {
 	for _, gone := range []string{"the Node", "the Cluster"} {
 		l := newLoop(t, theCluster(), machineDeployment(), machineSet(), evicting("n0", "MachineSet/ms"), evicting("n1", "MachineSet/ms"))
@@ -194,7 +194,7 @@ func TestNodesThatWentWithoutAWordAreForgotten(t *testing.T) {
 	}
 }
 
-// A kubeconfig that is refused is told on its Cluster, if that is there.
+// An Event on the Cluster reports a kubeconfig that is refused, if the Cluster exists.
 func TestAKubeconfigThatIsRefused(t *testing.T) {
 	l := newLoop(t, theCluster())
 	refused := controllers.KubeconfigRefused(l.Client, l.Recorder)

@@ -22,7 +22,7 @@ import (
 
 const all, withoutDrain, noneWaits = "drain:NoExecute,gpu:NoSchedule", "gpu:NoSchedule", "no_execute_waiting_nodes 0"
 
-// evicting is a Machine in use that declares a taint for its Node which evicts Pods.
+// evicting returns a Machine in use that declares a NoExecute taint for its Node.
 func evicting(name, owner string) *clusterv1.Machine {
 	m := nodeMachine(name)
 	m.OwnerReferences, m.Status.NodeRef.Name = ownedBy(name, owner).OwnerReferences, name
@@ -30,7 +30,8 @@ func evicting(name, owner string) *clusterv1.Machine {
 	return m
 }
 
-// evictions are a loop that taints one Node of a Cluster a minute, and so many Nodes named n0, n1 and so on, with their Machines of MachineSet ms.
+// evictions returns a loop that taints one Node of a Cluster per minute, and creates Nodes n0, n1 and so on, with their Machines of
+// MachineSet ms.
 func evictions(t *testing.T, nodes int, objects ...client.Object) *loop {
 	t.Helper()
 	for i := range nodes {
@@ -42,7 +43,7 @@ func evictions(t *testing.T, nodes int, objects ...client.Object) *loop {
 	return l
 }
 
-// after looks at a Node, and returns its taints after that and when it is to be looked at again.
+// after reconciles a Node, and returns its taints and the time until the next look.
 func (l *loop) after(name string) (string, time.Duration) {
 	l.t.Helper()
 	again, err := l.lookAt("c", name)
@@ -50,7 +51,7 @@ func (l *loop) after(name string) (string, time.Duration) {
 	return l.taintsOf(name), again
 }
 
-// drained looks at Nodes, and returns how many have the taint that evicts Pods then.
+// drained reconciles Nodes, and returns how many of them have a NoExecute taint.
 func (l *loop) drained(nodes ...string) (drained int) {
 	l.t.Helper()
 	for _, name := range nodes {
@@ -61,8 +62,8 @@ func (l *loop) drained(nodes ...string) (drained int) {
 	return drained
 }
 
-// Nodes in use get a taint that evicts Pods one after the other, and what does not evict at once. Where operators edit, Events say when
-// the first has to wait and when all have it.
+// Nodes in use get a NoExecute taint one after the other, and other taints at once. Events on the object that operators edit report the
+// first Node that waits and the end of the roll-out.
 func TestTaintsThatEvictReachNodesOneAfterTheOther(t *testing.T) {
 	inUse(t, func(t *testing.T) {
 		md := machineDeployment()
@@ -81,7 +82,7 @@ func TestTaintsThatEvictReachNodesOneAfterTheOther(t *testing.T) {
 			l.counted(fmt.Sprint("no_execute_waiting_nodes ", i+1))
 			l.told(first)
 		}
-		l.notCounted("unprotected_nodes") // what waits is not missing
+		l.notCounted("unprotected_nodes") // a taint that waits is not a missing taint
 		<-time.After(again)
 		l.Expect(l.drained("n0", "n1", "n2")).To(Equal(2))
 		l.told()
@@ -92,7 +93,7 @@ func TestTaintsThatEvictReachNodesOneAfterTheOther(t *testing.T) {
 	})
 }
 
-// A Node that waits no more is out of the count: its owner has changed its mind, or it is gone. That is no roll-out.
+// A Node leaves the count when it no longer waits, because its owner has changed or the Node is gone. No Event reports the end of a roll-out.
 func TestNodesThatWaitNoMore(t *testing.T) {
 	l := evictions(t, 3, machineDeployment(), machineSet())
 	l.drained("n0", "n1", "n2")
@@ -108,7 +109,7 @@ func TestNodesThatWaitNoMore(t *testing.T) {
 	l.told()
 }
 
-// A write that the API server has refused costs no turn: the Node, or another one, has its turn at once.
+// A write that the API server has refused costs no turn: this Node or another Node has its turn at once.
 func TestARefusedWriteCostsNoTurn(t *testing.T) {
 	for _, refusal := range []error{apierrors.NewForbidden(schema.GroupResource{}, "n0", errors.New("no rights")), apierrors.NewConflict(schema.GroupResource{}, "n0", errors.New("changed"))} {
 		l := evictions(t, 1, machineDeployment(), machineSet())
@@ -120,7 +121,7 @@ func TestARefusedWriteCostsNoTurn(t *testing.T) {
 	}
 }
 
-// A write that has not been answered may have been carried out, so it costs its turn.
+// A write without an answer costs its turn, because the API server may have carried it out.
 func TestAnUnansweredWriteCostsATurn(t *testing.T) {
 	for _, lost := range []error{apierrors.NewTimeoutError("no answer", 0), syscall.ECONNRESET, apierrors.NewInternalError(errors.New("etcd: request timed out"))} {
 		inUse(t, func(t *testing.T) {
@@ -135,7 +136,7 @@ func TestAnUnansweredWriteCostsATurn(t *testing.T) {
 	}
 }
 
-// However high the rate is, a set keeps nine tenths of its Nodes for a minute. Sets and Clusters have a pace of their own.
+// A set keeps nine tenths of its Nodes for a minute, however high the rate is. Each set and each Cluster has its own pace.
 func TestASetGivesATenthOfItsNodesAMinute(t *testing.T) {
 	inUse(t, func(t *testing.T) {
 		const nodes = 11
@@ -158,7 +159,7 @@ func TestASetGivesATenthOfItsNodesAMinute(t *testing.T) {
 	})
 }
 
-// The Nodes of a set share a pace, also without Machines; operators read of it on the object that declares the taint.
+// The Nodes of a set share a pace, also without Machines. Events go to the object that declares the taint.
 func TestWhoSharesAPace(t *testing.T) {
 	mp := machinePool()
 	mp.Spec.ProviderIDList = []string{"id-a", "id-b"}
@@ -170,7 +171,7 @@ func TestWhoSharesAPace(t *testing.T) {
 		HavePrefix("Normal NoExecuteTaintsRollingOut MachinePool/mp: "), HaveSuffix("limit reached in MachinePool ns/mp"))))
 }
 
-// An instance with --namespace may not record Events about a ClusterClass of another namespace.
+// An instance with --namespace may not record Events on a ClusterClass of another namespace, so it records them on the Machine.
 func TestAMachineStandsForAClassOfAnotherNamespace(t *testing.T) {
 	for namespace, about := range map[string]string{"": "ClusterClass/class", "ns": "Machine/n1", "classes": "ClusterClass/class"} {
 		class, cluster := clusterClass(), managedCluster()
@@ -183,7 +184,7 @@ func TestAMachineStandsForAClassOfAnotherNamespace(t *testing.T) {
 	}
 }
 
-// Not held back is what evicts nobody.
+// A Node does not wait if it is new, if another client has removed its taint, or if there is no rate.
 func TestWhoDoesNotWait(t *testing.T) {
 	for name, change := range map[string]func(*loop, *corev1.Node){
 		"without a rate, nobody": func(l *loop, _ *corev1.Node) { l.NoExecuteRate = 0 },

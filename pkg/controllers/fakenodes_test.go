@@ -16,10 +16,10 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
-// fakes is how many Nodes a workload cluster makes up.
+// fakes is the number of Nodes that a hostile workload cluster makes up.
 const fakes = 2000
 
-// fakePool is a MachinePool of Cluster d that declares these taints.
+// fakePool returns a MachinePool of Cluster d that declares these taints, and the Cluster.
 func fakePool(taints string) []client.Object {
 	mp := machinePool()
 	mp.Spec.ClusterName, mp.Labels[clusterv1.ClusterNameLabel] = "d", "d"
@@ -27,7 +27,7 @@ func fakePool(taints string) []client.Object {
 	return []client.Object{mp, &clusterv1.Cluster{ObjectMeta: named("d")}}
 }
 
-// makesUp connects Cluster d, which makes up Nodes that claim to be of that MachinePool, and has the loop look at all of them.
+// makesUp connects Cluster d with made-up Nodes that claim to be of fakePool, and reconciles all of them.
 func (l *loop) makesUp() {
 	l.t.Helper()
 	var made []client.Object
@@ -45,10 +45,10 @@ func (l *loop) makesUp() {
 	for _, n := range list.Items {
 		tainted += len(n.Spec.Taints)
 	}
-	l.Expect(tainted).NotTo(BeZero(), "they inherit")
+	l.Expect(tainted).NotTo(BeZero(), "the Nodes inherit")
 }
 
-// However many Nodes of a Cluster wait for a taint that evicts Pods, those of another Cluster wait for none of them.
+// Nodes that wait for a NoExecute taint do not hold up the Nodes of another Cluster, at any number.
 func TestFakeNodesTakeNobodysTurn(t *testing.T) {
 	inUse(t, func(t *testing.T) {
 		l := evictions(t, 2, append(fakePool("drain:NoExecute"), machineDeployment(), machineSet())...)
@@ -57,13 +57,13 @@ func TestFakeNodesTakeNobodysTurn(t *testing.T) {
 		taints, again := l.after("n0")
 		l.Expect([]any{taints, again}).To(Equal([]any{all, time.Duration(0)}))
 		taints, again = l.after("n1")
-		l.Expect([]any{taints, again}).To(Equal([]any{withoutDrain, time.Minute}), "it waits for n0 alone")
+		l.Expect([]any{taints, again}).To(Equal([]any{withoutDrain, time.Minute}), "n1 waits only for n0")
 		<-time.After(again)
 		l.Expect(l.drained("n1")).To(Equal(1))
 	})
 }
 
-// However many records of a Cluster's Nodes the leader remembers, it forgets no other Cluster's: whose kubelet removes its record keeps nothing.
+// The records of a Cluster's Nodes do not push out the records of another Cluster: a kubelet that removes its record keeps no entries.
 func TestFakeNodesPushNoRecordOut(t *testing.T) {
 	m, n := nodeMachine("m"), node("m")
 	l := newLoop(t, append(fakePool("gpu:NoSchedule"), theCluster(), machineSet(), m, n)...)

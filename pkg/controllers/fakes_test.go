@@ -29,13 +29,13 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
-// fakeManager is a manager that keeps the controllers which are added to it. What it does not implement nobody may need.
+// fakeManager is a manager that keeps the controllers that are added to it. It implements only the methods that Setup needs.
 type fakeManager struct {
 	ctrl.Manager
 	cache       cache.Cache
 	client      client.Client
 	controllers []manager.Runnable
-	// full is why no controller can be added.
+	// full is the error of Add.
 	full error
 }
 
@@ -53,7 +53,7 @@ func (m *fakeManager) Add(controller manager.Runnable) error {
 	return m.full
 }
 
-// named returns the controller of that name; nil where there is none.
+// named returns the controller with this name, or nil.
 func (m *fakeManager) named(name string) manager.Runnable {
 	for _, controller := range m.controllers {
 		if reflect.ValueOf(controller).Elem().FieldByName("Name").String() == name {
@@ -63,7 +63,7 @@ func (m *fakeManager) named(name string) manager.Runnable {
 	return nil
 }
 
-// informers is a cache whose events a test makes. It holds no objects.
+// informers is a cache without objects. Tests send its events.
 type informers struct {
 	cache.Cache
 	scheme *runtime.Scheme
@@ -73,7 +73,7 @@ type informers struct {
 	byKind map[schema.GroupVersionKind]*informer
 }
 
-// informer may get its handlers from several goroutines.
+// informer locks its handlers, because several goroutines may add handlers.
 type informer struct {
 	*controllertest.FakeInformer
 	mu sync.Mutex
@@ -108,7 +108,7 @@ func (i *informers) of(object client.Object) *informer {
 	return i.byKind[gvk]
 }
 
-// has reports whether there is an informer of that kind.
+// has reports whether there is an informer of this kind.
 func (i *informers) has(gvk schema.GroupVersionKind) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -133,20 +133,20 @@ func (i *informer) Update(before, after client.Object) {
 	i.FakeInformer.Update(before, after)
 }
 
-// workloads is a ClusterCache. A Cluster that it does not have is not connected.
+// workloads is a fake ClusterCache. A Cluster without an entry is not connected.
 type workloads struct {
 	clustercache.ClusterCache
 	clients map[client.ObjectKey]client.Client
-	// servers are what is stored there.
+	// servers hold the stored objects of each Cluster.
 	servers map[client.ObjectKey]client.Client
-	// caches are where the Nodes of each Cluster are watched; without one, the watch is only noted.
+	// caches watch the Nodes of each Cluster. Without a cache, workloads only notes the watch.
 	caches  map[client.ObjectKey]*informers
 	watches sync.Map
 	watched *journal
-	// broken is what every call for a Cluster returns, and brokenUncached what one for a client without a cache does.
+	// broken is the error of every call for a Cluster, and brokenUncached the error of calls for a client without a cache.
 	broken         map[client.ObjectKey]error
 	brokenUncached error
-	// connected gets an event when the connection to a Cluster is made.
+	// connected gets an event for each new connection to a Cluster.
 	connected chan event.GenericEvent
 }
 
@@ -196,10 +196,10 @@ func (w *workloads) GetClusterSource(
 	return source.Channel(w.connected, handler.EnqueueRequestsFromMapFunc(wake))
 }
 
-// schemas are those of a provider.
+// schemas holds the schemas of a provider.
 type schemas struct {
 	broadcast.Broadcaster
-	// has says which fields a control plane has; without it, it has all that the contract names.
+	// has reports whether a control plane has the field. If it is nil, a control plane has all fields of the contract.
 	has func(path ...string) bool
 	err error
 }

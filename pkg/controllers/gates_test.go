@@ -17,14 +17,14 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
-// gated is a Machine whose Node has a start-up taint until there is a ready Pod of DaemonSet cni, and another until it has condition Net=True.
+// gated returns a Machine with two start-up gates for its Node: a ready Pod of DaemonSet cni, and condition Net=True.
 func gated() *clusterv1.Machine {
 	m := nodeMachine("m")
 	m.Annotations = map[string]string{taint.UntilAnnotation: "cni:NoSchedule until daemonset kube-system/cni, net:NoSchedule until condition Net=True"}
 	return m
 }
 
-// podOf is a ready Pod on Node m of a DaemonSet in kube-system.
+// podOf returns a ready Pod of a DaemonSet in kube-system, on Node m.
 func podOf(daemonSet string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "pod", OwnerReferences: []metav1.OwnerReference{
@@ -44,7 +44,7 @@ func (l *loop) setsCondition(n *corev1.Node) {
 	l.writtenAs(n)
 }
 
-// A start-up gate opens once, in a write of the loop, with an Event. While it waits for a Pod, the loop looks again every ten seconds.
+// A start-up gate opens once, in a write of the loop, with an Event. While a gate waits for a Pod, the loop looks again every ten seconds.
 func TestAStartupGateOpens(t *testing.T) {
 	m, n := gated(), node("m")
 	l := newLoop(t, theCluster(), machineSet(), m, n)
@@ -75,7 +75,7 @@ func TestAStartupGateOpens(t *testing.T) {
 	l.Expect(l.taintsOf("m")).To(Equal("gpu:NoSchedule,net:NoSchedule"))
 }
 
-// Only a ready Pod of that DaemonSet, on that Node, opens a gate.
+// Only a ready Pod of the named DaemonSet on the same Node opens a gate.
 func TestAPodThatOpensNoGate(t *testing.T) {
 	for name, change := range map[string]func(*corev1.Pod){
 		"it is on another Node":          func(pod *corev1.Pod) { pod.Spec.NodeName = "other" },
@@ -98,7 +98,8 @@ func TestAPodThatOpensNoGate(t *testing.T) {
 	}
 }
 
-// In a workload cluster the Pods are those of that cluster. If they cannot be read, the gate stays closed, that is told, and the rest is inherited.
+// For a Node of a workload cluster, the loop reads the Pods of this cluster. If the read fails, the gate stays closed, an Event reports the
+// failure, and the Node inherits the rest.
 func TestGatesOfAWorkloadCluster(t *testing.T) {
 	m := gated()
 	l := newLoop(t, theCluster(), machineSet(), m)
@@ -121,7 +122,7 @@ func TestGatesOfAWorkloadCluster(t *testing.T) {
 	l.told("Normal StartupGateOpened Machine/m: ")
 }
 
-// A Cluster that is only observed, or paused, keeps its gates closed.
+// The gates of a Cluster that is only observed, or paused, stay closed.
 func TestGatesThatAreLeftAlone(t *testing.T) {
 	for name, leave := range map[string]func(*clusterv1.Cluster){
 		"observed": func(c *clusterv1.Cluster) { c.Labels = map[string]string{inherit.ModeLabel: string(inherit.Observe)} },

@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// journal is a record of what happened, one line for each.
+// journal records events, one line for each.
 type journal struct {
 	mu    sync.Mutex
 	lines []string
@@ -31,7 +31,7 @@ func (j *journal) note(line string) {
 	j.lines = append(j.lines, line)
 }
 
-// take returns the lines since the last time.
+// take returns the lines since the last call, and removes them.
 func (j *journal) take() []string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -40,7 +40,7 @@ func (j *journal) take() []string {
 	return lines
 }
 
-// all returns the lines and leaves them.
+// all returns the lines and keeps them.
 func (j *journal) all() []string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -65,7 +65,7 @@ func (r *recorder) Eventf(regarding, _ runtime.Object, eventType, reason, action
 	r.note(fmt.Sprintf("%s %s %s/%s: %s", eventType, reason, kind, name, fmt.Sprintf(note, args...)))
 }
 
-// describeApply writes down "<field manager> applies <kind> <namespace>/<name>@<version> <body>".
+// describeApply returns "<field manager> applies <kind> <namespace>/<name>@<version> <body>".
 func describeApply(t *testing.T, config runtime.ApplyConfiguration, options []client.ApplyOption) string {
 	t.Helper()
 	Expect := NewWithT(t).Expect
@@ -81,7 +81,7 @@ func describeApply(t *testing.T, config runtime.ApplyConfiguration, options []cl
 	return fmt.Sprintf("%s applies %s %s", chosen.FieldManager, kind, describeBody(t, "", "", body))
 }
 
-// describePatch writes down a merge patch like an apply, and of a JSON patch its operations without those on managed fields.
+// describePatch returns a merge patch in the form of an apply. Of a JSON patch, it returns the operations outside managed fields.
 func describePatch(t *testing.T, kind string, object client.Object, patch client.Patch, options []client.PatchOption) string {
 	t.Helper()
 	Expect := NewWithT(t).Expect
@@ -111,7 +111,7 @@ func describePatch(t *testing.T, kind string, object client.Object, patch client
 	return fmt.Sprintf("%s patches %s %s/%s@%s%s", manager, kind, object.GetNamespace(), object.GetName(), version, strings.Join(lines, ","))
 }
 
-// describeBody writes down what a write is about, and the rest of its body as JSON.
+// describeBody returns the object of a write, and the rest of the body as JSON.
 func describeBody(t *testing.T, namespace, name string, body map[string]any) string {
 	t.Helper()
 	Expect := NewWithT(t).Expect
@@ -143,7 +143,7 @@ func transfer(t *testing.T, from, into client.Object) {
 	NewWithT(t).Expect(json.Unmarshal(raw, into)).To(Succeed())
 }
 
-// samplesOf lists the metrics as "name{label="value",...} value" without the prefix heirloom_.
+// samplesOf returns the metrics as "name{label="value",...} value", without the prefix heirloom_.
 func samplesOf(t *testing.T, registry *prometheus.Registry) []string {
 	t.Helper()
 	Expect := NewWithT(t).Expect

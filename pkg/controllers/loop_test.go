@@ -39,36 +39,37 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// loop is the loop as Setup makes it, with an API server to itself and a record of what it does. Cluster c is the management cluster
-// itself unless it is connected.
+// loop is the loop as Setup makes it, with its own API server and a record of its actions. Cluster c is the management cluster until
+// connect is called for it.
 type loop struct {
 	t *testing.T
 	*WithT
 	controllers.Dependencies
 	policy   inherit.Policy
-	changed  *broadcast.Broadcaster // says that the policy has changed
+	changed  *broadcast.Broadcaster // gets an event when the policy changes
 	registry *prometheus.Registry
 	events   *recorder
-	// writes are those of the loop, live the reads that no cache answered, logged what event handlers of the running loop log.
+	// writes records the writes of the loop, live the reads that bypass the cache, and logged the log lines of event handlers of the running
+	// loop.
 	writes, live, logged *journal
-	// server is what is stored, without the loop's cache in front of it.
+	// server has the stored objects, without the loop's cache.
 	server    client.WithWatch
 	mapper    *meta.DefaultRESTMapper
 	informers *informers
 	workloads *workloads
 	schemas   *schemas
 	manager   *fakeManager
-	// admissions says that the ways to admit Nodes are to be looked at again, and asked is what they were asked for.
+	// admissions makes the loop check the ways to admit Nodes again, and asked records the calls to them.
 	admissions chan event.GenericEvent
 	asked      *journal
-	// stale are objects that the cache has in another version than the API server, by kind and name.
+	// stale holds the objects that differ between the cache and the API server, by kind and name.
 	stale map[string]client.Object
-	// broken is why the cache cannot read a kind, and latest is the latest version of an object.
+	// broken is the error of cached reads by kind, and latest the highest resourceVersion.
 	broken map[string]error
 	latest atomic.Int64
-	// refuse and refuseLive are what the API server answers to writes, and to reads that no cache answers.
+	// refuse and refuseLive are the errors of writes and of live reads.
 	refuse, refuseLive error
-	// staying is the answer to the eviction of a Pod.
+	// staying is the answer to the eviction of a Pod, by name.
 	staying map[string]error
 }
 
@@ -97,7 +98,7 @@ func newLoop(t *testing.T, objects ...client.Object) *loop {
 	return l
 }
 
-// inUse runs a test with a clock of its own, long after its objects were created and changed.
+// inUse runs a test with a fake clock, long after its objects were created and changed.
 func inUse(t *testing.T, run func(t *testing.T)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -106,14 +107,14 @@ func inUse(t *testing.T, run func(t *testing.T)) {
 	})
 }
 
-// see makes the loop look at an object. Of a Cluster, it looks at the control plane.
+// see reconciles an object. For a Cluster, it reconciles the control plane.
 func (l *loop) see(object client.Object) error {
 	l.t.Helper()
 	_, err := l.look(object)
 	return err
 }
 
-// look also returns when the loop wants to look again.
+// look is like see, and returns the time until the next look.
 func (l *loop) look(object client.Object) (again time.Duration, err error) {
 	l.t.Helper()
 	return l.reconcile(map[string]string{
@@ -122,7 +123,7 @@ func (l *loop) look(object client.Object) (again time.Duration, err error) {
 	}[l.kindOf(object).Kind], client.ObjectKeyFromObject(object))
 }
 
-// seeWorkload makes the loop look at the workload cluster as a whole.
+// seeWorkload reconciles the workload cluster as a whole.
 func (l *loop) seeWorkload(cluster client.ObjectKey) error {
 	l.t.Helper()
 	_, err := l.reconcile("workload", cluster)
@@ -137,7 +138,7 @@ func (l *loop) reconcile(controller string, key client.ObjectKey) (again time.Du
 	return result.RequeueAfter, err
 }
 
-// lookAt makes the loop look at a Node.
+// lookAt reconciles a Node, and returns the time until the next look.
 func (l *loop) lookAt(cluster, name string) (again time.Duration, err error) {
 	l.t.Helper()
 	controller, ok := l.running().named("node").(reconcile.TypedReconciler[controllers.NodeRequest])
@@ -146,7 +147,7 @@ func (l *loop) lookAt(cluster, name string) (again time.Duration, err error) {
 	return result.RequeueAfter, err
 }
 
-// seeNode makes the loop look at a Node of Cluster c, which has to wait for nothing.
+// seeNode reconciles a Node of Cluster c, and expects that it does not have to wait.
 func (l *loop) seeNode(name string) error {
 	l.t.Helper()
 	again, err := l.lookAt("c", name)
@@ -154,7 +155,7 @@ func (l *loop) seeNode(name string) error {
 	return err
 }
 
-// running returns the manager that the loop has been added to. Until then its dependencies may be changed.
+// running returns the manager with the controllers of the loop. Until the first call, tests may change the loop's dependencies.
 func (l *loop) running() *fakeManager {
 	l.t.Helper()
 	if l.manager == nil {
@@ -164,7 +165,7 @@ func (l *loop) running() *fakeManager {
 	return l.manager
 }
 
-// start runs the controllers, which then do what events make them do.
+// start runs the controllers, which then react to events.
 func (l *loop) start() {
 	l.t.Helper()
 	var running sync.WaitGroup
@@ -178,14 +179,14 @@ func (l *loop) start() {
 			}
 		})
 	}
-	l.t.Cleanup(func() { // the context ends before that
+	l.t.Cleanup(func() { // the context is cancelled before the cleanup
 		stopped := make(chan struct{})
 		go func() { running.Wait(); close(stopped) }()
 		l.Eventually(func() (bool, error) {
 			select {
 			case <-stopped:
 				return true, nil
-			case <-time.After(10 * time.Second): // only this one fault may be why
+			case <-time.After(10 * time.Second): // the lock-up of a queue is the only excuse
 				lockedUp, err := lockup.Queues()
 				return lockedUp > before, err
 			}
@@ -193,21 +194,21 @@ func (l *loop) start() {
 	})
 }
 
-// eventually waits for what the running loop does.
+// eventually polls the running loop for a minute.
 func (l *loop) eventually(actual any) AsyncAssertion {
 	l.t.Helper()
 	return l.Eventually(actual).WithTimeout(time.Minute).WithPolling(50 * time.Millisecond)
 }
 
-// stored reads an object as the API server has it.
+// stored reads an object from the API server.
 func (l *loop) stored(object client.Object) client.Object {
 	l.t.Helper()
 	l.Expect(l.server.Get(l.t.Context(), client.ObjectKeyFromObject(object), object)).To(Succeed())
 	return object
 }
 
-// change changes an object in the API server, as somebody else would. It gets a later version than all that were written before:
-// the fake API server counts the versions of each object by themselves, and a real one those of all.
+// change changes an object in the API server as another client would. The object gets a higher resourceVersion than all earlier writes: the
+// fake API server counts versions per object, but a real API server counts them across objects.
 func (l *loop) change(object client.Object, how func()) {
 	l.t.Helper()
 	l.stored(object)
@@ -217,7 +218,6 @@ func (l *loop) change(object client.Object, how func()) {
 	}
 }
 
-// delete deletes objects.
 func (l *loop) delete(objects ...client.Object) {
 	l.t.Helper()
 	for _, object := range objects {
@@ -225,14 +225,14 @@ func (l *loop) delete(objects ...client.Object) {
 	}
 }
 
-// writtenAs notes the version of an object that has been written.
+// writtenAs notes the resourceVersion of an object that was written.
 func (l *loop) writtenAs(object metav1.Object) {
 	version, err := strconv.ParseInt(object.GetResourceVersion(), 10, 64)
 	l.Expect(err).NotTo(HaveOccurred())
 	l.latest.Store(max(l.latest.Load(), version))
 }
 
-// lag makes the cache keep objects as they are now.
+// lag makes the cache keep the current version of objects.
 func (l *loop) lag(objects ...client.Object) {
 	l.t.Helper()
 	for _, object := range objects {
@@ -249,13 +249,13 @@ func (l *loop) kindOf(object runtime.Object) schema.GroupVersionKind {
 	return gvk
 }
 
-// wrote expects these writes since the last look, and no others.
+// wrote expects exactly these writes since the last call.
 func (l *loop) wrote(writes ...string) {
 	l.t.Helper()
 	l.Expect(l.writes.take()).To(Equal(writes), "writes")
 }
 
-// told expects these Events since the last look, and no others. Of each, the beginning is enough.
+// told expects exactly these Events since the last call, each by its beginning.
 func (l *loop) told(events ...string) {
 	l.t.Helper()
 	told := l.events.take()
@@ -265,7 +265,7 @@ func (l *loop) told(events ...string) {
 	}
 }
 
-// counted expects metrics, as "name{label=value,...} value" without the prefix heirloom_, notCounted that none begins so.
+// counted expects metrics, as "name{label=value,...} value" without the prefix heirloom_. notCounted expects no metric with this prefix.
 func (l *loop) counted(samples ...string) {
 	l.t.Helper()
 	for _, sample := range samples {

@@ -23,12 +23,12 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
-// inheritedByNode is the body of a write that brings label pool=a and a taint gpu to a Node, at the version of a new Node.
+// inheritedByNode is the body of a patch that adds label pool=a and taint gpu to a new Node.
 const inheritedByNode = `{"metadata":{"annotations":{"cluster.x-k8s.io/labels-from-machine":"node.cluster.x-k8s.io/pool",` +
 	`"cluster.x-k8s.io/taints-from-machine":"gpu:NoSchedule","heirloom.dev/record-from-machine":";gpu:NoSchedule"},` +
 	`"labels":{"heirloom.node-restriction.kubernetes.io/record":"541697abac0b27248ae811f09f08ea6d","node.cluster.x-k8s.io/pool":"a"}},"spec":{"taints":[{"effect":"NoSchedule","key":"gpu"}]}}`
 
-// nodeMachine is a Machine with something for its Node.
+// nodeMachine returns a Machine that declares a label and a taint for its Node.
 func nodeMachine(name string) *clusterv1.Machine {
 	m := machine(name, "MachineSet/ms")
 	m.Labels[pool] = "a"
@@ -36,12 +36,12 @@ func nodeMachine(name string) *clusterv1.Machine {
 	return m
 }
 
-// loseAll takes from a Machine what it has for its Node.
+// loseAll removes the declarations for the Node from a Machine.
 func loseAll(m *clusterv1.Machine) func() {
 	return func() { m.Labels, m.Spec.Taints = map[string]string{clusterv1.ClusterNameLabel: "c"}, nil }
 }
 
-// taintsOf are a Node's taints.
+// taintsOf returns a Node's taints.
 func (l *loop) taintsOf(name string) string {
 	l.t.Helper()
 	n := node(name)
@@ -49,8 +49,8 @@ func (l *loop) taintsOf(name string) string {
 	return taint.FormatList(n.Spec.Taints)
 }
 
-// A Node of the management cluster inherits in one patch, which holds only for the version that was seen, because taints are
-// one list. The write is decided by live owners.
+// A Node of the management cluster inherits in one patch at the version that the loop has read, because taints are one list. The loop reads
+// the owners live.
 func TestANodeInheritsFromItsMachine(t *testing.T) {
 	l := newLoop(t, theCluster(), machineSet(), nodeMachine("m"), node("m"))
 	l.Expect(l.seeNode("m")).To(Succeed())
@@ -67,7 +67,7 @@ func TestANodeInheritsFromItsMachine(t *testing.T) {
 	l.Expect(l.live.take()).To(BeEmpty())
 }
 
-// Node names repeat between clusters. Each Node inherits from a Machine of its own Cluster, and is written there.
+// Node names repeat between clusters. Each Node inherits from a Machine of its own Cluster, and the loop patches it in this cluster.
 func TestANodeOfAWorkloadClusterInheritsFromItsOwnCluster(t *testing.T) {
 	m, other := nodeMachine("same"), nodeMachine("same-name")
 	m.Status.NodeRef.Name, other.Status.NodeRef.Name = "same", "same"
@@ -86,7 +86,7 @@ func TestANodeOfAWorkloadClusterInheritsFromItsOwnCluster(t *testing.T) {
 		And(HavePrefix("in d: patches Node /same@999 "), ContainSubstring(`"node.cluster.x-k8s.io/pool":"b"}`))))
 }
 
-// What a Machine no longer declares goes from its Node; what others have set there stays.
+// A Node loses the entries that its Machine no longer declares. Entries of other managers stay.
 func TestANodeLosesWhatItsMachineLoses(t *testing.T) {
 	m, n := nodeMachine("m"), node("m")
 	l := newLoop(t, theCluster(), machineSet(), m, n)
@@ -107,7 +107,7 @@ func TestANodeLosesWhatItsMachineLoses(t *testing.T) {
 	l.told()
 }
 
-// Who is left alone, and why, is proven where that is decided.
+// The tests of the decision prove which Nodes are left alone, and why.
 func TestANodeThatIsLeftAloneIsNotWritten(t *testing.T) {
 	m := nodeMachine("m")
 	m.Annotations = pairs(clusterv1.PausedAnnotation)
@@ -116,7 +116,7 @@ func TestANodeThatIsLeftAloneIsNotWritten(t *testing.T) {
 	l.wrote()
 }
 
-// Nodes of the management cluster inherit only if its Cluster is named, and then as Nodes of this Cluster: its kubeconfig is not used.
+// Nodes of the management cluster inherit only if its Cluster is named, and then as Nodes of this Cluster. Its kubeconfig is not used.
 func TestTheManagementClusterIsNamed(t *testing.T) {
 	l := newLoop(t, theCluster(), machineSet(), nodeMachine("m"), node("m"))
 	l.connect("c", node("m"))
@@ -131,7 +131,7 @@ func TestTheManagementClusterIsNamed(t *testing.T) {
 	l.wrote()
 }
 
-// A Node that is being deleted inherits until it is gone: its kubelet may have put finalizers there, which must save it from nothing.
+// A Node inherits until its deletion is complete: its kubelet may have added finalizers, which must not protect it from taints.
 func TestANodeInheritsWhileItIsBeingDeleted(t *testing.T) {
 	m, n := nodeMachine("m"), node("m")
 	n.DeletionTimestamp, n.Finalizers = &metav1.Time{Time: m.CreationTimestamp.Time}, []string{"example.com/mine"}
@@ -150,12 +150,12 @@ func TestANodeInheritsWhileItIsBeingDeleted(t *testing.T) {
 func TestANodeThatCannotBeReached(t *testing.T) {
 	l := newLoop(t, theCluster(), nodeMachine("m"), node("m"))
 	l.ManagementCluster = types.NamespacedName{}
-	l.Expect(l.seeNode("m")).To(Succeed(), "its cluster is not connected: it is looked at once it is")
+	l.Expect(l.seeNode("m")).To(Succeed(), "the cluster is not connected; its connection triggers the next look")
 	l.workloads.broken[key("c")] = errors.New("no way")
 	l.Expect(l.seeNode("m")).To(MatchError(ContainSubstring("reaching the workload cluster ns/c: no way")))
 	delete(l.workloads.broken, key("c"))
 	l.connect("c")
-	l.Expect(l.seeNode("m")).To(Succeed(), "it is gone")
+	l.Expect(l.seeNode("m")).To(Succeed(), "the Node is gone")
 	l.ManagementCluster = key("c")
 	for _, kind := range []string{"Node", "Machine"} {
 		l.broken[kind] = errors.New("no cache")
@@ -168,8 +168,8 @@ func TestANodeThatCannotBeReached(t *testing.T) {
 
 const lacks = `unprotected_nodes{cluster_name="c",cluster_namespace="ns"} 1`
 
-// A write that is refused is tried again, counted, and told on the Node's Machine unless it mends itself. Until it is there,
-// the Node counts as one that lacks its taints.
+// The loop retries and counts a refused write, and records an Event on the Node's Machine, except after a conflict or if the Node is gone.
+// Until the write succeeds, the Node counts as unprotected.
 func TestANodeWhoseWriteIsRefused(t *testing.T) {
 	for name, tc := range refusals() {
 		t.Run(name, func(t *testing.T) {
@@ -193,8 +193,8 @@ func TestANodeWhoseWriteIsRefused(t *testing.T) {
 	}
 }
 
-// A Node that is gone, or inherits nothing for now, is not one that lacks something. A Node that cannot be looked at for now lacks what it
-// lacked.
+// A deleted Node, or a Node that inherits nothing for now, does not count as unprotected. A Node that cannot be reconciled for now keeps
+// its count.
 func TestANodeThatIsGoneLacksNothing(t *testing.T) {
 	for name, leave := range map[string]func(*loop, client.Client){
 		"it is gone": func(l *loop, workload client.Client) {
@@ -237,8 +237,8 @@ func TestANodeThatIsGoneLacksNothing(t *testing.T) {
 	}
 }
 
-// refusedNode looks at a Node whose write is refused. After a conflict it is looked at again soon, each time: its kubelet, which may write
-// it all the time, must not put that off.
+// refusedNode reconciles a Node whose write is refused. After each conflict the next look comes soon: a kubelet that writes the Node all
+// the time must not delay it.
 func (l *loop) refusedNode(name string, refusal error) {
 	l.t.Helper()
 	again, err := l.lookAt("c", name)
@@ -251,7 +251,7 @@ func (l *loop) refusedNode(name string, refusal error) {
 	l.Expect(err).To(MatchError(refusal))
 }
 
-// The write of a Node holds only for the version that was seen.
+// The patch of a Node holds only for the version that the loop has read.
 func TestANodeThatHasChangedSinceIsAConflict(t *testing.T) {
 	n := node("m")
 	l := newLoop(t, theCluster(), machineSet(), nodeMachine("m"), n)
@@ -265,7 +265,7 @@ func TestANodeThatHasChangedSinceIsAConflict(t *testing.T) {
 	l.told()
 }
 
-// What no Node can carry is told on its Machine; the rest comes.
+// An Event on the Machine reports an entry that no Node can carry. The Node inherits the rest.
 func TestWhatNoNodeCanCarryIsLeftOut(t *testing.T) {
 	m := nodeMachine("m")
 	m.Labels["node.cluster.x-k8s.io/bad"] = "not a value"
@@ -275,8 +275,8 @@ func TestWhatNoNodeCanCarryIsLeftOut(t *testing.T) {
 	l.told(`Warning NotInherited Machine/m: Machine ns/m (metadata.labels): label "node.cluster.x-k8s.io/bad"="not a value": no Node can carry it`)
 }
 
-// What somebody has taken from a Node is put back, and who can stop that is told so on the Machine. If it was Cluster API, which already
-// knows that the owners declare it no longer, it is not put back: what a stale cache knows brings nothing back.
+// The loop restores an entry that another client has removed from a Node, and an Event on the Machine says how to stop the repair. The loop
+// does not restore an entry that Cluster API removed because the owners no longer declare it: a stale cache restores no entries.
 func TestDriftIsRepairedByLiveOwners(t *testing.T) {
 	md, ms, m, n := machineDeployment(pool+"=a"), machineSet(pool+"=a"), nodeMachine("m"), node("m")
 	l := newLoop(t, theCluster(), md, ms, m, n)
@@ -307,7 +307,7 @@ func TestDriftIsRepairedByLiveOwners(t *testing.T) {
 	l.Expect(l.taintsOf("m")).To(Equal("gpu:NoSchedule"), "the cache decides while the API server does not answer")
 }
 
-// An annotation that does not say rightly what came from the Machine is mended, and told.
+// The loop repairs a wrong tracking annotation, and an Event reports it.
 func TestABrokenRecordIsMended(t *testing.T) {
 	n := node("m")
 	n.Annotations = map[string]string{clusterv1.TaintsFromMachineAnnotation: ":::"}
@@ -319,7 +319,7 @@ func TestABrokenRecordIsMended(t *testing.T) {
 	l.told()
 }
 
-// How long a new Node was without the labels that its kubelet may not bring is measured once, when it has got them.
+// The time that a new Node waits for the labels that its kubelet may not set is measured once, when the Node has them.
 func TestHowLongANewNodeWaitsForItsLabels(t *testing.T) {
 	for _, fails := range []bool{true, false} {
 		n, m := node("m"), nodeMachine("m")
@@ -339,8 +339,8 @@ func TestHowLongANewNodeWaitsForItsLabels(t *testing.T) {
 	}
 }
 
-// A kubelet that changes the record of its Node gets nothing by it, neither while what it lists is declared nor after that, as long as the
-// leader has seen the record.
+// A kubelet that changes the record of its Node gains nothing, neither while the owners declare the listed entries nor later, as long as
+// the leader has seen the record.
 func TestARecordThatItsKubeletHasChangedIsPutBack(t *testing.T) {
 	m, n := nodeMachine("m"), node("m")
 	l := newLoop(t, theCluster(), machineSet(), m, n)
@@ -363,17 +363,17 @@ func TestARecordThatItsKubeletHasChangedIsPutBack(t *testing.T) {
 	l.change(n, func() { clear(n.Annotations) })
 	l.change(m, loseAll(m))
 	l.Expect(l.seeNode("m")).To(Succeed())
-	l.Expect(l.taintsOf("m")).To(BeEmpty(), "the leader knows the record that its label confirms")
+	l.Expect(l.taintsOf("m")).To(BeEmpty(), "the leader knows the record with the matching label")
 }
 
-// A kubelet cannot opt its Node out. Whom somebody else has opted out can be seen.
+// A kubelet cannot opt its Node out. A metric counts the Nodes that other clients have opted out.
 func TestNodesThatAreLeftOutAreCounted(t *testing.T) {
 	m, n, cluster := nodeMachine("m"), node("m"), theCluster()
 	n.Labels = pairs(inherit.IgnoreLabel)
 	l := newLoop(t, cluster, machineSet(), m, n)
 	const count = `ignored_nodes{cluster_name="c",cluster_namespace="ns"} 1`
 	l.Expect(l.seeNode("m")).To(Succeed())
-	l.Expect(l.stored(n).GetLabels()).To(HaveKeyWithValue(pool, "a"), "the Node's own label means nothing")
+	l.Expect(l.stored(n).GetLabels()).To(HaveKeyWithValue(pool, "a"), "the Node's own label has no effect")
 	l.notCounted(count)
 	for _, leave := range []func(){
 		func() { l.change(m, func() { m.Labels[inherit.IgnoreLabel] = "" }) },
@@ -394,7 +394,8 @@ func TestNodesThatAreLeftOutAreCounted(t *testing.T) {
 	l.notCounted(count)
 }
 
-// With the value that says so, the Node also loses what Heirloom tracks there: in the management cluster and in a workload cluster.
+// With the opt-out value for a release, the Node also loses the entries that Heirloom tracks there, in the management cluster and in a
+// workload cluster.
 func TestANodeThatIsReleased(t *testing.T) {
 	for _, connected := range []bool{false, true} {
 		m, n := nodeMachine("m"), node("m")
@@ -417,8 +418,8 @@ func TestANodeThatIsReleased(t *testing.T) {
 	}
 }
 
-// What Cluster API's Machine controller writes to a Node itself is left to it for half a minute after the Node has registered or its
-// Machine has changed. New taints are not, nor anything if no controller has ever handled the Machine.
+// For half a minute after the Node has registered or its Machine has changed, the loop leaves entries that Cluster API's Machine controller
+// writes to that controller. It does not wait with new taints, or if no controller has ever handled the Machine.
 func TestANodeIsLeftToClusterAPIForAWhile(t *testing.T) {
 	inUse(t, func(t *testing.T) {
 		for name, tc := range map[string]struct {
@@ -447,7 +448,7 @@ func TestANodeIsLeftToClusterAPIForAWhile(t *testing.T) {
 			again, err := l.lookAt("c", "m")
 			l.Expect(err).NotTo(HaveOccurred())
 			if tc.waits {
-				l.Expect(again).To(BeNumerically("~", 30*time.Second, time.Second), name) // they are in whole seconds
+				l.Expect(again).To(BeNumerically("~", 30*time.Second, time.Second), name) // timestamps have whole seconds
 				l.wrote()
 				l.Expect(l.live.take()).To(BeEmpty())
 				<-time.After(again)

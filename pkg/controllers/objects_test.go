@@ -19,7 +19,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
-// All objects are in namespace ns and belong to Cluster c. Each has its name for a UID.
+// All objects are in namespace ns and belong to Cluster c. The UID of each is its name.
 
 func key(name string) types.NamespacedName { return types.NamespacedName{Namespace: "ns", Name: name} }
 
@@ -27,7 +27,7 @@ func named(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
 		Namespace: "ns", Name: name, UID: types.UID(name), CreationTimestamp: metav1.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC),
 		Labels: map[string]string{clusterv1.ClusterNameLabel: "c"},
-		// Somebody has written it since it was created.
+		// Another client has written the object since its creation.
 		ManagedFields: []metav1.ManagedFieldsEntry{{
 			Manager: "somebody", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: clusterv1.GroupVersion.String(),
 			Time: &metav1.Time{Time: time.Date(2021, 1, 1, 0, 0, 0, 0, time.UTC)}, FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1("{}"),
@@ -35,7 +35,7 @@ func named(name string) metav1.ObjectMeta {
 	}
 }
 
-// ownedBy is like named; owner is "<kind>/<name>" of the controller.
+// ownedBy is like named, with a controller reference to owner, "<kind>/<name>".
 func ownedBy(name, owner string) metav1.ObjectMeta {
 	m := named(name)
 	kind, ownerName, _ := strings.Cut(owner, "/")
@@ -49,7 +49,7 @@ func ownedBy(name, owner string) metav1.ObjectMeta {
 	return m
 }
 
-// template declares the labels, each as "<key>=<value>".
+// template returns a template that declares the labels, each "<key>=<value>".
 func template(labels ...string) clusterv1.MachineTemplateSpec {
 	return clusterv1.MachineTemplateSpec{ObjectMeta: clusterv1.ObjectMeta{Labels: pairs(labels...)}}
 }
@@ -82,7 +82,7 @@ func machinePool(labels ...string) *clusterv1.MachinePool {
 	}
 }
 
-// machine is one whose Node has the same name. owner is "<kind>/<name>".
+// machine returns a Machine whose Node has the same name. owner is "<kind>/<name>".
 func machine(name, owner string) *clusterv1.Machine {
 	return &clusterv1.Machine{ObjectMeta: ownedBy(name, owner), Spec: clusterv1.MachineSpec{ClusterName: "c", ProviderID: "id-" + name}}
 }
@@ -93,7 +93,7 @@ func node(name string) *corev1.Node {
 	return n
 }
 
-// provider is a control plane, InfraMachine or BootstrapConfig with that metadata.
+// provider returns a control plane, InfraMachine or BootstrapConfig with this metadata.
 func provider(kind string, metadata metav1.ObjectMeta) *unstructured.Unstructured {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&metadata)
 	if err != nil {
@@ -110,11 +110,11 @@ type scene struct {
 	owner, child client.Object
 	// about is the object that a request names: a control plane is reconciled when its Cluster is.
 	about client.Object
-	// around are the other objects that it takes.
+	// around holds the other objects that the scene needs.
 	around []client.Object
-	// body is what the child inherits, as an apply has it, and kind the kind that metrics have.
+	// body is the inherited part of the child, as in an apply. kind is the value of the label kind in metrics.
 	body, kind string
-	// provider says that one of the kinds is a provider's.
+	// provider reports whether the kind of the owner or the child is a provider's.
 	provider bool
 }
 
@@ -147,7 +147,7 @@ func scenes() []scene {
 	return scenes
 }
 
-// each tells a story of every scene, with objects of its own.
+// each runs a test for every scene, with its own objects.
 func each(t *testing.T, tell func(l *loop, s *scene)) {
 	t.Helper()
 	for _, s := range scenes() {
@@ -165,7 +165,7 @@ func each(t *testing.T, tell func(l *loop, s *scene)) {
 	}
 }
 
-// managedCluster has a topology of ClusterClass class. Its MachineDeployment and its MachinePool have the same section.
+// managedCluster returns a Cluster with a topology of ClusterClass class. Its MachineDeployment and its MachinePool have the same section.
 func managedCluster() *clusterv1.Cluster {
 	cluster := theCluster()
 	cluster.Spec.Topology = clusterv1.Topology{ClassRef: clusterv1.ClusterClassRef{Name: "class"}, Workers: clusterv1.WorkersTopology{
@@ -182,7 +182,7 @@ func clusterClass(labels ...string) *clusterv1.ClusterClass {
 	return class
 }
 
-// managed makes an object one of the topology.
+// managed labels an object as part of the topology.
 func managed[T client.Object](object T) T {
 	labels := object.GetLabels()
 	labels[clusterv1.ClusterTopologyOwnedLabel] = ""
@@ -197,12 +197,12 @@ func controlPlane(labels ...string) *unstructured.Unstructured {
 	return cp
 }
 
-// externalObject is an InfraMachine or a BootstrapConfig of Machine m.
+// externalObject returns an InfraMachine or a BootstrapConfig of Machine m.
 func externalObject(kind string) *unstructured.Unstructured {
 	return provider(kind, ownedBy("beside", "Machine/m"))
 }
 
-// withExternal is Machine m, which carries what it inherits and refers to that external object.
+// withExternal returns Machine m, which has its inherited label and refers to this external object.
 func withExternal(kind string) *clusterv1.Machine {
 	m := machine("m", "MachineSet/ms")
 	m.Labels["team"] = "ml"
@@ -214,7 +214,7 @@ func withExternal(kind string) *clusterv1.Machine {
 	return m
 }
 
-// declare makes an owner declare these labels for its children and no others.
+// declare makes an owner declare exactly these labels for its children.
 func declare(owner client.Object, labels ...string) {
 	switch owner := owner.(type) {
 	case *clusterv1.ClusterClass:
@@ -239,5 +239,5 @@ func declare(owner client.Object, labels ...string) {
 	}
 }
 
-// pool is a label that Cluster API brings to Nodes, worker one that kubelets may not set.
+// pool is a label that Cluster API propagates to Nodes. worker is a label that kubelets may not set.
 const pool, worker = "node.cluster.x-k8s.io/pool", "node-role.kubernetes.io/worker"

@@ -12,8 +12,8 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
-// A Node of a Cluster that is only observed is not written, neither by a label of its Cluster nor by the default. Once its Cluster is to
-// be written, it gets what was announced.
+// The loop does not patch a Node of a Cluster in observe mode, whether a label of the Cluster or the default sets the mode. When the
+// Cluster leaves the mode, the Node gets the announced entries.
 func TestANodeIsOnlyObserved(t *testing.T) {
 	l := newLoop(t, theCluster(), machineSet(), nodeMachine("m"), node("m"))
 	l.policy.Mode = inherit.Observe
@@ -29,7 +29,7 @@ func TestANodeIsOnlyObserved(t *testing.T) {
 	l.wrote("patches Node /m@999 " + inheritedByNode)
 }
 
-// A Cluster that is only observed since a moment ago, of which the cache has not heard, has no write either.
+// The loop does not patch a Node of a Cluster that has entered observe mode before the cache has the change.
 func TestANodeIsOnlyObservedSinceAMomentAgo(t *testing.T) {
 	cluster := theCluster()
 	l := newLoop(t, cluster, machineSet(), nodeMachine("m"), node("m"))
@@ -39,7 +39,7 @@ func TestANodeIsOnlyObservedSinceAMomentAgo(t *testing.T) {
 	l.wrote()
 }
 
-// What Cluster API is about to write itself is not announced.
+// The loop does not announce entries that Cluster API is about to write.
 func TestWhatIsLeftToClusterAPIIsNotAnnounced(t *testing.T) {
 	inUse(t, func(t *testing.T) {
 		set := machineSet()
@@ -60,7 +60,7 @@ func TestWhatIsLeftToClusterAPIIsNotAnnounced(t *testing.T) {
 	})
 }
 
-// An object of Cluster API is neither written nor released while its Cluster is only observed.
+// The loop neither writes nor releases an object of Cluster API while its Cluster is in observe mode.
 func TestAnObjectIsOnlyObserved(t *testing.T) {
 	for name, labels := range map[string]map[string]string{
 		"it would inherit": {clusterv1.ClusterNameLabel: "c"},
@@ -79,7 +79,7 @@ func TestAnObjectIsOnlyObserved(t *testing.T) {
 	}
 }
 
-// With --enrollment=labelled, a Cluster without the label is as if there were no Heirloom.
+// With --enrollment=labelled, Heirloom ignores a Cluster without the label.
 func TestAClusterThatIsNotEnrolled(t *testing.T) {
 	l := newLoop(t, theCluster(), machineSet(), nodeMachine("m"), node("m"))
 	l.policy.OnlyLabelled = true

@@ -23,7 +23,8 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
-// upgraded is a mapper of an API server in which a provider serves another version in place of the first, or whose kinds cannot be discovered.
+// upgraded is the RESTMapper of an API server in which a provider has replaced the first version by another version. With err, discovery
+// fails.
 type upgraded struct {
 	meta.RESTMapper
 	to  atomic.Value
@@ -65,18 +66,18 @@ func TestAProviderIsWatchedInEachVersionThatItServes(t *testing.T) {
 			l := newLoop(t, tc.objects...)
 			mapper := &upgraded{RESTMapper: l.mapper}
 			l.Chain.Mapper = mapper
-			l.server.Scheme().AddKnownTypeWithName(tc.kind.GroupKind().WithVersion("v1beta3"), &unstructured.Unstructured{}) // or the fake client does, late
+			l.server.Scheme().AddKnownTypeWithName(tc.kind.GroupKind().WithVersion("v1beta3"), &unstructured.Unstructured{}) // otherwise the fake client adds it, too late
 			l.start()
 			for _, version := range []string{"v1beta2", "v1beta3"} {
 				mapper.to.Store(version)
-				_ = l.see(tc.objects[0]) // nothing is stored in that version
+				_ = l.see(tc.objects[0]) // nothing is stored in this version
 				l.eventually(func() bool { return l.informers.has(tc.kind.GroupKind().WithVersion(version)) }).Should(BeTrue(), version)
 			}
 		})
 	}
 }
 
-// serve makes the API server serve a kind that must not be read.
+// serve makes the API server serve a kind whose reads fail.
 func (l *loop) serve(group, kind string) {
 	l.mapper.Add(schema.GroupVersionKind{Group: group, Version: "v1beta2", Kind: kind}, meta.RESTScopeNamespace)
 	l.broken[kind] = errors.New("it was read")
@@ -100,7 +101,7 @@ func TestAControlPlaneThatNoTopologyManagesIsNotRead(t *testing.T) {
 	}
 }
 
-// A control plane inherits only what the schema of its kind has room for, and waits until the schema is known.
+// A control plane inherits only entries for which the schema of its kind has a field, and waits until the schema is known.
 func TestAControlPlaneInheritsWhatItHasRoomFor(t *testing.T) {
 	class := clusterClass("team=ml")
 	class.Spec.ControlPlane.Taints = []clusterv1.MachineTaint{{Key: "gpu", Effect: "NoSchedule", Propagation: "Always"}}
@@ -125,7 +126,7 @@ func TestAControlPlaneInheritsWhatItHasRoomFor(t *testing.T) {
 	}
 }
 
-// A kind of which nobody knows whether it is served is looked at again; so is the Machine or Cluster that names it.
+// If discovery of a kind fails, the loop looks again at the object and at the Machine or Cluster that names the kind.
 func TestAKindThatCannotBeLookedUpIsTriedAgain(t *testing.T) {
 	each(t, func(l *loop, s *scene) {
 		if !s.provider {
@@ -138,7 +139,7 @@ func TestAKindThatCannotBeLookedUpIsTriedAgain(t *testing.T) {
 	})
 }
 
-// A kind that is not served may be served later, and no event tells of it.
+// The loop looks again for a kind that is not served: no event reports when the API server begins to serve it.
 func TestAKindThatIsNotServedIsLookedForAgain(t *testing.T) {
 	infra, m, cluster := withExternal("FakeMachine"), machine("m", "FakeControlPlane/cp"), managedCluster()
 	infra.Spec.InfrastructureRef.Kind, m.OwnerReferences[0].Kind, cluster.Spec.ControlPlaneRef.Kind = "Unknown", "Unknown", "Unknown"
@@ -148,7 +149,7 @@ func TestAKindThatIsNotServedIsLookedForAgain(t *testing.T) {
 	}
 }
 
-// Of a Machine's external objects, only those of a provider that the operator has named are read.
+// The loop reads a Machine's external objects only if the operator has named their provider.
 func TestOnlyProvidersOfTheOperatorAreRead(t *testing.T) {
 	for name, change := range map[string]func(*loop, *clusterv1.Machine){
 		"its group is not named": func(l *loop, _ *clusterv1.Machine) { l.ProviderGroups = []string{"example.com"} },
@@ -176,7 +177,7 @@ func TestOnlyProvidersOfTheOperatorAreRead(t *testing.T) {
 	}
 }
 
-// withBoth is Machine m with an InfraMachine and a BootstrapConfig.
+// withBoth returns Machine m with an InfraMachine and a BootstrapConfig.
 func withBoth(owner string) *clusterv1.Machine {
 	m := machine("m", owner)
 	m.Spec.InfrastructureRef, m.Spec.Bootstrap = withExternal("FakeMachine").Spec.InfrastructureRef, withExternal("FakeConfig").Spec.Bootstrap
@@ -188,8 +189,8 @@ const writesMachine, writesInfra, writesConfig = "heirloom applies Machine ns/m@
 
 const unavailable = "Warning ProviderKindUnavailable Cluster/c: Objects that depend on a %s inherit nothing for now"
 
-// A kind that the API server cannot list in time costs only the objects that depend on it: they are looked at one by one, and less and less
-// often, until it can. An Event tells so on the Cluster.
+// A kind that the API server cannot list in time delays only the objects that depend on it. The loop retries them one by one, with backoff,
+// until the list succeeds. An Event on the Cluster reports the failure.
 func TestAKindThatIsNotListedCostsOnlyItsOwn(t *testing.T) {
 	inUse(t, func(t *testing.T) {
 		m := withBoth("MachineSet/ms")
@@ -212,17 +213,17 @@ func TestAKindThatIsNotListedCostsOnlyItsOwn(t *testing.T) {
 	})
 }
 
-// waits makes reads of a kind wait until their time is over, as those of an informer that is not filled.
+// waits makes reads of a kind block until their context ends, as for an informer that has not synced.
 func (l *loop) waits(kind string) {
 	l.broken[kind] = waiting{apierrors.NewTimeoutError("failed waiting for the informer to sync", 0)}
 }
 
-// waiting is an error that comes when the read's time is over.
+// waiting is the error of a read that has blocked until its context ended.
 type waiting struct{ *apierrors.StatusError }
 
 func (w waiting) Unwrap() error { return w.StatusError }
 
-// A kind whose writes are not answered occupies one worker, and tells so. Others go on.
+// Writes of a kind that are not answered occupy one worker, and an Event reports them. Other kinds go on.
 func TestAKindWhoseWritesAreNotAnswered(t *testing.T) {
 	inUse(t, func(t *testing.T) {
 		m, other := withBoth("MachineSet/ms"), machine("other", "MachineSet/ms")

@@ -27,7 +27,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/owners"
 )
 
-// connect makes the workload cluster of a Cluster reachable, with these objects. The Cluster is not the management cluster then.
+// connect connects a Cluster to a workload cluster with these objects. From then on the Cluster is not the management cluster.
 func (l *loop) connect(name string, objects ...client.Object) client.WithWatch {
 	l.t.Helper()
 	builder := fake.NewClientBuilder().WithScheme(newWorkloadScheme(l.t)).WithObjects(objects...)
@@ -49,7 +49,7 @@ func (l *loop) connect(name string, objects ...client.Object) client.WithWatch {
 	return server
 }
 
-// newServer is an API server that indexes as the caches do.
+// newServer returns a fake API server with the indexes of the caches.
 func (l *loop) newServer(scheme *runtime.Scheme, objects []client.Object) client.WithWatch {
 	builder := fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(l.mapper).WithTypeConverters(newConverter(l.t)).
 		WithReturnManagedFields().WithObjects(objects...)
@@ -60,13 +60,13 @@ func (l *loop) newServer(scheme *runtime.Scheme, objects []client.Object) client
 	return selectable(builder).Build()
 }
 
-// selectable gives a server the field selectors that API servers have.
+// selectable adds the field selectors that API servers support.
 func selectable(builder *fake.ClientBuilder) *fake.ClientBuilder {
 	return builder.WithIndex(&corev1.Node{}, "metadata.name", func(object client.Object) []string { return []string{object.GetName()} }).
 		WithIndex(&corev1.Pod{}, "spec.nodeName", func(object client.Object) []string { return []string{object.(*corev1.Pod).Spec.NodeName} }) //nolint:forcetypeassert // of an index
 }
 
-// evict notes that a Pod is asked to leave.
+// evict notes the eviction of a Pod and returns its answer.
 func (l *loop) evict(ctx context.Context, c client.Client, subResource string, pod, eviction client.Object, options ...client.SubResourceCreateOption) error {
 	l.Expect(subResource).To(Equal("eviction"))
 	l.Expect(eviction.(*policyv1.Eviction).DeleteOptions.Preconditions.UID).To(HaveValue(Equal(pod.GetUID()))) //nolint:forcetypeassert // see above
@@ -88,8 +88,7 @@ func newScheme(t *testing.T) *runtime.Scheme {
 	return scheme
 }
 
-// newWorkloadScheme has as few kinds as are read and written in a workload cluster: a fake server goes through all of them
-// with every write.
+// newWorkloadScheme has only the kinds that the loop uses in a workload cluster: a fake server iterates over all kinds for every write.
 func newWorkloadScheme(t *testing.T) *runtime.Scheme {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -145,7 +144,7 @@ func (l *loop) listLive(ctx context.Context, c client.WithWatch, list client.Obj
 	return c.List(ctx, list, options...)
 }
 
-// getCached reads what the cache has. It says its kind, as in an informer cache.
+// getCached reads an object from the cache, and sets its kind, as an informer cache does.
 func (l *loop) getCached(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
 	gvk := l.kindOf(into)
 	if err := l.broken[gvk.Kind]; err != nil {
@@ -204,7 +203,7 @@ func (l *loop) patch(ctx context.Context, c client.WithWatch, object client.Obje
 	})
 }
 
-// write notes a write once it has been answered.
+// write notes a write after its answer.
 func (l *loop) write(what string, send func() error) error {
 	defer l.writes.note(what)
 	if l.refuse != nil {
@@ -213,7 +212,7 @@ func (l *loop) write(what string, send func() error) error {
 	return send()
 }
 
-// fieldSchema says what are fields, maps and lists with keys, as far as objects inherit. All else is as it looks.
+// fieldSchema declares the maps and lists with keys of the inherited fields. Other fields have deduced types.
 const fieldSchema = `
 types:
 - name: object
@@ -237,7 +236,7 @@ types:
   map: {elementType: {namedType: __untyped_deduced_}, elementRelationship: separable}
 `
 
-// converter makes the fake API server know who owns which fields.
+// converter makes the fake API server track field ownership.
 type converter struct{ object typed.ParseableType }
 
 func newConverter(t *testing.T) converter {

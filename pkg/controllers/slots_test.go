@@ -22,7 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// hangs is a request that is not answered, and answers one that is, at once.
+// hangs is a request without an answer. answers is a request with an immediate answer.
 func hangs() (bool, error) {
 	<-time.After(nodeTimeout)
 	return true, fmt.Errorf("patching: %w", context.DeadlineExceeded)
@@ -30,7 +30,7 @@ func hangs() (bool, error) {
 
 func answers() (bool, error) { return true, nil }
 
-// all makes so many requests at a time, and returns how many found a slot, and how long the others are to wait.
+// all sends requests at the same time, and returns the number that found a slot, and the sorted waiting times of the others.
 func (s *slots[K]) all(key K, requests int, request func() (bool, error)) (sent int, waits []time.Duration) {
 	var mu sync.Mutex
 	var running sync.WaitGroup
@@ -51,7 +51,8 @@ func (s *slots[K]) all(key K, requests int, request func() (bool, error)) (sent 
 	return sent, waits
 }
 
-// A cluster has one slot until it has answered, and then all of them for a few seconds. Those that find none come again one after the other.
+// A cluster has one slot until it has answered, and then all slots for a few seconds. Requests without a slot come again one after the
+// other.
 func TestSlots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		Expect := NewWithT(t).Expect
@@ -68,7 +69,7 @@ func TestSlots(t *testing.T) {
 		Expect(waits).To(HaveLen(1))
 		<-time.After(slowRetry)
 		sent, _ = s.all("c", 5, slowly)
-		Expect(sent).To(Equal(1), "it is long ago")
+		Expect(sent).To(Equal(1), "the last answer is long ago")
 		sent, _ = s.all("c", 5, func() (bool, error) { <-time.After(time.Second); return true, errors.New("forbidden") })
 		Expect(sent).To(Equal(4), "a refusal is an answer")
 
@@ -79,13 +80,13 @@ func TestSlots(t *testing.T) {
 		<-time.After(slowRetry)
 		for range 2 {
 			sent, _ = s.all("c", 5, func() (bool, error) { <-time.After(nodeTimeout - time.Millisecond); return true, nil })
-			Expect(sent).To(Equal(1), "who answers just in time does not prove to be well")
+			Expect(sent).To(Equal(1), "an answer just in time does not prove a healthy server")
 		}
 	})
 }
 
-// After an unanswered request nothing is sent for a while, and each time for longer. Then one request is sent. Whoever sends none proves
-// nothing.
+// After an unanswered request the cluster gets no request for a while, each time for longer, and then gets one request. A call that sends
+// no request proves nothing.
 func TestAnUnansweredRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		Expect := NewWithT(t).Expect
@@ -123,7 +124,7 @@ func TestWhatIsUnanswered(t *testing.T) {
 	}
 }
 
-// What ends after its cluster was forgotten leaves the slots of the next cluster of that name alone.
+// A request that ends after its cluster was forgotten does not change the slots of the next cluster with this name.
 func TestAForgottenClusterWithWritesOnTheirWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlots[string](4)
@@ -140,7 +141,7 @@ func TestAForgottenClusterWithWritesOnTheirWay(t *testing.T) {
 	})
 }
 
-// What one Cluster's Nodes may have read is no other's.
+// Each Cluster has its own limit for live reads of its Nodes.
 func TestReadsOfAClusterAreLimited(t *testing.T) {
 	s, allowed, now := newSlots[string](1), 0, time.Now()
 	for range 3 * liveReads {
@@ -152,8 +153,8 @@ func TestReadsOfAClusterAreLimited(t *testing.T) {
 	NewWithT(t).Expect(s.reads("other").Allow()).To(BeTrue())
 }
 
-// A hundred clusters with twenty Nodes each answer no write. A healthy cluster's Nodes wait for no more than five seconds for a worker, as
-// a rule for much less, whether or not the others have answered before.
+// A hundred clusters with twenty Nodes each answer no write. Nodes of a healthy cluster wait at most five seconds for a worker, and usually
+// much less, whether or not the other clusters have answered before.
 func TestAHundredClustersThatHang(t *testing.T) {
 	for name, before := range map[string]time.Duration{"from the beginning": -1, "while they have much to do": 0, "after they had answered": time.Minute} {
 		t.Run(name, func(t *testing.T) {
@@ -180,7 +181,7 @@ func TestAHundredClustersThatHang(t *testing.T) {
 						queue <- request{cluster: fmt.Sprint("hangs-", c)}
 					}
 				}
-				for range 600 { // a Node each half a second, for five minutes
+				for range 600 { // a Node every half a second, for five minutes
 					<-time.After(500 * time.Millisecond)
 					queue <- request{"healthy", time.Now()}
 				}
@@ -197,7 +198,7 @@ func TestAHundredClustersThatHang(t *testing.T) {
 	}
 }
 
-// works is a worker: a request without a slot, or without an answer, comes again.
+// works is a worker. A request without a slot or without an answer comes again.
 func works(s *slots[string], queue chan request, over chan struct{}, done func(request)) {
 	for {
 		select {
@@ -226,13 +227,13 @@ func works(s *slots[string], queue chan request, over chan struct{}, done func(r
 	}
 }
 
-// request is about a Node of a cluster, and since when it waits.
+// request is about a Node of a cluster. since is the time at which it began to wait.
 type request struct {
 	cluster string
 	since   time.Time
 }
 
-// Nothing is remembered of the kind of an owner that nobody serves: whoever may write a Machine may make up kinds without end.
+// The loop does not remember owner kinds that no API server serves: a client that may write Machines could make up any number of kinds.
 func TestMadeUpKindsAreNotRemembered(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	m := &clusterv1.Machine{}
@@ -241,5 +242,5 @@ func TestMadeUpKindsAreNotRemembered(t *testing.T) {
 	kind, again, err := machines{d, &kindWatches[reconcile.Request]{}}.watchOwner(m)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(again).To(BeNumerically(">", 0))
-	Expect(kind).To(BeZero(), "so there are no slots for it")
+	Expect(kind).To(BeZero(), "the kind has no slots")
 }

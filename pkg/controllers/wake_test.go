@@ -26,10 +26,11 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/workload"
 )
 
-// fleet is a Cluster with an object of each kind, whose names end in its own. By kind and name, so that a test can find them.
+// fleet holds a Cluster and an object of each kind, by a name such as "md-c" or "Node/m-c". All names end in the name of the Cluster.
 type fleet map[string]client.Object
 
-// newFleet has Machines m of a MachineSet, k of a control plane and p of a MachinePool, and Nodes of m and of the MachinePool.
+// newFleet returns a fleet with Machines m of a MachineSet, k of a control plane and p of a MachinePool, and Nodes of m and of the
+// MachinePool.
 func newFleet(c string) fleet {
 	f, md, ms, mp := fleet{}, managed(machineDeployment("md=1")), machineSet("ms=1"), managed(machinePool("mp=1", pool+"=a"))
 	ms.OwnerReferences = ownedBy("ms", "MachineDeployment/md-"+c).OwnerReferences
@@ -57,7 +58,7 @@ func newFleet(c string) fleet {
 	return f
 }
 
-// everything is what is written when all objects of the Cluster are looked at.
+// everything returns the objects that the loop writes when it reconciles all objects of the Cluster.
 func everything(c string) []string {
 	all := []string{
 		"FakeConfig/config-" + c, "FakeControlPlane/cp-" + c, "FakeMachine/infra-" + c,
@@ -66,7 +67,7 @@ func everything(c string) []string {
 	return append(all, nodes(c)...)
 }
 
-// nodes are all Nodes of those Clusters. The management cluster itself is Cluster c.
+// nodes returns all Nodes of these Clusters. Cluster c is the management cluster.
 func nodes(clusters ...string) (all []string) {
 	for _, c := range clusters {
 		in := map[string]string{"d": "in d: "}[c]
@@ -75,8 +76,8 @@ func nodes(clusters ...string) (all []string) {
 	return all
 }
 
-// awake runs the loop over Clusters c and d of one ClusterClass. All that they have has lost what it inherits, and no event
-// has told of that.
+// awake runs the loop over Clusters c and d of one ClusterClass. All their objects have lost their inherited entries, and no event has
+// reported the loss.
 func awake(t *testing.T) (*loop, fleet) {
 	t.Helper()
 	f := fleet{"class": clusterClass("class=1")}
@@ -90,7 +91,7 @@ func awake(t *testing.T) (*loop, fleet) {
 	l.admitted()
 	l.start()
 	l.changed.Publish()
-	l.eventually(l.written).Should(ConsistOf(slices.Concat(everything("c"), everything("d"))), "all is looked at when the policy changes")
+	l.eventually(l.written).Should(ConsistOf(slices.Concat(everything("c"), everything("d"))), "a change of the policy reconciles all objects")
 	l.eventually(l.workloads.watched.all).Should(ConsistOf("d: heirloom-nodes"))
 	l.eventually(l.asked.all).Should(ConsistOf(
 		"ensure webhook in ns/d", "remove policy from ns/d", "remove webhook from ns/c", "remove policy from ns/c"))
@@ -106,7 +107,7 @@ func awake(t *testing.T) (*loop, fleet) {
 	return l, f
 }
 
-// Where workload clusters are left alone, all else inherits, the Nodes of the management cluster among it.
+// If workload clusters are left alone, all other objects inherit, including the Nodes of the management cluster.
 func TestWorkloadClustersThatAreLeftAlone(t *testing.T) {
 	f := fleet{"class": clusterClass("class=1")}
 	maps.Copy(f, newFleet("c"))
@@ -119,7 +120,7 @@ func TestWorkloadClustersThatAreLeftAlone(t *testing.T) {
 	l.eventually(l.written).Should(ConsistOf(slices.Concat(everything("c"), withoutNodes)))
 }
 
-// lose takes from an object what it inherits.
+// lose removes the inherited entries from an object.
 func (l *loop) lose(server client.Client, object client.Object) {
 	l.t.Helper()
 	l.Expect(server.Get(l.t.Context(), client.ObjectKeyFromObject(object), object)).To(Succeed())
@@ -134,7 +135,7 @@ func (l *loop) lose(server client.Client, object client.Object) {
 	l.Expect(server.Update(l.t.Context(), object)).To(Succeed())
 }
 
-// written are the objects that have been written since the last look, each once.
+// written returns the objects that the loop has written since the last take, without duplicates.
 func (l *loop) written() []string {
 	written := regexp.MustCompile(`^(in .: )?.*?(?:applies|patches) (\w+) \w*(/[\w-]+)@`)
 	var names []string
@@ -145,7 +146,7 @@ func (l *loop) written() []string {
 	return slices.Compact(names)
 }
 
-// updated fires an event about an object in which that changes.
+// updated sends an update event for an object with this change.
 func (l *loop) updated(object client.Object, change func(before, after metav1.Object)) {
 	l.t.Helper()
 	before, _ := object.DeepCopyObject().(client.Object)
@@ -155,8 +156,8 @@ func (l *loop) updated(object client.Object, change func(before, after metav1.Ob
 	l.informers.of(object).Update(before, after)
 }
 
-// The changes of an event.
-func status(metav1.Object, metav1.Object)    {} // nothing of it is kept
+// Changes of an update event.
+func status(metav1.Object, metav1.Object)    {} // the loop keeps no status
 func something(before, _ metav1.Object)      { before.SetFinalizers([]string{"another"}) }
 func generation(before, after metav1.Object) { after.SetGeneration(before.GetGeneration() + 1) }
 func resynced(before, after metav1.Object)   { before.SetResourceVersion(after.GetResourceVersion()) }
@@ -216,7 +217,7 @@ func TestWhatAnEventLeadsTo(t *testing.T) {
 	}
 }
 
-// A Cluster is created: no event of its Nodes may follow. A Node of a workload cluster comes.
+// The loop reconciles a new Node of a workload cluster, and the Nodes of a new Cluster: no event of the Nodes may follow.
 func TestWhatComes(t *testing.T) {
 	t.Parallel()
 	l, f := awake(t)
@@ -227,8 +228,8 @@ func TestWhatComes(t *testing.T) {
 	l.eventually(l.written).Should(ContainElements(nodes("c")))
 }
 
-// What changes nothing for anybody wakes nobody. Another Cluster that is resumed then is reconciled, and what came before would be as
-// well: queues keep their order.
+// An update without a relevant change causes no reconcile. The test then resumes another Cluster: queues keep their order, so an earlier
+// request would have been handled by then.
 func TestWhatWakesNobody(t *testing.T) {
 	t.Parallel()
 	l, f := awake(t)
@@ -241,8 +242,8 @@ func TestWhatWakesNobody(t *testing.T) {
 	l.eventually(l.written).Should(ConsistOf(everything("d")))
 }
 
-// A workload cluster as a whole is looked at when its connection or its Cluster changes. Where parameters of a policy follow
-// the Machines, it is also when a Machine does; the management cluster never has such parameters.
+// The loop reconciles a workload cluster as a whole when its connection or its Cluster changes. If parameters of a MutatingAdmissionPolicy
+// follow the Machines, it also does when a Machine changes; the management cluster never has these parameters.
 func TestWhatWakesAWorkloadCluster(t *testing.T) {
 	t.Parallel()
 	const byWebhook, byPolicy, removes = "ensure webhook in ns/d", "ensure policy in ns/d", "remove webhook from ns/c"
@@ -285,19 +286,19 @@ func TestWhatWakesAWorkloadCluster(t *testing.T) {
 		}).Should(ConsistOf(tc.asked), tc.name)
 	}
 
-	l.asked.take() // a burst of changes makes the parameters be looked at a few times, not once for each
+	l.asked.take() // a burst of changes updates the parameters a few times, not once per change
 	begin := time.Now()
 	for looks := 1; looks <= 3; looks++ {
 		for range 100 {
 			l.updated(f["m-d"], something)
 		}
-		l.eventually(func() int { return strings.Count(strings.Join(l.asked.all(), " "), byPolicy) }).Should(BeNumerically(">=", looks), "what comes last is handled, too")
+		l.eventually(func() int { return strings.Count(strings.Join(l.asked.all(), " "), byPolicy) }).Should(BeNumerically(">=", looks), "the last change is handled too")
 	}
 	l.Expect(strings.Count(strings.Join(l.asked.all(), " "), byPolicy)).To(BeNumerically("<=", 2+int(time.Since(begin)/time.Second)))
 }
 
-// When all Nodes are to be looked at, a cluster that cannot be read keeps no other from it, and the log says which and why.
-// One that is not connected has none.
+// When the loop looks at all Nodes, a cluster that cannot be read does not stop the others, and the log names the cluster and the reason. A
+// Cluster without a connection is not an error.
 func TestAllNodesButThoseThatCannotBeRead(t *testing.T) {
 	var objects []client.Object
 	for _, name := range []string{"away", "broken", "c", "unlisted"} {

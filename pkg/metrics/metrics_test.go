@@ -20,7 +20,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
 )
 
-// exercise makes every metric have a value.
+// exercise gives every metric a value.
 func exercise(t *testing.T, registry *prometheus.Registry) {
 	t.Helper()
 	Expect := NewWithT(t).Expect
@@ -85,7 +85,7 @@ func TestMetrics(t *testing.T) {
 	Expect(testutil.GatherAndLint(registry)).To(BeEmpty())
 }
 
-// samples returns what a scrape would, without comments.
+// samples returns the lines of a scrape, without comments.
 func samples(t *testing.T, registry *prometheus.Registry) []string {
 	t.Helper()
 	families, err := registry.Gather()
@@ -99,7 +99,7 @@ func samples(t *testing.T, registry *prometheus.Registry) []string {
 	return slices.DeleteFunc(lines, func(line string) bool { return strings.HasPrefix(line, "#") })
 }
 
-// The page lists every metric with its type and its labels, and no other.
+// The page lists every metric with its type and its labels, and no other metric.
 func TestEveryMetricIsDocumented(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	registry := prometheus.NewRegistry()
@@ -140,7 +140,7 @@ func TestMetricsAreRegisteredOnce(t *testing.T) {
 	NewWithT(t).Expect(err).To(MatchError(ContainSubstring("registering metrics")))
 }
 
-// A certificate that cannot be read has no expiry; 0 would be one in 1970.
+// A certificate that cannot be read has no expiry; the value 0 would be a time in 1970.
 func TestUnknownExpiry(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	registry := prometheus.NewRegistry()
@@ -150,7 +150,7 @@ func TestUnknownExpiry(t *testing.T) {
 	Expect(samples(t, registry)).To(ContainElement("heirloom_webhook_certificate_expiration_timestamp_seconds NaN"))
 }
 
-// A workload cluster's API server may say that a Node was created in 1970, or tomorrow. One such Node must not spoil the sum.
+// A workload cluster's API server may report a Node that was created in 1970, or tomorrow. Such a Node must not spoil the sum.
 func TestImplausibleDelaysDoNotCount(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	registry := prometheus.NewRegistry()

@@ -41,28 +41,27 @@ const (
 	bootstrap    = "bootstrap.cluster.x-k8s.io/v1beta2"
 )
 
-// served are the kinds of the management cluster.
+// served holds the kinds of the management cluster, by apiVersion.
 var served = map[string][]string{
 	"v1": {"Node"}, core: {"Cluster", "MachineDeployment", "MachinePool", "MachineSet", "Machine", "MachineHealthCheck"},
 	admissionregistrationv1.SchemeGroupVersion.String(): {"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"},
 	controlPlane: {"ControlPlane", "ControlPlaneTemplate"}, infra: {"InfraMachine", "InfraMachineTemplate"}, bootstrap: {"Bootstrap"},
 }
 
-// apiServer is the API server of a cluster. It records what is written as "<verb> <kind> <name>".
+// apiServer is the API server of a cluster. It records writes as "<verb> <kind> <name>".
 type apiServer struct {
 	client.Client
-	// others is the client of others, whose requests are not recorded and do not fail.
+	// others is the client of other users. Its requests are not recorded and do not fail.
 	others client.Client
 	mu     sync.Mutex
 	writes []string
-	// By "<verb> <kind>": before is what happens right before the next request, after what happens to each answer, and fail
-	// what requests fail with.
+	// By "<verb> <kind>": before runs right before the next request, after changes each answer, and fail is the error of requests.
 	before map[string]func()
 	after  map[string]func(client.Object)
 	fail   map[string]error
 }
 
-// holds is an API server with these objects. It serves only the kinds that are given.
+// holds returns an API server with these objects. It serves only the given kinds.
 func holds(kinds map[string][]string, objects ...client.Object) *apiServer {
 	s := &apiServer{before: map[string]func(){}, after: map[string]func(client.Object){}, fail: map[string]error{}}
 	var versions []schema.GroupVersion
@@ -108,7 +107,7 @@ func holds(kinds map[string][]string, objects ...client.Object) *apiServer {
 	return s
 }
 
-// know registers kinds that have no Go types here. The fake client would do so by itself, but not if it is used by several.
+// know registers kinds that have no Go types here. The fake client would register them by itself, but not safely for concurrent use.
 func know(scheme *runtime.Scheme, all ...map[string][]string) {
 	for _, kinds := range all {
 		for version, names := range kinds {
@@ -122,7 +121,7 @@ func know(scheme *runtime.Scheme, all ...map[string][]string) {
 	}
 }
 
-// listed lists objects. The fake client cannot give the metadata alone of objects that it has as unstructured ones.
+// listed lists objects. The fake client cannot return only the metadata of objects that it stores as unstructured objects.
 func listed(ctx context.Context, c client.Client, list client.ObjectList, options []client.ListOption) error {
 	metadata, ok := list.(*metav1.PartialObjectMetadataList)
 	if !ok {
@@ -142,7 +141,7 @@ func listed(ctx context.Context, c client.Client, list client.ObjectList, option
 	return nil
 }
 
-// request does one, unless it is to fail or its context is done, as with an API server.
+// request sends a request, unless it must fail or its context is done, as with an API server.
 func (s *apiServer) request(ctx context.Context, verb string, what any, do func() error) error {
 	kind := s.kindOf(what)
 	s.mu.Lock()
@@ -174,7 +173,7 @@ func (s *apiServer) request(ctx context.Context, verb string, what any, do func(
 	return nil
 }
 
-// written is what has been written so far.
+// written returns all writes so far.
 func (s *apiServer) written() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -193,8 +192,8 @@ func (s *apiServer) kindOf(what any) string {
 	return ""
 }
 
-// stored returns an object as YAML, without its managed fields, its resourceVersion and where it is, and the names of those
-// who have managed fields in it.
+// stored returns an object as YAML, without its managed fields, its resourceVersion, its name and its namespace, and the names of its field
+// managers.
 func (s *apiServer) stored(t *testing.T, apiVersion, kind, name string) (text string, managers []string) {
 	t.Helper()
 	object := &unstructured.Unstructured{}
@@ -218,7 +217,7 @@ func (s *apiServer) stored(t *testing.T, apiVersion, kind, name string) (text st
 	return string(raw), managers
 }
 
-// object is one in namespace ns whose content is YAML. Its UID is its name.
+// object returns an object in namespace ns from YAML. Its UID is its name.
 func object(t *testing.T, apiVersion, kind, name, content string, fields ...metav1.ManagedFieldsEntry) *unstructured.Unstructured {
 	t.Helper()
 	u := &unstructured.Unstructured{Object: map[string]any{}}
@@ -231,7 +230,7 @@ func object(t *testing.T, apiVersion, kind, name, content string, fields ...meta
 	return u
 }
 
-// owns says who owns which fields, in an object of this version; fields is YAML.
+// owns returns the managed fields entry of a manager for an object of this version. fields is YAML.
 func owns(apiVersion, manager, fields string) metav1.ManagedFieldsEntry {
 	raw, err := yaml.YAMLToJSON([]byte(fields))
 	if err != nil {
@@ -243,14 +242,14 @@ func owns(apiVersion, manager, fields string) metav1.ManagedFieldsEntry {
 	}
 }
 
-// teamed is an object that has inherited the label team, and has one that somebody else has set.
+// teamed returns an object with the inherited label team, and a label of another manager.
 func teamed(t *testing.T, apiVersion, kind, name string) *unstructured.Unstructured {
 	t.Helper()
 	return object(t, apiVersion, kind, name, `{metadata: {labels: {team: ml, mine: "yes"}}}`,
 		owns(apiVersion, "heirloom", `{f:metadata: {f:labels: {f:team: {}}}}`), owns(apiVersion, "user", `{f:metadata: {f:labels: {f:mine: {}}}}`))
 }
 
-// inherits brings the label team to a Machine, as a webhook or the loop of another Heirloom would.
+// inherits applies the label team to a Machine, as a webhook or the loop of another Heirloom would.
 func (s *apiServer) inherits(t *testing.T, name string) {
 	t.Helper()
 	u := object(t, core, "Machine", name, `{metadata: {labels: {team: ml}}}`)
@@ -259,13 +258,13 @@ func (s *apiServer) inherits(t *testing.T, name string) {
 	NewWithT(t).Expect(s.others.Apply(t.Context(), config, client.FieldOwner("heirloom"), client.ForceOwnership)).To(Succeed())
 }
 
-// run is one of heirloom release.
+// run is a run of heirloom release, with its output.
 type run struct {
 	Releaser
 	out, progress bytes.Buffer
 }
 
-// releasing is a run in which nobody leads Heirloom.
+// releasing returns a run without a leader of Heirloom.
 func releasing(management *apiServer, options Options) *run {
 	c := &config.Config{Options: config.Options{WorkloadClusters: true}, ProviderGroups: []string{"infrastructure.cluster.x-k8s.io", "bootstrap.cluster.x-k8s.io"}}
 	c.WebhookConfiguration, c.LeaderElectNamespace = "heirloom", "heirloom-system"
@@ -274,7 +273,7 @@ func releasing(management *apiServer, options Options) *run {
 	return r
 }
 
-// within is a release of what one Heirloom of several has.
+// within limits the run to the objects of this Heirloom.
 func (r *run) within(namespace, watchFilter string) *run {
 	r.Config.Namespace, r.Config.WatchFilter = namespace, watchFilter
 	return r
@@ -283,7 +282,7 @@ func (r *run) within(namespace, watchFilter string) *run {
 // dryRun writes nothing.
 var dryRun = Options{Mode: Mode{DryRun: true}}
 
-// discovers answers which kinds there are.
+// discovers returns a discovery client that serves these kinds.
 func discovers(kinds map[string][]string) discovery.DiscoveryInterface {
 	d := &fakediscovery.FakeDiscovery{Fake: &clientgotesting.Fake{}}
 	for version, names := range kinds {
@@ -298,7 +297,6 @@ func discovers(kinds map[string][]string) discovery.DiscoveryInterface {
 	return d
 }
 
-// node has these labels and annotations.
 func node(name string, labels, annotations map[string]string, taints ...corev1.Taint) *corev1.Node {
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels, Annotations: annotations}, Spec: corev1.NodeSpec{Taints: taints},

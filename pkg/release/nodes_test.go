@@ -20,7 +20,8 @@ const (
 	guard      = "node.cluster.x-k8s.io/uninitialized"
 )
 
-// ofBoth is a Node with what Heirloom's annotations list, what Cluster API's list, what both list, and what nobody lists.
+// ofBoth returns a Node with entries that Heirloom's annotations list, that Cluster API's list, that both list, and that no annotation
+// lists.
 func ofBoth() *corev1.Node {
 	n := node("n",
 		map[string]string{"team": "ml", "empty": "", "node-role.kubernetes.io/worker": "", "shared": "1", "mine": "yes"},
@@ -63,8 +64,8 @@ spec: {taints: [{key: annotated, value: "yes", effect: NoSchedule}, {key: gpu, v
 `
 )
 
-// What Heirloom's annotations list goes, with them. What Cluster API's list is Cluster API's, in the form that it reads. The
-// guard taint goes in any case, because nobody else takes it away.
+// A release removes the entries that Heirloom's annotations list, and these annotations. Entries in Cluster API's annotations stay, with
+// annotations that Cluster API can read. The guard taint is always removed, because no other controller removes it.
 func TestNodes(t *testing.T) {
 	ours := owns("v1", "heirloom", `{f:spec: {f:taints: {}}}`)
 	kubelet := owns("v1", "kubelet", `{f:metadata: {f:labels: {f:mine: {}}}}`)
@@ -119,7 +120,7 @@ func TestADryRunNamesWhatANodeWouldLose(t *testing.T) {
 `))
 }
 
-// Most Nodes are told by their metadata to have nothing of Heirloom, and are not even read.
+// The metadata of most Nodes shows that they have no entries of Heirloom, so they are not read in full.
 func TestNodesWithoutAnythingOfOurs(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	management := holds(served, node("n", map[string]string{"a": "1"}, map[string]string{"cluster.x-k8s.io/labels-from-machine": "a"}))
@@ -129,7 +130,7 @@ func TestNodesWithoutAnythingOfOurs(t *testing.T) {
 	Expect(management.written()).To(BeEmpty())
 }
 
-// Taints are one list, which is replaced as a whole: a taint that comes meanwhile must not be lost.
+// Taints are one list that is replaced as a whole: a taint that is added in between must not be lost.
 func TestANodeThatChangesMeanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		Expect := NewWithT(t).Expect

@@ -20,7 +20,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
-// What nobody else owns goes, from every kind that inherits and from no other; what is other people's stays.
+// A release removes entries that no other manager owns, from every kind that inherits and from no other kind. Entries of other managers
+// stay.
 func TestEveryKindIsReleased(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	management := holds(served,
@@ -35,14 +36,14 @@ func TestEveryKindIsReleased(t *testing.T) {
 		"patch ControlPlane cp", "patch MachineDeployment md", "patch MachinePool mp", "patch MachineSet ms", "patch Machine m",
 		"patch InfraMachine im", "patch Bootstrap b",
 	))
-	Expect(management.writes[0]).To(HavePrefix("patch ControlPlane"), "owners come before what they own")
-	Expect(management.writes[5:]).To(Equal([]string{"patch InfraMachine im", "patch Bootstrap b"}), "what stands beside a Machine comes last")
+	Expect(management.writes[0]).To(HavePrefix("patch ControlPlane"), "owners come before their objects")
+	Expect(management.writes[5:]).To(Equal([]string{"patch InfraMachine im", "patch Bootstrap b"}), "external objects come last")
 	text, managers := management.stored(t, core, "Machine", "m")
 	Expect(text).To(MatchYAML(`{metadata: {labels: {mine: "yes"}}}`))
 	Expect(managers).To(Equal([]string{"user"}))
 }
 
-// What is Heirloom's is told by managed fields, wherever in an object it is.
+// Managed fields show which entries are Heirloom's, at any place in an object.
 func TestWhatIsReleased(t *testing.T) {
 	const content = `{metadata: {labels: {team: ml, mine: "yes"}, annotations: {note: x}}, spec: {clusterName: c, deletion: {nodeDrainTimeoutSeconds: 60}}}`
 	ours := owns(core, "heirloom", `{f:metadata: {f:labels: {f:team: {}}, f:annotations: {f:note: {}}}, f:spec: {f:deletion: {f:nodeDrainTimeoutSeconds: {}}}}`)
@@ -94,7 +95,7 @@ func TestWhatIsReleased(t *testing.T) {
 	}
 }
 
-// The loop gives up single objects: it writes with its own client, and reads from the API server.
+// The loop releases single objects: it writes with its own client, and reads from the API server.
 func TestOneOfThem(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	writes := holds(served, teamed(t, core, "Machine", "m"), teamed(t, core, "MachineSet", "ms"), ofBoth())
@@ -127,10 +128,10 @@ func TestOneOfThem(t *testing.T) {
 	Expect(of(Node(t.Context(), writes, writes.others, "gone", Mode{})).changed).To(BeFalse())
 	writes.fail["patch MachineSet"] = conflict
 	_, _, err := Object(t.Context(), writes, writes.others, schema.FromAPIVersionAndKind(core, "MachineSet"), types.NamespacedName{Namespace: "ns", Name: "ms"}, Mode{})
-	Expect(err).To(MatchError(conflict), "whoever calls it tries again")
+	Expect(err).To(MatchError(conflict), "the caller retries")
 }
 
-// Of a list there are few objects in memory at a time: others choose how large these are.
+// A list holds only few objects in memory at a time, because others choose the size of these objects.
 func TestListsAreReadInSmallPages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		Expect := NewWithT(t).Expect
@@ -150,15 +151,15 @@ func TestListsAreReadInSmallPages(t *testing.T) {
 		Expect(eachOf(t.Context(), server, &corev1.NodeList{}, "", func(*corev1.Node) {
 			if seen++; seen == 1 {
 				synctest.Wait()
-				Expect(pages).To(Equal(2), "this one, and the next")
+				Expect(pages).To(Equal(2), "this page and the next page")
 			}
 		})).To(Succeed())
 		Expect(seen).To(Equal(1000))
 	})
 }
 
-// A provider may serve a newer version than that in which Heirloom wrote an object. What is recorded is found in the older version only;
-// once nobody serves that, labels and annotations still go.
+// A provider may serve a newer version than the version in which Heirloom wrote an object. The managed fields match only the older version.
+// When the older version is no longer served, a release still removes labels and annotations.
 func TestWhatAnotherVersionRecords(t *testing.T) {
 	const (
 		older   = "controlplane.cluster.x-k8s.io/v1beta1"

@@ -24,7 +24,7 @@ var (
 	conflict  = apierrors.NewConflict(schema.GroupResource{Resource: "any"}, "it", errors.New("somebody was faster"))
 )
 
-// What cannot be done is named, and everything else is done.
+// The error names each object that cannot be released. All other objects are released.
 func TestRefusals(t *testing.T) {
 	for _, tc := range []struct {
 		name, refuse string
@@ -49,7 +49,7 @@ func TestRefusals(t *testing.T) {
 				Expect(err).To(MatchError(ContainSubstring(tc.problem)))
 				Expect(strings.Count(err.Error(), "\n")).To(Equal(1), "no other problem")
 				Expect(management.written()).To(ContainElements("patch MachineSet ms", "patch InfraMachine im"))
-				Expect(time.Since(begun)).To(BeNumerically("<", 30*time.Second), "it does not try for ever")
+				Expect(time.Since(begun)).To(BeNumerically("<", 30*time.Second), "the retries end")
 			})
 		})
 	}
@@ -65,13 +65,13 @@ func TestAnObjectThatGoesMeanwhileIsPassedOver(t *testing.T) {
 			r := releasing(management, Options{})
 			Expect(r.Run(t.Context())).To(Succeed())
 			Expect(management.written()).To(BeEmpty())
-			Expect(r.out.String()).To(BeEmpty(), "nothing is said about it")
+			Expect(r.out.String()).To(BeEmpty(), "the output does not mention it")
 		})
 	}
 }
 
-// A write after which everything is there again is tried again, as long as a webhook that has just been deleted may still be
-// called. After that it is an error.
+// A write after which all entries are back is retried as long as API servers may still call a webhook that has just been deleted. After
+// that it is an error.
 func TestAnotherHeirloomThatIsAtWork(t *testing.T) {
 	const problem = "Machine.cluster.x-k8s.io ns/m: released entries have come back in the same write: another Heirloom is still running"
 	for _, tc := range []struct {
@@ -103,7 +103,7 @@ func TestAnotherHeirloomThatIsAtWork(t *testing.T) {
 	}
 }
 
-// brokenDiscovery cannot discover some groups.
+// brokenDiscovery cannot discover the group version broken. If broken is empty, it answers nothing.
 type brokenDiscovery struct {
 	discovery.DiscoveryInterface
 	broken string
@@ -142,12 +142,12 @@ func TestKindsThatCannotBeDiscovered(t *testing.T) {
 				return
 			}
 			Expect(err).To(MatchError(ContainSubstring(tc.problem)))
-			Expect(management.written()).To(BeEmpty(), "what is there cannot be known")
+			Expect(management.written()).To(BeEmpty(), "the existing kinds are unknown")
 		})
 	}
 }
 
-// Owners come first, and what is ours is told by group and kind. Control planes and what stands beside Machines may be of any kind.
+// Owners come first. Group and kind decide which objects are ours. Control planes and external objects may be of any kind.
 func TestKinds(t *testing.T) {
 	kinds := func(group string, kinds ...string) (all []schema.GroupVersionKind) {
 		for _, kind := range kinds {
@@ -166,7 +166,7 @@ func TestKinds(t *testing.T) {
 	)))
 }
 
-// Where a CustomResourceDefinition is missing, or Cluster API as a whole, there is nothing of that kind to release.
+// If a CustomResourceDefinition or all of Cluster API is missing, there is nothing to release.
 func TestKindsThatAreNotThere(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	management := holds(map[string][]string{"v1": {"Node"}}, node("n", nil, nil))

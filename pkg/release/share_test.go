@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// shared is a management cluster of several Heirlooms: what is called mine belongs to one, with the label mine, in namespace
-// ns; what is called theirs has another label; what is called far is in another namespace.
+// shared returns a management cluster of several Heirlooms: objects named mine have the label mine and are in namespace ns, objects named
+// theirs have another label, and objects named far are in another namespace.
 func shared(t *testing.T) *apiServer {
 	t.Helper()
 	var objects []client.Object
@@ -44,8 +44,8 @@ func shared(t *testing.T) *apiServer {
 	return holds(served, objects...)
 }
 
-// Where several share a management cluster, each gives up its own: objects in its namespace or with its label, what stands
-// beside their Machines, and the Nodes of these.
+// If several Heirlooms share a management cluster, each releases its own objects: objects in its namespace or with its label, the external
+// objects of their Machines, and the Nodes of these Machines.
 func TestEachGivesUpItsOwn(t *testing.T) {
 	all := []string{"patch InfraMachine", "patch Machine", "patch Node", "patch Node by-name-", "patch Node pool-"}
 	of := func(names ...string) (writes []string) {
@@ -89,7 +89,7 @@ func TestEachGivesUpItsOwn(t *testing.T) {
 	}
 }
 
-// An InfraMachine is its Machine's, whatever label its provider gives it. Only without an owner does its own label count.
+// An InfraMachine belongs to the Heirloom of its Machine, whatever label its provider gives it. Its own label counts only without an owner.
 func TestWhatStandsBesideAMachine(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	labelled := func(kind, apiVersion, name, filter string, owners ...string) *unstructured.Unstructured {
@@ -107,7 +107,7 @@ func TestWhatStandsBesideAMachine(t *testing.T) {
 	Expect(management.written()).To(ConsistOf("patch Machine red", "patch InfraMachine of-red", "patch InfraMachine of-nobody"))
 }
 
-// What is ours cannot be told without the Machines.
+// If the Machines cannot be read, nothing is released, because the Machines decide which objects are ours.
 func TestMachinesThatCannotBeReadStopAll(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	management := shared(t)

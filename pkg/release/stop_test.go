@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// configurations are the webhook configurations of Heirloom, and those of somebody else.
+// configurations returns the webhook configurations of Heirloom and of another product.
 func configurations() []client.Object {
 	named := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name} }
 	return []client.Object{
@@ -35,7 +35,7 @@ const (
 	saysReleasedDry   = "machine.cluster.x-k8s.io/m released in namespace ns (dry run)\n  .metadata.labels.team\n"
 )
 
-// Webhooks would bring back what is released. So nothing is done while they are there, unless they are to be deleted.
+// Webhooks would add released entries again, so nothing is released while they exist, unless they are to be deleted.
 func TestStoppingTheWebhooks(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
@@ -79,19 +79,19 @@ func TestStoppingTheWebhooks(t *testing.T) {
 	}
 }
 
-// heldBy is the Lease of a leader that has renewed it a while ago, for 15 seconds.
+// heldBy returns the Lease of a leader that has renewed it this long ago, for 15 seconds.
 func heldBy(leader string, renewed time.Duration) *coordinationv1.Lease {
 	return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "heirloom-system", Name: "leader-election-heirloom"}, Spec: coordinationv1.LeaseSpec{
 		HolderIdentity: &leader, LeaseDurationSeconds: ptr.To(int32(15)), RenewTime: ptr.To(metav1.NewMicroTime(time.Now().Add(-renewed))),
 	}}
 }
 
-// deployment is Heirloom's, with two replicas.
+// deployment returns Heirloom's Deployment, with two replicas.
 func deployment() *appsv1.Deployment {
 	return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "heirloom-system", Name: "heirloom"}, Spec: appsv1.DeploymentSpec{Replicas: ptr.To(int32(2))}}
 }
 
-// leads makes somebody hold the Lease, renewed so long ago by the clock of the holder.
+// leads gives the Lease to a holder who renewed it this long ago by its own clock.
 func (s *apiServer) leads(t *testing.T, who string, renewed time.Duration) {
 	t.Helper()
 	lease, now := heldBy("", 0), heldBy(who, renewed)
@@ -100,7 +100,7 @@ func (s *apiServer) leads(t *testing.T, who string, renewed time.Duration) {
 	NewWithT(t).Expect(s.others.Update(t.Context(), lease)).To(Succeed())
 }
 
-// Without leave to stop it, nothing is done while somebody leads.
+// Without --stop, nothing is released while there is a leader.
 func TestWhileSomebodyLeads(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
@@ -135,13 +135,13 @@ func TestWhileSomebodyLeads(t *testing.T) {
 	}
 }
 
-// With it, the Deployment is scaled to zero, and nothing is released before nobody has led for five seconds.
+// With --stop, the Deployment is scaled to zero, and nothing is released before there has been no leader for five seconds.
 func TestStoppingTheLoop(t *testing.T) {
 	const s = time.Second
 	for _, tc := range []struct {
 		name  string
 		lease func() *coordinationv1.Lease
-		// then is what happens to the Lease so long after the Deployment was scaled: who holds it, and when that was renewed.
+		// then holds changes of the Lease by the time after the Deployment was scaled: a new holder and renew time.
 		then     map[time.Duration]func(*apiServer, *testing.T)
 		released time.Duration
 		writes   []string
@@ -216,7 +216,7 @@ func TestALoopThatCannotBeStopped(t *testing.T) {
 	}
 }
 
-// If somebody has led meanwhile, what was released may be inherited again. That is an error.
+// If there was a leader in the meantime, released entries may be inherited again. The run returns an error.
 func TestALoopThatStartsMeanwhile(t *testing.T) {
 	for _, stop := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

@@ -34,20 +34,20 @@ import (
 
 var key = bytes.Repeat([]byte{7}, webhook.KeySize)
 
-// keys is the Secret of the key.
+// keys returns the Secret of the key.
 func keys(key []byte) *corev1.Secret {
 	return &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "heirloom-system", Name: "keys", UID: "keys"}, Data: map[string][]byte{"key": key},
 	}
 }
 
-// provisionedCluster is a Cluster that has an API server.
+// provisionedCluster returns a Cluster with an API server.
 func provisionedCluster(t *testing.T, name string) *unstructured.Unstructured {
 	t.Helper()
 	return object(t, core, "Cluster", name, `{status: {initialization: {infrastructureProvisioned: true}}}`)
 }
 
-// calls is the webhook configuration of a workload cluster, which calls this URL.
+// calls returns the webhook configuration of a workload cluster that calls this URL.
 func calls(url string) *admissionregistrationv1.MutatingWebhookConfiguration {
 	return &admissionregistrationv1.MutatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: webhook.ObjectName, UID: "calls"},
@@ -57,7 +57,7 @@ func calls(url string) *admissionregistrationv1.MutatingWebhookConfiguration {
 
 const url = "https://heirloom.example.com"
 
-// fleet is a management cluster with workload clusters, told by the names of their Clusters.
+// fleet is a management cluster with workload clusters, by the names of their Clusters.
 type fleet struct {
 	management *apiServer
 	workloads  map[string]*apiServer
@@ -76,7 +76,7 @@ func (f fleet) run(options Options) *run {
 	return r
 }
 
-// In a workload cluster goes first what admits Nodes, and then what Nodes have inherited.
+// In a workload cluster, the admission of Nodes is removed first, and then the inherited entries of Nodes.
 func TestAWorkloadCluster(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	red := holds(served, ofBoth(), calls(url+webhook.Path(key, webhook.IdentityOf(provisionedCluster(t, "red")))))
@@ -111,7 +111,7 @@ func TestAWorkloadCluster(t *testing.T) {
 	Expect(again.out.String()).To(BeEmpty(), "a second run changes nothing")
 }
 
-// One that cannot be reached is named and holds up nothing.
+// The error names a workload cluster that cannot be reached. Such a cluster holds up nothing.
 func TestAWorkloadClusterThatCannotBeReached(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	red, blue := holds(served, ofBoth(), calls(url+webhook.Path(key, webhook.IdentityOf(provisionedCluster(t, "red"))))), holds(served, ofBoth())
@@ -129,7 +129,7 @@ node/n released in workload cluster ns/red
 `))
 }
 
-// Clusters without an API server of their own, or with one that is about to go, are skipped.
+// Clusters without their own API server, or with an API server that is about to be deleted, are skipped.
 func TestClustersThatAreSkipped(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	going, labelled := provisionedCluster(t, "going"), provisionedCluster(t, "labelled")
@@ -157,20 +157,20 @@ func TestClustersThatAreSkipped(t *testing.T) {
 		ContainSubstring("workload cluster ns/new: skipped, it has never been provisioned\n")))
 	clusters, progress = reached("", "mine")
 	Expect(clusters).To(Equal([]string{"labelled"}))
-	Expect(progress).NotTo(ContainSubstring("skipped"), "others' Clusters are nothing to it")
+	Expect(progress).NotTo(ContainSubstring("skipped"), "other Heirlooms' Clusters are skipped")
 	clusters, _ = reached("other", "")
 	Expect(clusters).To(BeEmpty())
 }
 
-// Where Heirloom left all workload clusters alone, so does a release.
+// If Heirloom left all workload clusters alone, so does a release.
 func TestWorkloadClustersThatAreLeftAlone(t *testing.T) {
 	r := fleet{management: holds(served, provisionedCluster(t, "red"))}.run(Options{})
-	r.Config.WorkloadClusters, r.Workload = false, nil // to reach one would panic
+	r.Config.WorkloadClusters, r.Workload = false, nil // a connection to a workload cluster would panic
 	NewWithT(t).Expect(r.Run(t.Context())).To(Succeed())
 	NewWithT(t).Expect(r.progress.String()).To(ContainSubstring("workload clusters: skipped, because of --workload-clusters=false"))
 }
 
-// A configuration that leads to another Heirloom is left, and said to be.
+// A configuration that points to another Heirloom stays, and the output reports it.
 func TestAnotherHeirloomsConfiguration(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	red := holds(served, calls("https://other.example.com/workload/ns/red/00"))
@@ -181,7 +181,7 @@ func TestAnotherHeirloomsConfiguration(t *testing.T) {
 	Expect(r.progress.String()).To(ContainSubstring("workload cluster ns/red: MutatingWebhookConfiguration management.heirloom.dev stays: it points to another Heirloom"))
 }
 
-// An account that may not look for what admits Nodes has made none.
+// An account that may not read objects for admission has created none.
 func TestAWorkloadClusterThatMayNotBeLookedAt(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	red := holds(served, ofBoth())
@@ -200,10 +200,10 @@ func TestAKeyThatCannotBeDeleted(t *testing.T) {
 	}
 }
 
-// withdrawing are the options of an uninstall.
+// withdrawing holds the options of an uninstall.
 var withdrawing = Options{OnlyWorkloadClusters: true, Stop: true}
 
-// events are those that somebody reads about Clusters, as "<reason> <cluster>: <note>".
+// events returns the Events on Clusters, as "<reason> <cluster>: <note>".
 func (s *apiServer) events(t *testing.T) []string {
 	t.Helper()
 	list := &eventsv1.EventList{}
@@ -215,8 +215,8 @@ func (s *apiServer) events(t *testing.T) []string {
 	return told
 }
 
-// What admits Nodes is taken away in every workload cluster that answers, once the leader has stopped. Nothing else is
-// touched, also in the management cluster.
+// After the leader has stopped, the admission of Nodes is removed from every workload cluster that answers. No other object changes, also
+// in the management cluster.
 func TestOnlyWorkloadClusters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		Expect := NewWithT(t).Expect
@@ -240,14 +240,14 @@ func TestOnlyWorkloadClusters(t *testing.T) {
 			"delete MutatingWebhookConfiguration management.heirloom.dev", "delete MutatingAdmissionPolicyBinding nodes.heirloom.dev",
 			"delete MutatingAdmissionPolicy nodes.heirloom.dev", "delete ConfigMap nodes.heirloom.dev",
 		}))
-		Expect(withdrawn).To(Equal(20*time.Second), "the loop would set it up anew")
+		Expect(withdrawn).To(Equal(20*time.Second), "the loop would set up admission again")
 		Expect(f.management.written()).To(Equal([]string{"scale Deployment heirloom"}))
 		Expect(f.management.events(t)).To(BeEmpty())
 		Expect(r.out.String()).To(ContainSubstring("mutatingadmissionpolicy.admissionregistration.k8s.io/nodes.heirloom.dev deleted in workload cluster ns/red\n"))
 	})
 }
 
-// warning is a client of an API server that warns of whatever is asked.
+// warning is a client of an API server that returns a warning with every answer.
 type warning struct{ client.Client }
 
 func (w warning) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
@@ -255,7 +255,7 @@ func (w warning) Get(ctx context.Context, key client.ObjectKey, object client.Ob
 	return w.Client.Get(ctx, key, object, options...)
 }
 
-// Warnings of a workload cluster are not logged: they may be anything.
+// Warnings of a workload cluster are not logged: they may contain any text.
 func TestWarningsOfAWorkloadClusterAreNotLogged(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	var logged []string
@@ -269,8 +269,9 @@ func TestWarningsOfAWorkloadClusterAreNotLogged(t *testing.T) {
 	Expect(logged).To(BeEmpty())
 }
 
-// One that does not answer is named, with what to do, and holds up neither the others nor the uninstall. What a workload cluster's server
-// says is for whoever runs the command. The Event on the Cluster says that it is no API server.
+// The error names a workload cluster that does not answer, and says what to do. Such a cluster holds up neither the others nor the
+// uninstall. Only the user of the command sees the answer of a workload cluster's server. The Event on the Cluster says that the server is
+// no API server.
 func TestAWorkloadClusterThatDoesNotAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		Expect := NewWithT(t).Expect
@@ -313,8 +314,8 @@ func TestAWorkloadClusterThatDoesNotAnswer(t *testing.T) {
 	})
 }
 
-// A hundred are asked at a time: also a fleet that does not answer, not even for discovery, which ends with no context, leaves Helm's hook
-// within its five minutes. Workload clusters that answer do not wait for those that do not.
+// A hundred workload clusters are handled at a time: even a fleet that does not answer, not even to discovery, which has no context, ends
+// within the five minutes of Helm's hook. Workload clusters that answer do not wait for the others.
 func TestManyWorkloadClustersThatDoNotAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		Expect, over := NewWithT(t).Expect, make(chan struct{})
@@ -345,7 +346,7 @@ func TestManyWorkloadClustersThatDoNotAnswer(t *testing.T) {
 	})
 }
 
-// endless is an API server that has Nodes without end, each with something of Heirloom's, and refuses to show one in many words.
+// endless is an API server with an endless list of Nodes, each with entries of Heirloom. It refuses to read a Node, with a long message.
 type endless struct {
 	client.Client
 	pages int
@@ -375,7 +376,7 @@ func (e *endless) Get(ctx context.Context, key client.ObjectKey, object client.O
 	return e.Client.Get(ctx, key, object, options...)
 }
 
-// A workload cluster that lists Nodes without end is given up, and named. What is remembered of it is little.
+// A release gives up on a workload cluster with an endless list of Nodes, and names it. It keeps little of it in memory.
 func TestAWorkloadClusterWithNodesWithoutEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		Expect := NewWithT(t).Expect

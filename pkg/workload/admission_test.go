@@ -34,11 +34,11 @@ import (
 
 var cluster = webhook.Identity{NamespacedName: types.NamespacedName{Namespace: "ns", Name: "c"}, UID: "c"}
 
-// answer is a way that answers so.
+// answer is a way to admit Nodes that returns these values.
 type answer struct {
 	changed bool
 	err     error
-	// removed is how often it was taken away.
+	// removed counts the calls of Remove.
 	removed int
 }
 
@@ -51,7 +51,7 @@ func (a *answer) Remove(context.Context, client.Client, webhook.Identity) (bool,
 	return a.changed, a.err
 }
 
-// ensure returns what is told, as "<reason> <note>", and when to look again.
+// ensure returns the Events as "<reason> <note>", and the time until the next look.
 func ensure(t *testing.T, a *workload.Admission, way string) (told []string, again time.Duration, err error) {
 	t.Helper()
 	again, err = a.Ensure(t.Context(), nil, cluster, way, func(reason, note string) { told = append(told, reason+" "+note) })
@@ -65,7 +65,7 @@ const (
 	fallback   = "WorkloadAdmissionFallback "
 )
 
-// unserved is what an API server without such policies answers, as far as the client's mapping of kinds knows.
+// unserved is the error if the client's RESTMapper knows no MutatingAdmissionPolicy.
 var unserved = &meta.NoKindMatchError{GroupKind: schema.GroupKind{Kind: "MutatingAdmissionPolicy"}}
 
 func TestEnsureTellsWhatItDid(t *testing.T) {
@@ -122,8 +122,8 @@ func TestEnsureTellsWhatItDid(t *testing.T) {
 	}
 }
 
-// An upgrade of the workload cluster makes a better way possible, and so does a URL. The one before goes when API servers have
-// heard of it. A way that can be had no longer is left: it would not work when it came back.
+// After an upgrade of the workload cluster, or with a URL, a better way is possible. The earlier way is removed only after API servers have
+// loaded the new way. A way that is no longer possible stays registered: it would not work after a repair otherwise.
 func TestNoMomentIsWithoutAWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		Expect := NewWithT(t).Expect
@@ -163,7 +163,7 @@ func TestNoMomentIsWithoutAWay(t *testing.T) {
 	})
 }
 
-// What an API server warns of is not logged: it may be anything.
+// Warnings of an API server are not logged: they may contain any text.
 func TestWarningsAreNotLogged(t *testing.T) {
 	var logged []string
 	ctx := ctrl.LoggerInto(t.Context(), funcr.New(func(_, line string) { logged = append(logged, line) }, funcr.Options{}))
@@ -173,7 +173,7 @@ func TestWarningsAreNotLogged(t *testing.T) {
 	NewWithT(t).Expect(logged).To(BeEmpty())
 }
 
-// asks is a way that asks the API server.
+// asks is a way that sends a request to the API server.
 type asks struct{ answer }
 
 func (*asks) Ensure(ctx context.Context, server client.Client, _ webhook.Identity) (bool, error) {
@@ -182,7 +182,8 @@ func (*asks) Ensure(ctx context.Context, server client.Client, _ webhook.Identit
 	return false, server.Get(ctx, types.NamespacedName{Namespace: "ns", Name: "x"}, object)
 }
 
-// servesText is a client of a server that redirects to another one, which answers so, and with a warning.
+// servesText returns a client of a server that redirects to a second server. The second server returns the code and the text, with a
+// warning.
 func servesText(t *testing.T, code int, text string) client.Client {
 	t.Helper()
 	internal := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -201,7 +202,7 @@ func servesText(t *testing.T, code int, text string) client.Client {
 	return c
 }
 
-// What another server says by way of a workload cluster is told to nobody who reads objects of the management cluster.
+// A text that another server returns through a workload cluster does not reach users who read objects of the management cluster.
 func TestNobodyReadsThroughHeirloom(t *testing.T) {
 	const silent = "it does not answer like an API server"
 	const denied = `{"apiVersion": "v1", "kind": "Status", "status": "Failure", "reason": "Forbidden", "code": 403, "message": "no rights"}`
@@ -235,7 +236,7 @@ func TestNobodyReadsThroughHeirloom(t *testing.T) {
 	Expect(workload.Told(context.DeadlineExceeded)).To(MatchError(context.DeadlineExceeded))
 }
 
-// Whoever changes a Cluster or its Machines all the time has them computed a tenth of the time.
+// Constant changes of a Cluster or its Machines keep the loop busy with their parameters for at most a tenth of the time.
 func TestAClusterRestsAfterItsParametersWereComputed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		Expect := NewWithT(t).Expect
@@ -270,20 +271,20 @@ func TestAClusterRestsAfterItsParametersWereComputed(t *testing.T) {
 	})
 }
 
-// Machines are followed where there is a policy, or may be one.
+// The loop follows the Machines if there is a MutatingAdmissionPolicy, or may be.
 func TestMachinesAreFollowedForPolicies(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	object := &metav1.ObjectMeta{Namespace: "ns", Name: "c"}
 	policies := &answer{}
 	a := &workload.Admission{Default: "auto", Ways: map[string]workload.Way{"policy": policies, "webhook": &answer{}}}
-	Expect(a.FollowsMachines(object)).To(BeTrue(), "nobody knows yet")
+	Expect(a.FollowsMachines(object)).To(BeTrue(), "the way is not known yet")
 	Expect(ensure(t, a, "auto")).Error().To(Succeed())
 	Expect(a.FollowsMachines(object)).To(BeTrue())
 	policies.err = unserved
 	Expect(ensure(t, a, "auto")).Error().To(Succeed())
 	Expect(a.FollowsMachines(object)).To(BeFalse())
 	a.Forget(cluster.NamespacedName)
-	Expect(a.FollowsMachines(object)).To(BeTrue(), "another of this name is not known")
+	Expect(a.FollowsMachines(object)).To(BeTrue(), "a new Cluster with this name is not known")
 	object.Labels = map[string]string{workload.AdmissionLabel: "none"}
 	Expect(a.FollowsMachines(object)).To(BeFalse())
 	object.Labels[workload.AdmissionLabel] = "policy"

@@ -34,7 +34,7 @@ import (
 	"github.com/heirloom-dev/heirloom/webhooks"
 )
 
-// issuer is a CA.
+// issuer is a CA of a test.
 type issuer struct {
 	t    *testing.T
 	cert *x509.Certificate
@@ -66,7 +66,7 @@ func (i issuer) pem() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: i.cert.Raw})
 }
 
-// valid is the source of a certificate that is valid.
+// valid returns a source with a valid certificate.
 func valid(t *testing.T) certs.Source {
 	t.Helper()
 	certificate := newIssuer(t).issue("server", x509.ExtKeyUsageServerAuth)
@@ -80,7 +80,7 @@ func TestACertificateFromFilesMustBeThere(t *testing.T) {
 	NewWithT(t).Expect(err).To(MatchError(ContainSubstring("loading the serving certificate")))
 }
 
-// With --webhook-client-ca-file, a client is answered if it has a certificate by one of the CAs that are in the file now.
+// With --webhook-client-ca-file, the server answers only clients with a certificate of a CA in the current file.
 func TestOnlyClientsWithACertificateAreAnswered(t *testing.T) {
 	Expect, Eventually := NewWithT(t).Expect, NewWithT(t).Eventually
 	theirs, others := newIssuer(t), newIssuer(t)
@@ -116,7 +116,7 @@ func TestOnlyClientsWithACertificateAreAnswered(t *testing.T) {
 	}).WithTimeout(2 * time.Minute).Should(Equal(http.StatusOK))
 }
 
-// Go parses what a client sends as its certificates, and keeps ten times as much for each connection.
+// Go parses the certificates that a client sends, and keeps ten times their size for each connection.
 func TestCertificatesOfClientsAreLimited(t *testing.T) {
 	answered := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, strconv.Itoa(len(r.TLS.PeerCertificates)))
@@ -160,7 +160,7 @@ func TestCertificatesOfClientsAreLimited(t *testing.T) {
 	}
 }
 
-// Only the server of the management cluster's API servers asks for certificates, and only if it was told whose are accepted.
+// Only the server for the management cluster's API servers requests certificates, and only if accepted CAs are configured.
 func TestWhoIsAskedForACertificate(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "ca.crt")
 	NewWithT(t).Expect(os.WriteFile(file, newIssuer(t).pem(), 0o600)).To(Succeed())

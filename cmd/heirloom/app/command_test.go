@@ -17,12 +17,12 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// execute runs the command with these arguments and returns what it printed.
+// execute runs the command with these arguments and returns its output.
 func execute(t *testing.T, args ...string) (string, error) {
 	t.Helper()
-	// A process configures its logs once; a test does it again and again.
+	// A process configures its logs once, but tests configure them many times.
 	t.Cleanup(func() {
-		klog.StopFlushDaemon() // which would read what is reset and configured again
+		klog.StopFlushDaemon() // the daemon would read the configuration during the reset
 		NewWithT(t).Expect(logsv1.ResetForTest(nil)).To(Succeed())
 		klog.StopFlushDaemon()
 	})
@@ -67,13 +67,13 @@ func TestCommand(t *testing.T) {
 				return
 			}
 			Expect(err).To(MatchError(ContainSubstring(tc.problem)))
-			Expect(output).To(ContainSubstring("Error: "), "the operator is told")
-			Expect(output).NotTo(ContainSubstring("Usage:"), "an error is not drowned in the usage")
+			Expect(output).To(ContainSubstring("Error: "), "the operator sees the error")
+			Expect(output).NotTo(ContainSubstring("Usage:"), "no usage after an error")
 		})
 	}
 }
 
-// Without Cluster API the program ends, and the operator is told what to do.
+// Without Cluster API the program ends, and its error says what to do.
 func TestWithoutClusterAPI(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	apiServer := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -23,7 +23,7 @@ import (
 	"k8s.io/klog/v2/textlogger"
 )
 
-// formats are loggers that write what --logging-format chooses.
+// formats returns the loggers of --logging-format by name.
 func formats(output *bytes.Buffer) map[string]logr.Logger {
 	asJSON, _ := logsjson.NewJSONLogger(0, logsjson.AddNopSync(output), nil, nil)
 	return map[string]logr.Logger{
@@ -32,7 +32,7 @@ func formats(output *bytes.Buffer) map[string]logr.Logger {
 	}
 }
 
-// Whatever others make long, a line of the log is short, and still tells how the long thing begins.
+// A line of the log has a limited length, and still shows the beginning of a long text from another client.
 func TestWhatIsLoggedIsShort(t *testing.T) {
 	long := "begin" + strings.Repeat("é", 1<<20)
 	for name, log := range map[string]func(logr.Logger){
@@ -61,7 +61,7 @@ func TestWhatIsLoggedIsShort(t *testing.T) {
 	}
 }
 
-// What is short is logged as before, with who logged it.
+// Short lines do not change, and keep their caller.
 func TestWhatIsShortIsLoggedAsBefore(t *testing.T) {
 	for name, log := range map[string]func(logr.Logger){
 		"an error":        func(l logr.Logger) { l.Error(errors.New("no"), "failed", "object", klog.KRef("ns", "m")) },
@@ -88,7 +88,7 @@ func TestWhatIsShortIsLoggedAsBefore(t *testing.T) {
 	}
 }
 
-// parsed is what a line says, apart from the time of one in JSON and the order of its fields.
+// parsed returns the content of a line, without the time of a JSON line and without the order of its fields.
 func parsed(line string) any {
 	fields := map[string]any{}
 	if json.Unmarshal([]byte(line), &fields) != nil {
@@ -98,7 +98,7 @@ func parsed(line string) any {
 	return fields
 }
 
-// The whole program logs like that: what controllers log, what client-go does, and what it does without a logger.
+// The limit holds for all logs of the program: of controllers, of client-go, and of code without a logger.
 func TestTheProgramsLogIsShort(t *testing.T) {
 	for _, format := range []string{"text", "json"} {
 		t.Run(format, func(t *testing.T) {

@@ -26,7 +26,7 @@ import (
 	"github.com/heirloom-dev/heirloom/webhooks"
 )
 
-// parse returns the configuration with these flags. Probes and diagnostics have ports of their own.
+// parse returns the configuration with these flags. Probes and diagnostics have their own ports.
 func parse(t *testing.T, args ...string) *config.Config {
 	t.Helper()
 	options, flags := config.NewOptions(), pflag.NewFlagSet("heirloom", pflag.ContinueOnError)
@@ -37,7 +37,7 @@ func parse(t *testing.T, args ...string) *config.Config {
 	return c
 }
 
-// statusOf asks a server, with a token and a certificate if there are any, and returns status and body of the answer.
+// statusOf sends a request to a server, optionally with a token and certificates, and returns the status and the body of the answer.
 func statusOf(t *testing.T, url, token string, certificates ...tls.Certificate) (int, string) {
 	t.Helper()
 	Expect := NewWithT(t).Expect
@@ -82,7 +82,7 @@ func TestProbes(t *testing.T) {
 	Expect(verbose).To(ContainSubstring("[+]certificate ok"))
 }
 
-// A client that takes all connections of the webhooks must not have the program restarted.
+// A client that takes all connections of the webhooks must not cause a restart of the program.
 func TestProbesAnswerWhileWebhooksHaveNoConnectionLeft(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	webhooks := added(t, t.Context(), false, saysProtocol()).start(t)
@@ -105,7 +105,8 @@ func TestProbesAnswerWhileWebhooksHaveNoConnectionLeft(t *testing.T) {
 	}
 }
 
-// reviews is an API server that takes a token for a user's name. The user "scraper" may read metrics, and "admin" everything.
+// reviews returns the configuration of an API server that takes a token as a user's name. The user "scraper" may read metrics, and "admin"
+// everything.
 func reviews(t *testing.T) *rest.Config {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -190,15 +191,15 @@ func TestAPortThatIsTakenIsSaid(t *testing.T) {
 	Expect(addDiagnostics(&onlyAdded{}, c, nil)).To(MatchError(HavePrefix("listening for diagnostics: ")))
 }
 
-// overPipe sends these bytes to a server of probes or diagnostics, in a bubble of synctest, and returns what it answers until it closes
-// the connection, and after how long it does.
+// overPipe sends these bytes to a server of probes or diagnostics, in a bubble of synctest. It returns the answer until the server closes
+// the connection, and the time until then.
 func overPipe(t *testing.T, handler http.Handler, sent string) (answer string, after time.Duration) {
 	t.Helper()
 	Expect := NewWithT(t).Expect
 	ours, theirs := net.Pipe()
 	servesOne(t, bounded("probes", briefTimeout, handler), theirs)
 	since := time.Now()
-	go func() { _, _ = io.WriteString(ours, sent) }() // the server need not read everything
+	go func() { _, _ = io.WriteString(ours, sent) }() // the server need not read all bytes
 	read, err := io.ReadAll(ours)
 	after = time.Since(since)
 	Expect(err).NotTo(HaveOccurred())
@@ -206,7 +207,7 @@ func overPipe(t *testing.T, handler http.Handler, sent string) (answer string, a
 	return string(read), after
 }
 
-// A connection of probes and diagnostics holds little, and not for long.
+// A connection of probes and diagnostics uses little memory, and has a short timeout.
 func TestBriefRequests(t *testing.T) {
 	says := func(after time.Duration) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -244,13 +245,13 @@ func TestBriefRequests(t *testing.T) {
 				if tc.answer == "200 OK" {
 					Expect(answer).To(ContainSubstring("said"))
 				}
-				Expect(after).To(BeNumerically("~", tc.after, time.Second)) // net/http takes a moment to close it
+				Expect(after).To(BeNumerically("~", tc.after, time.Second)) // net/http takes a moment to close the connection
 			})
 		})
 	}
 }
 
-// An answer that nobody reads holds what it consists of.
+// An answer that the client does not read keeps its memory, so it has a timeout.
 func TestAnswersMustBeRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		Expect := NewWithT(t).Expect

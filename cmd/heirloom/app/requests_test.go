@@ -12,7 +12,7 @@ import (
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 )
 
-// However many servers kubeconfigs name, their requests are one series.
+// The requests to workload clusters are a single series, however many servers kubeconfigs name.
 func TestWorkloadClustersAreOneSeries(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	Expect(countRequests(&rest.Config{Host: "https://management.example.com:6443"})).To(Succeed())
@@ -23,7 +23,7 @@ func TestWorkloadClustersAreOneSeries(t *testing.T) {
 	}
 	counts.Increment(t.Context(), "200", "TEST", counts.management)
 	Expect(countRequests(&rest.Config{})).To(Succeed())
-	Expect(clientmetrics.RequestResult).To(Equal(counts), "it is done once")
+	Expect(clientmetrics.RequestResult).To(Equal(counts), "a second call changes nothing")
 
 	families, err := ctrlmetrics.Registry.Gather()
 	Expect(err).NotTo(HaveOccurred())

@@ -32,8 +32,7 @@ func TestRequestsAreAnsweredForAWhileAfterTheEnd(t *testing.T) {
 	}
 }
 
-// fakeManager fills its caches at once or never, and ends so long after it was told to, or cannot be stopped before they are
-// filled.
+// fakeManager fills its caches at once or never, and ends a given time after the stop. It cannot be stopped before its caches are filled.
 type fakeManager struct {
 	manager.Manager
 	cache.Cache

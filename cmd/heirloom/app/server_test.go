@@ -25,7 +25,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/config"
 )
 
-// serve starts a server as the program does, for webhooks that ask for no certificate, and returns its URL.
+// serve starts a server as the program does, for webhooks that request no certificate, and returns its URL.
 func serve(t *testing.T, told context.Context, handler http.Handler) string {
 	t.Helper()
 	return serveClients(t, told, false, handler)
@@ -36,7 +36,7 @@ func serveClients(t *testing.T, told context.Context, asks bool, handler http.Ha
 	return "https://" + added(t, told, asks, handler).start(t)
 }
 
-// added is the server, which has not started yet.
+// added returns a manager with a server that has not started yet.
 func added(t *testing.T, told context.Context, asks bool, handler http.Handler) *onlyAdded {
 	t.Helper()
 	m, c := &onlyAdded{}, &config.Config{}
@@ -45,7 +45,7 @@ func added(t *testing.T, told context.Context, asks bool, handler http.Handler) 
 	return m
 }
 
-// onlyAdded is a manager that runs nothing by itself.
+// onlyAdded is a manager that keeps runnables and does not run them.
 type onlyAdded struct {
 	manager.Manager
 	config *rest.Config
@@ -60,7 +60,7 @@ func (m *onlyAdded) Add(r manager.Runnable) error {
 func (m *onlyAdded) GetConfig() *rest.Config     { return m.config }
 func (m *onlyAdded) GetHTTPClient() *http.Client { return http.DefaultClient }
 
-// start runs the only server that was added until the test ends, and returns its address.
+// start runs the only added server until the test ends, and returns its address.
 func (m *onlyAdded) start(t *testing.T) string {
 	t.Helper()
 	NewWithT(t).Expect(m.added).To(ConsistOf(BeAssignableToTypeOf(&manager.Server{})))
@@ -69,7 +69,7 @@ func (m *onlyAdded) start(t *testing.T) string {
 	return server.Listener.Addr().String()
 }
 
-// runs starts a server, which ends with the test.
+// runs starts a server that ends with the test.
 func runs(t *testing.T, server *manager.Server) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -86,7 +86,7 @@ func saysProtocol() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.Proto) })
 }
 
-// With HTTP/2, a connection has many requests at a time, whose headers it keeps until their answers are read.
+// With HTTP/2, a connection has many requests at a time, and keeps their headers until their answers are read.
 func TestWebhooksDoNotSpeakHTTP2(t *testing.T) {
 	status, body := statusOf(t, serve(t, t.Context(), saysProtocol()), "")
 	NewWithT(t).Expect(status).To(Equal(http.StatusOK))
@@ -101,8 +101,8 @@ func TestHeadersOfWebhooksAreLimited(t *testing.T) {
 	}
 }
 
-// A request that is sent when a connection is closed is lost. So once the program has been told to stop it still answers, and its answer
-// says that the connection is closed.
+// A request is lost if it is sent while the server closes the connection. So the program still answers after the signal to stop, and its
+// answer says that the connection is closed.
 func TestConnectionsAreClosedOnceToldToStop(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	told, tell := context.WithCancel(t.Context())
@@ -121,7 +121,7 @@ func TestConnectionsAreClosedOnceToldToStop(t *testing.T) {
 	Expect(closed()).To(BeTrue())
 }
 
-// dial connects to a server for as long as the test runs.
+// dial connects to a server until the test ends.
 func dial(t *testing.T, address string) net.Conn {
 	t.Helper()
 	connection, err := net.Dial("tcp", address)
@@ -130,12 +130,12 @@ func dial(t *testing.T, address string) net.Conn {
 	return connection
 }
 
-// There is no more than so many connections; the next is served when one of them is closed. But whoever keeps all of the probes' must not
-// have the program restarted.
+// The number of connections is limited; the next connection is served after another is closed. A client that keeps all connections of the
+// probes must not cause a restart of the program.
 func TestConnectionsAreLimited(t *testing.T) {
 	patient := func(t *testing.T, m *onlyAdded) string {
 		server := m.added[0].(*manager.Server).Server
-		server.ReadHeaderTimeout, server.ReadTimeout = time.Hour, time.Hour // nothing but the limit is tested
+		server.ReadHeaderTimeout, server.ReadTimeout = time.Hour, time.Hour // the test is about the limit only
 		return m.start(t)
 	}
 	const probes = "probes"
@@ -162,7 +162,7 @@ func TestConnectionsAreLimited(t *testing.T) {
 			answered := make(chan error, 1)
 			last := dial(t, address)
 			go func() {
-				_, err := io.WriteString(last, "GET / HTTP/1.1\r\n\r\n") // which every server answers, if only with an error
+				_, err := io.WriteString(last, "GET / HTTP/1.1\r\n\r\n") // every server answers this request, if only with an error
 				if err == nil {
 					_, err = last.Read(make([]byte, 1))
 				}
@@ -177,7 +177,7 @@ func TestConnectionsAreLimited(t *testing.T) {
 	}
 }
 
-// Any client can make as many handshakes fail as it likes.
+// Any client can make any number of handshakes fail.
 func TestHandshakesThatFailDoNotFillTheLog(t *testing.T) {
 	var lines atomic.Int32
 	previous, stderr := ctrl.Log, log.Writer()
@@ -205,16 +205,16 @@ func TestHandshakesThatFailDoNotFillTheLog(t *testing.T) {
 			address := start(t)
 			for range 10 {
 				connection := dial(t, address)
-				_, err := connection.Write(make([]byte, 5)) // which begins no handshake
+				_, err := connection.Write(make([]byte, 5)) // the bytes begin no handshake
 				Expect(err).NotTo(HaveOccurred())
-				_, _ = io.ReadAll(connection) // until the server has closed it
+				_, _ = io.ReadAll(connection) // until the server has closed the connection
 			}
 			Expect(lines.Load()).To(BeEquivalentTo(1))
 		})
 	}
 }
 
-// counting counts what is written.
+// counting counts the writes.
 type counting struct{ writes *atomic.Int32 }
 
 func (c counting) Write(line []byte) (int, error) {
@@ -222,7 +222,7 @@ func (c counting) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// oneConnection is a listener to which one client connects.
+// oneConnection is a listener with a single connection.
 type oneConnection struct {
 	connections chan net.Conn
 	closed      chan struct{}
@@ -240,7 +240,7 @@ func (l oneConnection) Accept() (net.Conn, error) {
 func (l oneConnection) Close() error { close(l.closed); return nil }
 func (oneConnection) Addr() net.Addr { return &net.TCPAddr{} }
 
-// servesOne lets a server serve this connection and no other, in a bubble of synctest.
+// servesOne makes a server serve only this connection, in a bubble of synctest.
 func servesOne(t *testing.T, server *manager.Server, connection net.Conn) {
 	t.Helper()
 	listener := oneConnection{connections: make(chan net.Conn, 1), closed: make(chan struct{})}
@@ -249,8 +249,8 @@ func servesOne(t *testing.T, server *manager.Server, connection net.Conn) {
 	runs(t, server)
 }
 
-// API servers open connections that they do not need at once, and keep each for 90 seconds without a request. With HTTP/1.1, which they speak
-// to a Service, a request is lost if it is sent when the server closes the connection.
+// API servers open connections ahead of time, and keep each for 90 seconds without a request. With HTTP/1.1, which they use with a Service,
+// a request is lost if it is sent while the server closes the connection.
 func TestAPIServersCloseUnusedConnectionsFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		Expect := NewWithT(t).Expect
@@ -275,7 +275,7 @@ func TestAPIServersCloseUnusedConnectionsFirst(t *testing.T) {
 	})
 }
 
-// A request that has begun when the server is stopped is answered, and the server ends after it.
+// The server answers a request that has begun before the stop, and then ends.
 func TestARequestThatHasBegunIsAnswered(t *testing.T) {
 	g := NewWithT(t)
 	begun, finish := make(chan struct{}), make(chan struct{})
@@ -310,7 +310,7 @@ func TestARequestThatHasBegunIsAnswered(t *testing.T) {
 			_ = connection.Close()
 		}
 		return err
-	}).Should(HaveOccurred(), "it listens no more")
+	}).Should(HaveOccurred(), "the server no longer listens")
 	g.Expect(ended).NotTo(Receive())
 	close(finish)
 	g.Eventually(answer).Should(Receive(Equal("answered")))

@@ -12,7 +12,7 @@ import (
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/cli"
 )
 
-// ran is what the plugin prints to standard output and returns with these arguments.
+// ran returns the standard output and the error of the plugin with these arguments.
 func ran(t *testing.T, args ...string) (out string, err error) {
 	t.Helper()
 	streams, _, stdout, _ := genericiooptions.NewTestIOStreams()
@@ -22,7 +22,7 @@ func ran(t *testing.T, args ...string) (out string, err error) {
 	return stdout.String(), err
 }
 
-// A command's help has its own flags, and says where the others are.
+// A command's help lists its own flags, and says where the others are.
 func TestHelp(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	for _, command := range NewCommand(genericiooptions.NewTestIOStreamsDiscard()).Commands() {
@@ -36,7 +36,7 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// What is wrong with the command line means that the question could not be answered. It is said before an API server is asked.
+// A wrong command line is an error of the plugin, not an answer. The error comes before any request to an API server.
 func TestWrongCommandLines(t *testing.T) {
 	for line, says := range map[string]string{
 		"bogus":                                 `unknown command "bogus" for "kubectl heirloom"`,
@@ -60,7 +60,7 @@ func TestWrongCommandLines(t *testing.T) {
 		"release machine":                       `"machine": release takes one object at a time`,
 		"release machine/":                      `"machine/" is not an object`,
 		"check --wait=-1s":                      "--wait=-1s: must not be negative",
-		"check --output=name":                   `--output="name": must be one of table, wide, json`, // checks have no objects
+		"check --output=name":                   `--output="name": must be one of table, wide, json`, // checks have no object names
 		"check":                                 "The connection to the server 127.0.0.1:1 was refused",
 		"tree -o svg":                           `--output="svg": must be one of table, wide, `,
 		"tree prod -A":                          `name "prod" cannot be combined`,
@@ -74,7 +74,7 @@ func TestWrongCommandLines(t *testing.T) {
 		"diff -f nowhere":                       `the path "nowhere" does not exist`,
 		"diff - --force-conflicts":              "--force-conflicts needs --server-side",
 		"diff - -o name":                        `--output="name": must be one of`,
-		"diff cluster.cluster.x-k8s.io/prod":    "The connection to the server 127.0.0.1:1 was refused", // nothing is wrong with it
+		"diff cluster.cluster.x-k8s.io/prod":    "The connection to the server 127.0.0.1:1 was refused", // the command line is valid
 	} {
 		_, err := ran(t, append(strings.Fields(line), "--server=https://127.0.0.1:1")...)
 		NewWithT(t).Expect(cli.ExitCode(err)).To(Equal(cli.ExitFailed), line)

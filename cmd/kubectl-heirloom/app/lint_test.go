@@ -16,7 +16,7 @@ import (
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/cli"
 )
 
-// lintRun runs lint as a shell would, with no kubeconfig anywhere.
+// lintRun runs lint as a shell would, without a kubeconfig.
 func lintRun(t *testing.T, stdin string, args ...string) (stdout, stderr string, exitCode int) {
 	t.Helper()
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "missing"))
@@ -86,7 +86,7 @@ func TestLint(t *testing.T) {
 	}
 }
 
-// pre-commit installs every program of the module, and calls this one for manifests. That the entry runs, testdata/lint.txtar shows.
+// pre-commit installs every program of the module, and calls this program for manifests. testdata/lint.txtar shows that the entry runs.
 func TestPreCommitHook(t *testing.T) {
 	g := NewWithT(t)
 	content, err := os.ReadFile(filepath.Join("..", "..", "..", ".pre-commit-hooks.yaml"))

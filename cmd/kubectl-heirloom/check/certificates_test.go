@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/util/cert"
 )
 
-// made returns a serving certificate, in PEM, that is valid from and to as many days from now, and the CA that has signed it.
+// made returns a serving certificate, in PEM, that is valid between two times, in days from now, and the CA that has signed it.
 func made(t *testing.T, ca, host string, from, to int) (serving, authority []byte) {
 	t.Helper()
 	Expect := NewWithT(t).Expect
@@ -56,7 +56,7 @@ func TestCertificates(t *testing.T) {
 	own := flags("--webhook-cert-secret=heirloom-system/heirloom-webhook-cert", "--webhook-configuration=heirloom", "--webhook-cert-dns-names="+serverName)
 	expect(t, []finding{
 		{check, "valid", func(*scenery) {}, OK, []string{"is valid until 2026-07-31, and is signed"}},
-		{check, "no caBundle", bundle(nil), Failed, []string{"no readable caBundle", "cainjector", ": machines.heirloom.dev", page}}, // others, which are good, come after it
+		{check, "no caBundle", bundle(nil), Failed, []string{"no readable caBundle", "cainjector", ": machines.heirloom.dev", page}}, // valid bundles come after it
 		{check, "no caBundle that is one", bundle([]byte("x")), Failed, []string{"no readable caBundle"}},
 		{check, "expired", signed(-90, -1, serverName), Failed, []string{refused + "certificate has expired", page}},
 		{check, "by another CA", otherCA, Failed, []string{refused + "certificate signed by unknown authority"}},

@@ -33,7 +33,7 @@ import (
 
 func TestReport(t *testing.T) {
 	for name, change := range map[string]func(*scenery){
-		"healthy": func(s *scenery) { // another webhook, after which ours are called again
+		"healthy": func(s *scenery) { // another webhook, after which API servers call ours again
 			all := admissionv1.RuleWithOperations{Operations: []admissionv1.OperationType{"*"}, Rule: admissionv1.Rule{APIGroups: []string{"*"}, Resources: []string{"*"}}}
 			later := admissionv1.MutatingWebhook{Name: "w.example.com", Rules: []admissionv1.RuleWithOperations{all}}
 			s.more = []client.Object{&admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "kyverno"}, Webhooks: []admissionv1.MutatingWebhook{later}}}
@@ -62,7 +62,7 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// finding is a change of the scenery, and what a check makes of it: its status, and parts of its words.
+// finding is a change of the scenery, and the expected result of a check: its status, and parts of its lines.
 type finding struct {
 	check, name string
 	change      func(*scenery)
@@ -85,7 +85,7 @@ func expect(t *testing.T, findings []finding) {
 	}
 }
 
-// flags adds flags of the server, core those of Cluster API's core manager.
+// flags adds flags to the server; core adds flags to Cluster API's core manager.
 func flags(flags ...string) func(*scenery) {
 	return func(s *scenery) {
 		manager := &s.deployment.Spec.Template.Spec.Containers[0]
@@ -121,7 +121,7 @@ func mutating(change func(*admissionv1.MutatingWebhook)) func(*scenery) {
 	}
 }
 
-// byURL registers the webhooks by URL.
+// byURL registers the webhooks with a URL.
 func byURL(s *scenery) {
 	at := admissionv1.WebhookClientConfig{URL: new("https://heirloom.example.com/base"), CABundle: s.mutating.Webhooks[0].ClientConfig.CABundle}
 	for i := range s.mutating.Webhooks {
@@ -169,14 +169,14 @@ func TestInstallation(t *testing.T) {
 	})
 }
 
-// down is how an API server answers if a webhook that fails closed does not.
+// down is the answer of an API server if a webhook that fails closed does not answer.
 func down(webhook string) func(*scenery) {
 	return func(s *scenery) {
 		s.refused = apierrors.NewInternalError(fmt.Errorf("failed calling webhook %q: failed to call webhook: connection refused", webhook))
 	}
 }
 
-// excluded keeps the webhooks from namespaces, as the chart's value webhooks.excludeNamespaces.
+// excluded excludes namespaces from the webhooks, as the chart's value webhooks.excludeNamespaces.
 func excluded(namespaces ...string) func(*scenery) {
 	return func(s *scenery) {
 		not := metav1.LabelSelectorRequirement{Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpNotIn, Values: namespaces}
@@ -189,7 +189,7 @@ func excluded(namespaces ...string) func(*scenery) {
 	}
 }
 
-// unselected has the webhooks called for a label only that neither a Machine nor its namespace has.
+// unselected limits the webhooks to a label that neither a Machine nor its namespace has.
 func unselected(by func(*admissionv1.MutatingWebhook, *metav1.LabelSelector)) func(*scenery) {
 	return func(s *scenery) {
 		mutating(func(w *admissionv1.MutatingWebhook) {
@@ -232,7 +232,7 @@ func TestProbes(t *testing.T) {
 	NewWithT(t).Expect(taint.ValidateAnnotations(paths.NewPath("metadata", "annotations"), taint.Worker, declared, nil)).NotTo(BeEmpty())
 }
 
-// owned says that a manager owns a label of a Node.
+// owned returns managed fields in which the manager owns a label of a Node.
 func owned(manager string) []metav1.ManagedFieldsEntry {
 	fields := metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{"f:` + nodePool + `":{}}}}`)
 	return []metav1.ManagedFieldsEntry{{Manager: manager, Operation: "Update", APIVersion: "v1", FieldsType: "FieldsV1", FieldsV1: fields}}
@@ -278,7 +278,7 @@ func TestFleet(t *testing.T) {
 	})
 }
 
-// Of two Heirlooms that share a management cluster, the one that the settings are about is judged, and the other named.
+// If two Heirlooms share a management cluster, check tests the Heirloom of the settings, and names the other.
 func TestTwoHeirlooms(t *testing.T) {
 	two := func(s *scenery) {
 		other := s.deployment.DeepCopy()
@@ -295,7 +295,7 @@ func TestTwoHeirlooms(t *testing.T) {
 	})
 }
 
-// A Cluster that could not be evaluated was not reached, and nothing is known of its Nodes and Machines.
+// A Cluster that could not be evaluated has unknown Nodes and Machines.
 func TestClustersThatCannotBeEvaluated(t *testing.T) {
 	bad := &compare.Tree{Object: &compare.Object{Cluster: types.NamespacedName{Namespace: "fleet", Name: "bad"}, Err: errors.New("no answer")}}
 	for _, check := range (&Checker{trees: []*compare.Tree{bad}}).checks()[7:] {
@@ -305,7 +305,7 @@ func TestClustersThatCannotBeEvaluated(t *testing.T) {
 	}
 }
 
-// docs/kubectl.md has the table of checks, and every page that a check sends people to exists.
+// docs/kubectl.md has the table of checks, and every page that a check refers to exists.
 func TestDocs(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	root := filepath.Join("..", "..", "..")

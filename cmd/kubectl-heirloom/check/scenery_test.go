@@ -39,11 +39,11 @@ const (
 	nodePool = "node.cluster.x-k8s.io/pool"
 )
 
-// now is when all tests run.
+// now is the time of all tests.
 func now() time.Time { return time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC) }
 
-// scenery is a management cluster in which all is well: Heirloom of the chart, Cluster API, and Cluster fleet/c with MachineDeployment
-// md, MachineSet ms, Machine m and its Node n, as in testdata/scenery.yaml. A test changes it.
+// scenery is a healthy management cluster: Heirloom of the chart, Cluster API, and Cluster fleet/c with MachineDeployment md, MachineSet
+// ms, Machine m and its Node n, as in testdata/scenery.yaml. A test changes it.
 type scenery struct {
 	t                *testing.T
 	deployment, core appsv1.Deployment
@@ -56,11 +56,12 @@ type scenery struct {
 	secret           corev1.Secret
 	mutating         admissionv1.MutatingWebhookConfiguration
 	validating       admissionv1.ValidatingWebhookConfiguration
-	// more are further objects of the management cluster, nodes those of the workload cluster; gone names fields that do not exist.
+	// more holds further objects of the management cluster, nodes the Nodes of the workload cluster, and gone the names of fields whose
+	// objects do not exist.
 	more, nodes []client.Object
 	gone        []string
-	// mute says that no webhook answers, for the namespaces in unanswered or for all. refused is the answer to each dry run, workload why no
-	// workload cluster can be reached, and denied the kinds that may not be read.
+	// With mute, no webhook answers, in the namespaces of unanswered or in all. refused is the answer to each dry run, workload the error of
+	// connections to workload clusters, and denied holds the kinds that may not be read.
 	mute               bool
 	refused, workload  error
 	denied, unanswered []string
@@ -142,7 +143,7 @@ func (s *scenery) checker() *Checker {
 	}
 }
 
-// check runs one of the checks.
+// check runs a check by name.
 func (s *scenery) check(name string) Result {
 	s.t.Helper()
 	for _, one := range s.checker().Run(s.t.Context()).Checks {
@@ -162,7 +163,7 @@ func (s *scenery) denies(request string) error {
 
 // create answers a dry run as an API server that calls the webhooks.
 func (s *scenery) create(_ context.Context, _ client.WithWatch, object client.Object, options ...client.CreateOption) error {
-	NewWithT(s.t).Expect((&client.CreateOptions{}).ApplyOptions(options).DryRun).To(Equal([]string{metav1.DryRunAll}), "nothing is changed")
+	NewWithT(s.t).Expect((&client.CreateOptions{}).ApplyOptions(options).DryRun).To(Equal([]string{metav1.DryRunAll}), "the create is a dry run")
 	machine := object.(*clusterv1.Machine)
 	switch {
 	case s.refused != nil:

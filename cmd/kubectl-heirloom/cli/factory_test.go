@@ -24,7 +24,7 @@ import (
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/settings"
 )
 
-// A workload cluster that does not answer is given up, however it is reached.
+// The plugin gives up on a workload cluster that does not answer, with every kind of connection.
 func TestWorkloadClustersAreNotWaitedForWithoutEnd(t *testing.T) {
 	stuck := make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-stuck }))
@@ -48,7 +48,7 @@ func TestWorkloadClustersAreNotWaitedForWithoutEnd(t *testing.T) {
 	}
 }
 
-// The management cluster that is a Cluster itself is reached as the management cluster: nobody needs its kubeconfig.
+// If the management cluster is also a Cluster, the plugin reads it as the management cluster, without its kubeconfig.
 func TestTheManagementClusterIsItsOwnWorkloadCluster(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	f, self := &Factory{ManagementCluster: "fleet/mgmt", Settings: settings.Flags{ServerFlags: []string{""}}}, types.NamespacedName{Namespace: "fleet", Name: "mgmt"}
@@ -66,7 +66,7 @@ func TestProgress(t *testing.T) {
 			var errOut bytes.Buffer
 			f := &Factory{IOStreams: genericiooptions.IOStreams{ErrOut: &errOut}}
 			done := f.Progress("Reading %d Clusters", 3)
-			<-time.After(takes) // in the test's own time
+			<-time.After(takes) // in the test's fake time
 			synctest.Wait()
 			done()
 			NewWithT(t).Expect(errOut.String()).To(Equal(want))

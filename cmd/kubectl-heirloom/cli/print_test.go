@@ -21,7 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// answer is one as commands give it. Its table has a value with colours of its own, as an annotation may have, and cells with the plugin's.
+// answer is a command's answer. Its table has a value with its own colours, as an annotation may have, and cells with the plugin's colours.
 type answer struct {
 	metav1.TypeMeta `json:",inline"`
 	Items           []string `json:"items"`
@@ -40,7 +40,7 @@ func (a answer) Table(wide bool) *metav1.Table {
 	return t
 }
 
-// printed is what a command prints with that --output.
+// printed returns the output of a command with this --output.
 func printed(t *testing.T, paint Painter, output string) (string, error) {
 	t.Helper()
 	flags, command := NewPrintFlags("own"), &cobra.Command{}
@@ -54,7 +54,7 @@ func printed(t *testing.T, paint Painter, output string) (string, error) {
 	return out.String(), err
 }
 
-// A value that has colours of its own is as harmless as without colours; the plugin's own come after that, in any column.
+// Colours in a value are escaped, and the plugin's own colours do not change the columns.
 func TestPrint(t *testing.T) {
 	const (
 		wide   = "VALUE      THE STATE           FROM\na^[[31mb   ^[]0;differs^[[0m   ä\nö          as declared         x y\n"

@@ -16,7 +16,7 @@ import (
 	"github.com/heirloom-dev/heirloom/test/fleet"
 )
 
-// serve returns the world of testdata/fleet.yaml, and what its API server is asked for.
+// serve returns the world of testdata/fleet.yaml, and the requests to its API server.
 func serve(t *testing.T) (w compare.World, asked *[]string) {
 	t.Helper()
 	asked = &[]string{}
@@ -29,7 +29,7 @@ func serve(t *testing.T) (w compare.World, asked *[]string) {
 	return w, asked
 }
 
-// However many objects a Cluster has, each list is read once, and no object alone.
+// However many objects a Cluster has, each list is read once, and no object is read by itself.
 func TestListsAreReadOnce(t *testing.T) {
 	g := NewWithT(t)
 	w, asked := serve(t)
@@ -39,7 +39,7 @@ func TestListsAreReadOnce(t *testing.T) {
 		"list MachineSetList", "list MachineList", "list AcmeMachineList", "list NodeList"))
 }
 
-// What a visit puts into the store is what the objects below inherit.
+// The objects below inherit from an object that a visit has put into the store.
 func TestVisit(t *testing.T) {
 	g := NewWithT(t)
 	w, _ := serve(t)

@@ -64,13 +64,13 @@ spec: {clusterName: c}
 `
 )
 
-// declaring is the file of MachineDeployment md with these taints.
+// declaring returns the file of MachineDeployment md with these taints.
 func declaring(list string) string {
 	annotations := "annotations: {taints.heirloom.dev/always: '" + list + "'}"
 	return strings.Replace(machineDeployment, "labels: {node.cluster.x-k8s.io/team: ml}", annotations, 1)
 }
 
-// table is what people see with -o table.
+// table returns the output of -o table.
 func table(result *Result, wide bool) string {
 	var text strings.Builder
 	for _, row := range result.Table(wide).Rows {
@@ -89,7 +89,8 @@ func shownBy(g Gomega, result *Result, all bool) string {
 	return regexp.MustCompile(`(?m)^((---|\+\+\+) \S+)\t.*$`).ReplaceAllString(text, "$1")
 }
 
-// A ClusterClass reaches all its Clusters, down to the Nodes. What a topology declares in another file of the same change counts already.
+// A change of a ClusterClass reaches all its Clusters, down to the Nodes. The declarations of a topology in another file of the same change
+// already count.
 func TestWhatFilesWrite(t *testing.T) {
 	g := NewWithT(t)
 	result := small().answer(t, clusterClass, cluster)
@@ -120,7 +121,7 @@ Node/m-2   + label node.cluster.x-k8s.io/team=ml   MachineDeployment/md
 `))
 }
 
-// Objects of a Cluster that is not there, and new ones, have all of them as a difference.
+// A new object, or an object of a Cluster that does not exist, differs as a whole.
 func TestNewObjects(t *testing.T) {
 	g := NewWithT(t)
 	result := small().answer(t, newOne)
@@ -196,7 +197,7 @@ func TestWhatCannotBeAnswered(t *testing.T) {
 	g.Expect(err).To(MatchError(`Cluster "c" not found in namespace "default" (use -n)`))
 }
 
-// busy is the small world with Pods.
+// busy returns the small world with Pods.
 func busy() *world {
 	w := small()
 	pod := func(name, node string, change func(*corev1.Pod)) {

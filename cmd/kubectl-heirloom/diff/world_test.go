@@ -29,7 +29,7 @@ import (
 	"github.com/heirloom-dev/heirloom/test/fleet"
 )
 
-// world is a management cluster, and the workload cluster of the Cluster c in it.
+// world is a management cluster, and the workload cluster of its Cluster c.
 type world struct {
 	objects     map[string]client.Object // by name
 	workload    []client.Object
@@ -37,7 +37,7 @@ type world struct {
 	flags       []string
 }
 
-// small is Cluster c with a topology of a class: MachineDeployment md, MachineSet ms and its Machines m-0, m-1 and m-2 with Nodes of
+// small returns Cluster c with a topology of a class: MachineDeployment md, MachineSet ms and its Machines m-0, m-1 and m-2 with Nodes of
 // the same names. Each Machine has an AcmeMachine.
 func small() *world {
 	w := &world{objects: map[string]client.Object{}}
@@ -66,9 +66,9 @@ func small() *world {
 		infra.SetLabels(map[string]string{clusterv1.ClusterNameLabel: "c"})
 		infra.SetOwnerReferences(fleet.Named("", "Machine/"+name).OwnerReferences)
 		w.add(m, infra)
-		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{ProviderID: "acme://" + name}} // in use
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{ProviderID: "acme://" + name}} // a Node in use
 		node.Annotations = map[string]string{clusterv1.TaintsFromMachineAnnotation: ""}
-		node.Labels = map[string]string{inherit.RecordLabel: "e3b0c44298fc1c149afbf4c8996fb924"} // of nothing
+		node.Labels = map[string]string{inherit.RecordLabel: "e3b0c44298fc1c149afbf4c8996fb924"} // of an empty record
 		node.CreationTimestamp = metav1.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 		w.workload = append(w.workload, node)
 	}
@@ -85,7 +85,7 @@ func (w *world) add(objects ...client.Object) {
 
 func (w *world) node(i int) *corev1.Node { return w.workload[i].(*corev1.Node) }
 
-// ask asks what files would write; without files, what is pending in Cluster c.
+// ask returns the result for files; without files, the pending changes in Cluster c.
 func (w *world) ask(t *testing.T, files ...string) (*Result, error) {
 	t.Helper()
 	g := NewWithT(t)
@@ -118,7 +118,7 @@ func merge(t *testing.T, from client.Client, file *unstructured.Unstructured) (r
 	return live, merged, errors.Join(err, merged.UnmarshalJSON(after))
 }
 
-// answer is what ask answers without an error.
+// answer returns the result of ask, and expects no error.
 func (w *world) answer(t *testing.T, files ...string) *Result {
 	t.Helper()
 	result, err := w.ask(t, files...)

@@ -21,7 +21,7 @@ import (
 	"github.com/heirloom-dev/heirloom/test/fleet"
 )
 
-// machineOf is a Machine that says which Node it is, with its Cluster.
+// machineOf returns a Machine with a nodeRef, and its Cluster.
 func machineOf(namespace, cluster, name, node string) []client.Object {
 	m := &clusterv1.Machine{ObjectMeta: fleet.Named(name, ""), Spec: clusterv1.MachineSpec{ClusterName: cluster}, Status: clusterv1.MachineStatus{NodeRef: clusterv1.MachineNodeReference{Name: node}}}
 	m.Namespace, m.UID = namespace, types.UID(namespace+name)
@@ -34,7 +34,7 @@ func nodeOf(name, providerID string) *corev1.Node {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{ProviderID: providerID}}
 }
 
-// Which Node is meant, among those of the management cluster and of its workload clusters.
+// A Node's name is looked up among the Nodes of the management cluster and of its workload clusters.
 func TestWhichNodeIsMeant(t *testing.T) {
 	one, two := machineOf("default", "one", "m1", "n"), machineOf("other", "two", "m2", "n")
 	ofPool := &clusterv1.MachinePool{ObjectMeta: fleet.Named("mp", ""), Spec: clusterv1.MachinePoolSpec{ClusterName: "one", ProviderIDList: []string{"pooled"}}}
@@ -107,8 +107,8 @@ func TestNodesShareAConnection(t *testing.T) {
 	g.Expect(asked).To(Equal(1))
 }
 
-// One key of a Node costs the management cluster no more than eight requests, the settings and the kubeconfig among them, however many
-// Machines there are.
+// An explanation of a single key of a Node costs the management cluster at most eight requests, including the settings and the kubeconfig,
+// however many Machines there are.
 func TestRequestsForAKeyOfANode(t *testing.T) {
 	g := NewWithT(t)
 	w := newTopology(t)

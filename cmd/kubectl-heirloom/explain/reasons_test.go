@@ -40,10 +40,10 @@ type topologyOf struct {
 	infra   unstructured.Unstructured
 	inClass *clusterv1.MachineDeploymentClass
 	inTopo  *clusterv1.MachineDeploymentTopology
-	// flags are those of the server, unless it is unknown.
+	// flags are the flags of the server, unless it is unknown.
 	flags   []string
 	unknown bool
-	// refused is a kind that nobody may read.
+	// refused is a kind that must not be read.
 	refused string
 	now     time.Time
 	others  []client.Object
@@ -66,7 +66,7 @@ func (w *topologyOf) objects() []client.Object {
 	return []client.Object{&w.class, &w.cluster, &w.md, &w.mp, &w.ms, &w.m, &w.node, &w.infra}
 }
 
-// throughout declares a label in the topology, and gives it to all that inherit it before this object.
+// throughout declares a label in the topology, and adds it to all objects that inherit it before this object.
 func (w *topologyOf) throughout(key, before string) {
 	for i, labels := range []map[string]string{w.inTopo.Metadata.Labels, w.md.Spec.Template.Labels, w.ms.Spec.Template.Labels, w.m.Labels, w.node.Labels} {
 		if []string{"", "md", "ms", "m", "node"}[i] == before && before != "" {
@@ -76,7 +76,7 @@ func (w *topologyOf) throughout(key, before string) {
 	}
 }
 
-// world has the objects, and a second Machine. The management cluster is Cluster c itself.
+// world returns an Explainer for the objects and a second Machine. Cluster c is the management cluster.
 func (w *topologyOf) world(t *testing.T) *Explainer {
 	t.Helper()
 	second := w.m.DeepCopy()
@@ -115,7 +115,7 @@ func (w *topologyOf) list(t *testing.T, objects, key string) *List {
 
 func kindOf(kind string) schema.GroupVersionKind { return clusterv1.GroupVersion.WithKind(kind) }
 
-// missing are the entries that have a reason, if a key is asked for.
+// missing returns the entries with a reason for a key.
 func (w *topologyOf) missing(t *testing.T, object, key string) []Entry {
 	t.Helper()
 	return slices.DeleteFunc(w.list(t, object, key).Items[0].Entries, func(e Entry) bool { return e.Reason == "" })
@@ -136,12 +136,12 @@ func (w *topologyOf) softened(pods string) {
 	}
 }
 
-// always returns taints that Nodes keep.
+// always returns taints with propagation Always.
 func always(list string) []clusterv1.MachineTaint {
 	return stage.Taints(clusterv1.MachineTaintPropagationAlways, list)
 }
 
-// TestAbsences brings about each reason for which something is missing; NoSuchField is the scripts'.
+// TestAbsences produces each reason for a missing entry. The scripts test NoSuchField.
 func TestAbsences(t *testing.T) {
 	const a, special, regex = "node.cluster.x-k8s.io/a", "node-role.kubernetes.io/special", "--additional-sync-machine-labels=^team$"
 	declared := func(w *topologyOf, taints string) {
@@ -157,7 +157,7 @@ func TestAbsences(t *testing.T) {
 		name        string
 		given       func(w *topologyOf)
 		object, key string
-		// reason is empty if nothing is missing; says is part of the message.
+		// reason is empty if no entry is missing; says is part of the message.
 		reason, says string
 	}{
 		{"all is there", func(w *topologyOf) { w.throughout(a, "") }, "node", a, "", ""},
@@ -290,7 +290,7 @@ func TestAbsences(t *testing.T) {
 	}
 }
 
-// What a Node has while it waits for its Pods is no difference.
+// The softened taints of a Node that waits for its Pods are no difference.
 func TestASoftenedTaintIsAsDeclared(t *testing.T) {
 	w := newTopology(t)
 	w.softened("")
@@ -299,7 +299,7 @@ func TestASoftenedTaintIsAsDeclared(t *testing.T) {
 		And(HaveField("Key", "drain:NoSchedule"), HaveField("Status", compare.AsDeclared), HaveField("Reason", ""))))
 }
 
-// Without a key, nothing is listed that no one would miss: what tells about the object that carries it, and labels of controllers.
+// Without a key, the list leaves out entries that nobody would miss: entries about the object itself, and labels of controllers.
 func TestAbsencesOfAllKeys(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	w := newTopology(t)
@@ -322,10 +322,10 @@ func TestAbsencesOfAllKeys(t *testing.T) {
 	w.m.Annotations, w.m.Spec.Taints = nil, nil
 	w.node.Spec.Taints = nil
 	w.mp.Spec.Template.Labels = map[string]string{"b": "1"}
-	Expect(w.missing(t, "mp", "")).To(BeEmpty(), "what the object declares itself is there")
+	Expect(w.missing(t, "mp", "")).To(BeEmpty(), "the object's own declarations are listed")
 }
 
-// Every reason to leave an object alone is one word.
+// Every reason to leave an object alone is a single word.
 func TestReasonsInOneWord(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	filtered, _ := inherit.Policy{WatchFilter: "blue"}.Skips(&clusterv1.Machine{}, nil)
@@ -342,7 +342,7 @@ func TestReasonsInOneWord(t *testing.T) {
 	}
 }
 
-// While a start-up gate is closed, a note says what it waits for.
+// While a start-up gate is closed, a note names its condition.
 func TestAClosedGateIsNoted(t *testing.T) {
 	w := newTopology(t)
 	w.m.Annotations = map[string]string{"taints.heirloom.dev/until": "net:NoSchedule until condition Net=True"}
@@ -352,7 +352,7 @@ func TestAClosedGateIsNoted(t *testing.T) {
 	NewWithT(t).Expect(w.list(t, "node", "").Items[0].Notes).To(closed)
 }
 
-// Who may not read an owner is told so, and sees the rest.
+// If an owner may not be read, a note says so, and the other entries are listed.
 func TestAnOwnerThatCannotBeReadIsNamed(t *testing.T) {
 	for kind, want := range map[string]string{
 		"MachineSet":        "Inheritance of Machine default/m is unknown, because some of its owners cannot be read: getting owner MachineSet default/ms: forbidden.",

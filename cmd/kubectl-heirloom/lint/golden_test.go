@@ -20,7 +20,7 @@ import (
 	"github.com/heirloom-dev/heirloom/test/markdown"
 )
 
-// lintFile judges a file, by the settings that its line "# server-flags: …" gives.
+// lintFile lints a file with the settings of its line "# server-flags: …".
 func lintFile(g *WithT, name string) *Report {
 	g.THelper()
 	content, err := os.ReadFile(name)
@@ -40,7 +40,7 @@ func lintFile(g *WithT, name string) *Report {
 	return report
 }
 
-// TestRules has two files for each rule: one in which the rule finds something, and a similar one in which it does not.
+// TestRules has two files for each rule: a file with findings of the rule, and a similar file without findings.
 func TestRules(t *testing.T) {
 	files := []string{"sarif.golden"}
 	for _, rule := range Rules() {
@@ -62,12 +62,13 @@ func TestRules(t *testing.T) {
 	entries, err := os.ReadDir("testdata")
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	for _, entry := range entries {
-		NewWithT(t).Expect(files).To(ContainElement(entry.Name()), "it belongs to no rule")
+		NewWithT(t).Expect(files).To(ContainElement(entry.Name()), "the file belongs to no rule")
 	}
 	NewWithT(t).Expect(slices.IsSortedFunc(Rules(), func(a, b Rule) int { return strings.Compare(a.ID, b.ID) })).To(BeTrue())
 }
 
-// TestSARIF has what code scanning reads: URIs, lines from 1 on, and fingerprints that stay the same if lines above are added.
+// TestSARIF checks the fields that code scanning reads: URIs, lines from 1 on, and fingerprints that stay the same if lines above are
+// added.
 func TestSARIF(t *testing.T) {
 	g := NewWithT(t)
 	one := Finding{Rule: leftOut.ID, Severity: Warning, File: "a dir/b.yaml", Object: "Machine a", Field: "metadata", Line: 3, Message: "b", Advice: "c"}
@@ -80,13 +81,13 @@ func TestSARIF(t *testing.T) {
 	g.Expect(none.String()).To(ContainSubstring(`"results": []`)) // null is no valid list of results
 }
 
-// TestExamples holds the examples of the documentation to the rules. What is found there is meant.
+// TestExamples lints the examples of the documentation. Their findings are intended.
 func TestExamples(t *testing.T) {
 	root := filepath.Join("..", "..", "..", "docs", "examples")
 	meant := map[string][]string{
-		"clusterclass": {listReplaced.ID}, // its README says so: one pool overrides all taints
+		"clusterclass": {listReplaced.ID}, // its README says that a pool overrides all taints
 		"gpu-pool":     {notForNodes.ID},
-		// It shows that a label stays away that is not named.
+		// The example shows a label that stays away because no key names it.
 		"keys-per-cluster": {notForNodes.ID},
 	}
 	dirs, err := filepath.Glob(filepath.Join(root, "*", "README.md"))
@@ -119,7 +120,7 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// TestPage holds the table of rules and the example of the page about the plugin to the code.
+// TestPage compares the table of rules and the example in docs/kubectl.md with the code.
 func TestPage(t *testing.T) {
 	g, root := NewWithT(t), filepath.Join("..", "..", "..")
 	content, err := os.ReadFile(filepath.Join(root, "docs", "kubectl.md"))

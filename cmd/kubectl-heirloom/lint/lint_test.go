@@ -14,7 +14,7 @@ import (
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/manifest"
 )
 
-// lintText judges a text by the defaults.
+// lintText lints a text with the default settings.
 func lintText(g *WithT, text, namespace string) *Report {
 	g.THelper()
 	set := &manifest.Set{}
@@ -33,7 +33,7 @@ func found(r *Report) []string {
 	return all
 }
 
-// object is one of Cluster API in a line, and its spec in the next.
+// object returns an object of Cluster API with this spec, as YAML.
 func object(version, kind, spec string) string {
 	return "---\napiVersion: " + version + "\nkind: " + kind + "\nmetadata: {name: o, labels: {cluster.x-k8s.io/cluster-name: c}}\nspec: " + spec + "\n"
 }
@@ -102,7 +102,8 @@ func TestFindings(t *testing.T) {
 	}
 }
 
-// TestNamespaces checks in which namespace an object is that names none: in that of --namespace, or else in the one that all others name.
+// TestNamespaces checks the namespace of an object without a namespace: the namespace of --namespace, or else the namespace that all other
+// objects have.
 func TestNamespaces(t *testing.T) {
 	content, err := os.ReadFile("testdata/HL009.yaml")
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
@@ -130,7 +131,7 @@ func TestNamespaces(t *testing.T) {
 	}
 }
 
-// TestTheOrderDoesNotMatter judges a MachineDeployment of a topology before its Cluster.
+// TestTheOrderDoesNotMatter lints a MachineDeployment of a topology before its Cluster.
 func TestTheOrderDoesNotMatter(t *testing.T) {
 	g := NewWithT(t)
 	content, err := os.ReadFile("testdata/HL015.yaml")

@@ -98,7 +98,7 @@ func TestDocuments(t *testing.T) {
 	g, set := NewWithT(t), &Set{}
 	err := set.Parse("a.yaml", []byte(configMap+"one\n---\na: [\n---\n"+configMap+"two\n"))
 	g.Expect(err).To(MatchError(HavePrefix("a.yaml:6: cannot read the document that begins here: ")))
-	g.Expect(names(set)).To(Equal([]string{"one", "two"})) // the rest
+	g.Expect(names(set)).To(Equal([]string{"one", "two"})) // the other documents are read
 }
 
 func TestTemplates(t *testing.T) {
@@ -109,7 +109,7 @@ func TestTemplates(t *testing.T) {
 	g.Expect(set.Templates[0].Line("")).To(Equal(11))
 }
 
-// TestVariablesElsewhere checks that a document with a variable or a template in some text is no template if something else is wrong.
+// TestVariablesElsewhere checks that a broken document with a variable or a template in some text does not count as a template.
 func TestVariablesElsewhere(t *testing.T) {
 	for _, text := range []string{"run: 'ls ${HOME}'\na: [\n", "a: [\nrun: 'ls ${HOME}'\n", "name: '{{ ds.meta_data.hostname }}'\na: b: c\n"} {
 		g, set := NewWithT(t), &Set{}

@@ -47,7 +47,7 @@ func newWorld(t *testing.T, leader string) *world {
 		&clusterv1.MachineSet{ObjectMeta: inherited("ms", "x")}).Build()}
 }
 
-// of is an object of the fleet that is to be released.
+// of returns the release of an object of the fleet.
 func (f *world) of(kind, name string) *Object {
 	return &Object{
 		GroupVersionKind: clusterv1.GroupVersion.WithKind(kind), NamespacedName: types.NamespacedName{Namespace: "fleet", Name: name},
@@ -56,14 +56,13 @@ func (f *world) of(kind, name string) *Object {
 	}
 }
 
-// stored reads an object.
 func (f *world) stored(t *testing.T, object client.Object, name string) client.Object {
 	t.Helper()
 	NewWithT(t).Expect(f.Get(t.Context(), types.NamespacedName{Namespace: "fleet", Name: name}, object)).To(Succeed())
 	return object
 }
 
-// givesUp does what the loop would.
+// givesUp releases an object as the loop would.
 func (f *world) givesUp(t *testing.T, kind, name string) {
 	t.Helper()
 	changed, _, err := release.Object(t.Context(), f, f, clusterv1.GroupVersion.WithKind(kind), types.NamespacedName{Namespace: "fleet", Name: name}, release.Mode{})
@@ -71,7 +70,7 @@ func (f *world) givesUp(t *testing.T, kind, name string) {
 	NewWithT(t).Expect(changed).To(BeTrue())
 }
 
-// An object is released when the loop has given up what it owns there; a Cluster when nothing of Heirloom is left in what belongs to it.
+// An object is released when the loop has given up its entries. A Cluster is released when its objects have no more entries of Heirloom.
 func TestRelease(t *testing.T) {
 	const labeled, released = " labeled in namespace fleet\n", " released in namespace fleet\n"
 	for _, tc := range []struct {
@@ -107,7 +106,7 @@ func TestRelease(t *testing.T) {
 				object := &metav1.PartialObjectMetadata{}
 				object.SetGroupVersionKind(clusterv1.GroupVersion.WithKind(tc.kind))
 				Expect(f.stored(t, object, tc.object).GetLabels()).To(HaveKeyWithValue("heirloom.dev/ignore", "release"))
-				<-time.After(time.Minute) // in the test's own time: the loop goes on
+				<-time.After(time.Minute) // in the test's fake time: the loop goes on
 			})
 		})
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/release"
 )
 
-// given are the settings of a server in namespace hs with these flags.
+// given returns the settings of a server in namespace hs with these flags.
 func given(t *testing.T, flags string) settings.Settings {
 	t.Helper()
 	s, err := (&settings.Flags{ServerFlags: []string{flags}}).Offline()
@@ -66,7 +66,8 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// Given settings may be of a release with another name. Its webhooks and its Deployment are found all the same, rather than taken for stopped.
+// Given settings may belong to a release with another name. Its webhooks and its Deployment are found, so Heirloom does not count as
+// stopped.
 func TestAReleaseWithAnotherName(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	labels := map[string]string{"app.kubernetes.io/part-of": "heirloom", "app.kubernetes.io/component": "manager"}

@@ -28,7 +28,7 @@ func TestRequire(t *testing.T) {
 	}
 }
 
-// Anyone may choose the name of a field manager, and a spreadsheet would compute it.
+// Anyone may choose the name of a field manager, and a spreadsheet would evaluate it as a formula.
 func TestNoFormula(t *testing.T) {
 	var out bytes.Buffer
 	NewWithT(t).Expect((&Report{Rows: []Row{{Error: `=HYPERLINK("https://evil")`}}}).CSV(&out)).To(Succeed())

@@ -23,12 +23,12 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
-// server is a Deployment of Heirloom: "<namespace>/<name> <image> <argument>…".
+// server returns a Deployment of Heirloom from "<namespace>/<name> <image> <argument>…".
 func server(line string) *appsv1.Deployment {
 	return deployment(line, map[string]string{partOfLabel: heirloom, componentLabel: component, versionLabel: "v0.2.0"})
 }
 
-// core is a Deployment of Cluster API's core manager.
+// core returns a Deployment of Cluster API's core manager.
 func core(line string) *appsv1.Deployment {
 	return deployment(line, map[string]string{"cluster.x-k8s.io/provider": "cluster-api"})
 }
@@ -43,7 +43,7 @@ func deployment(line string, labels map[string]string) *appsv1.Deployment {
 	return d
 }
 
-// with is a management cluster with these Deployments. Lists of a namespace that is in forbidden fail; "" stands for all.
+// with returns a management cluster with these Deployments. Lists in the forbidden namespaces fail; "" stands for a list of all namespaces.
 func with(forbidden []string, deployments ...client.Object) client.Client {
 	return interceptor.NewClient(fake.NewClientBuilder().WithObjects(deployments...).Build(), interceptor.Funcs{
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
@@ -184,14 +184,14 @@ func TestApart(t *testing.T) {
 		apart          bool
 	}{
 		{"v0.3.1", "0.3.0", false}, {"v0.2.9", "v0.3.0", true}, {"v0.10.0", "v0.9.0", true}, {"v1.3.0", "v0.3.0", true},
-		// Builds that are no release are not compared.
+		// Development builds are not compared.
 		{"v0.3.0-4-gabc1234", "v0.4.0", false}, {"(devel)", "v0.3.0", false}, {"v0.0.0-20261122101010-abcdef123456", "v0.3.0", false}, {"v0.3.0", "latest", false}, {"v0.3.0", "", false},
 	} {
 		NewWithT(t).Expect(Apart(tc.plugin, tc.server) != "").To(Equal(tc.apart), "%+v", tc)
 	}
 }
 
-// What the plugin takes for Cluster API's default is that of the release that the module requires.
+// The plugin's default for Cluster API's gate is the default of the release that the module requires.
 func TestClusterAPIsDefault(t *testing.T) {
 	NewWithT(t).Expect(feature.Gates.Enabled(featureGate)).To(BeFalse())
 	NewWithT(t).Expect(newerThanKnown("v1.14.9")).To(BeFalse())

@@ -19,7 +19,7 @@ import (
 	"github.com/heirloom-dev/heirloom/test/controlplane"
 )
 
-// unimportant are flags of the chart's Deployment that no answer of the plugin depends on, with the reason.
+// unimportant returns the flags of the chart's Deployment that do not affect the plugin's answers, with the reason.
 func unimportant() sets.Set[string] {
 	const (
 		serving = "webhook-port webhook-cert-dir webhook-cert-secret webhook-cert-dns-names " +
@@ -52,7 +52,7 @@ additionalProviderGroups: [infrastructure.example.com]
 workloadClusters: {admission: webhook, webhookURL: "https://heirloom.example.com:8443/base", concurrency: 2000000, clientQPS: 0.5, clientBurst: 2000000}
 `
 
-// What the chart's Deployment passes to the server, and what the plugin makes of the same values, is the same.
+// The chart's Deployment and the plugin derive the same flags from the same values.
 func TestValuesMeanWhatTheChartMakesOfThem(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
@@ -84,7 +84,7 @@ func TestValuesMeanWhatTheChartMakesOfThem(t *testing.T) {
 			})
 			ours.Visit(func(flag *pflag.Flag) {
 				if flag.Name == "webhook-configuration" || flag.Name == "workload-webhook-key-secret" {
-					return // the chart passes them only where the server needs them
+					return // the chart passes these flags only if the server needs them
 				}
 				Expect(fromChart.Lookup(flag.Name).Value.String()).To(Equal(flag.Value.String()), "--%s", flag.Name)
 			})
@@ -110,7 +110,7 @@ func TestFromFiles(t *testing.T) {
 	}
 }
 
-// write returns files with these values, and all of them together.
+// write returns files with these values, and the merged values of all.
 func write(t *testing.T, contents []string) (files []string, all map[string]any) {
 	t.Helper()
 	for _, content := range contents {
@@ -118,8 +118,8 @@ func write(t *testing.T, contents []string) (files []string, all map[string]any)
 		NewWithT(t).Expect(os.WriteFile(file, []byte(content), 0o600)).To(Succeed())
 		files = append(files, file)
 		values := map[string]any{}
-		_ = yaml.Unmarshal([]byte(content), &values) // if it is none, the plugin says so
-		all = loader.MergeMaps(all, values)          // as helm does
+		_ = yaml.Unmarshal([]byte(content), &values) // if the content is no map, the plugin reports it
+		all = loader.MergeMaps(all, values)          // as Helm merges values
 	}
 	return files, all
 }
@@ -142,7 +142,7 @@ func rendered(t *testing.T, values map[string]any) *appsv1.Deployment {
 	return d
 }
 
-// The plugin finds the Deployment that the chart makes, however its labels and names are chosen.
+// The plugin finds the chart's Deployment with any labels and names.
 func TestTheChartsDeploymentIsFound(t *testing.T) {
 	for _, values := range []map[string]any{
 		{}, {"nameOverride": "inherit"}, {"commonLabels": map[string]any{partOfLabel: "platform"}}, {"fullnameOverride": "inherit"},

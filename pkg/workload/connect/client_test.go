@@ -18,7 +18,7 @@ import (
 
 var red = types.NamespacedName{Namespace: "ns", Name: "red"}
 
-// leadsTo is a kubeconfig that leads to a server, with these credentials.
+// leadsTo returns a kubeconfig for a server, with these credentials.
 func leadsTo(server, credentials string) string {
 	return fmt.Sprintf(`
 apiVersion: v1
@@ -30,14 +30,14 @@ current-context: x
 `, server, credentials)
 }
 
-// secret is that of the kubeconfig of red.
+// secret returns the Secret of red's kubeconfig.
 func secret(kubeconfig string) *corev1.Secret {
 	return &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: red.Namespace, Name: "red-kubeconfig"}, Data: map[string][]byte{"value": []byte(kubeconfig)},
 	}
 }
 
-// A kubeconfig is somebody else's text: what it names is not executed, and it is not waited for without end.
+// A kubeconfig is untrusted text: Heirloom runs no command from it, and its requests have a timeout.
 func TestKubeconfigs(t *testing.T) {
 	with := func(credentials string) string { return leadsTo("https://red.example.com", credentials) }
 	const exec = `exec: {apiVersion: client.authentication.k8s.io/v1, command: /bin/sh, interactiveMode: Never}`
@@ -70,7 +70,7 @@ func TestKubeconfigs(t *testing.T) {
 			config, err := RESTConfig(t.Context(), fake.NewFakeClient(s), red)
 			if tc.problem != "" {
 				Expect(err).To(MatchError(ContainSubstring(tc.problem)))
-				Expect(err).NotTo(MatchError(ContainSubstring("/bin/sh")), "what is in the Secret is not told")
+				Expect(err).NotTo(MatchError(ContainSubstring("/bin/sh")), "the error does not show the Secret's content")
 				Expect(config).To(BeNil())
 				return
 			}
@@ -82,7 +82,7 @@ func TestKubeconfigs(t *testing.T) {
 	}
 }
 
-// A server's host gets into metrics and messages as it is, so it is short and one that there can be.
+// The host of a server appears in metrics and messages unchanged, so it must be short and valid.
 func TestTheServerOfAKubeconfig(t *testing.T) {
 	for server, fine := range map[string]bool{
 		"https://red.example.com:6443": true, "https://RED.example.com.": true, "https://10.0.0.1:6443": true, "https://[fd00::1]:6443/a/b": true,
@@ -99,8 +99,8 @@ func TestTheServerOfAKubeconfig(t *testing.T) {
 	}
 }
 
-// Ten lists of ten lists, and so on, have a hundred million items: that much memory takes a kubeconfig of a KiB. The reader of YAML refuses so
-// many aliases by itself, but not thousands, and each may be of a text that fills the kubeconfig.
+// Ten lists of ten lists, and so on, have a hundred million items: a kubeconfig of a KiB would take the memory for all of them. The YAML
+// parser refuses so many aliases by itself, but not thousands, and each may be of a text that fills the kubeconfig.
 func TestAKubeconfigThatIsABomb(t *testing.T) {
 	for _, tc := range []struct {
 		name, of string
@@ -127,7 +127,7 @@ func TestAKubeconfigThatIsABomb(t *testing.T) {
 	}
 }
 
-// A tenant chooses the names in a kubeconfig. They are told, in an Event and in a log, but not without end.
+// A tenant chooses the names in a kubeconfig. An Event and a log entry name them, with a limited length.
 func TestWhatIsToldOfAKubeconfigIsShort(t *testing.T) {
 	users := make([]string, 0, 10)
 	for i := range 10 {

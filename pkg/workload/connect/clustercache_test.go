@@ -43,10 +43,10 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// hasAPIServer is the status of a Cluster that has an API server.
+// hasAPIServer is the status of a Cluster with an API server.
 const hasAPIServer = `{"initialization": {"infrastructureProvisioned": true}, "failureDomains": [{"name": "a", "controlPlane": true}]}`
 
-// apiServers answers for the management cluster, and below /red for the workload cluster.
+// apiServers serves the management cluster, and below /red the workload cluster.
 type apiServers struct {
 	*httptest.Server
 	silent
@@ -59,7 +59,7 @@ func newAPIServers(t *testing.T, count int) *apiServers {
 	s := &apiServers{silent: silent{count: count}, asked: map[string]string{}, over: make(chan struct{})}
 	s.Server = httptest.NewTLSServer(s.beside(http.HandlerFunc(s.answer), s.over))
 	t.Cleanup(func() {
-		close(s.over) // a cache of Nodes watches for as long as the program lives
+		close(s.over) // a cache of Nodes watches until the program ends
 		s.Close()
 	})
 	return s
@@ -70,14 +70,14 @@ func (s *apiServers) answer(w http.ResponseWriter, r *http.Request) {
 	s.asked[r.URL.Path] = r.UserAgent()
 	s.mu.Unlock()
 	w.Header().Set("Content-Type", "application/json")
-	if r.URL.Query().Has("sendInitialEvents") { // the client then lists
+	if r.URL.Query().Has("sendInitialEvents") { // the client then falls back to a list
 		w.WriteHeader(http.StatusUnprocessableEntity)
 		_ = json.NewEncoder(w).Encode(apierrors.NewInvalid(schema.GroupKind{}, "", nil).Status())
 		return
 	}
 	if r.URL.Query().Get("watch") != "" {
 		w.WriteHeader(http.StatusOK)
-		_ = http.NewResponseController(w).Flush() // a client that has gone hears nothing
+		_ = http.NewResponseController(w).Flush() // the client may be gone
 		select {
 		case <-r.Context().Done():
 		case <-s.over:
@@ -92,7 +92,7 @@ func (s *apiServers) answer(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, answer)
 }
 
-// answers are what there is, by its path.
+// answers returns the response bodies by path.
 func (s *apiServers) answers() map[string]string {
 	const group, verbs = "/apis/cluster.x-k8s.io/v1beta2", `["get", "list", "watch"]`
 	const version = `{"groupVersion": "cluster.x-k8s.io/v1beta2", "version": "v1beta2"}`
@@ -124,21 +124,21 @@ func (s *apiServers) answers() map[string]string {
 	}
 }
 
-// agent returns who has asked for a path.
+// agent returns the user agent that has requested a path.
 func (s *apiServers) agent(path string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.asked[path]
 }
 
-// paths are what has been asked for.
+// paths returns the requested paths.
 func (s *apiServers) paths() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return fmt.Sprint(slices.Sorted(maps.Keys(s.asked)))
 }
 
-// started is a ClusterCache in a manager that is at work until the test ends.
+// started returns a ClusterCache in a manager that runs until the test ends.
 func started(t *testing.T, s *apiServers, concurrency int, refused func(context.Context, types.NamespacedName, error)) clustercache.ClusterCache {
 	t.Helper()
 	Expect := NewWithT(t).Expect
@@ -169,15 +169,14 @@ func started(t *testing.T, s *apiServers, concurrency int, refused func(context.
 		cancel()
 		if err := <-ended; err != nil {
 			Expect(err).To(MatchError(ContainSubstring("within grace period")))
-			Expect(lockup.Queues()).To(BeNumerically(">", before), "nothing else may keep it from ending")
+			Expect(lockup.Queues()).To(BeNumerically(">", before), "only the lock-up of a queue may delay the end")
 		}
 	})
 	return clusters
 }
 
-// A Cluster is reached by its Secret. Of its Nodes there is what is wanted, by what they are
-// looked for. Clusters of another Heirloom are not reached, nor one that has no API server yet, nor one whose kubeconfig wants
-// Heirloom to send it a file.
+// The ClusterCache connects to a Cluster by its Secret. It caches the selected fields of its Nodes, with the given indexes. It does not
+// connect to Clusters of another Heirloom, to a Cluster without an API server, or with a kubeconfig that would make Heirloom send a file.
 func TestNodesAreCached(t *testing.T) {
 	g := NewWithT(t)
 	s := newAPIServers(t, 0)
@@ -194,13 +193,13 @@ func TestNodesAreCached(t *testing.T) {
 		return reader.List(t.Context(), nodes, client.MatchingFields{"a": "1"})
 	}).WithTimeout(30*time.Second).Should(Succeed(), s.paths)
 	g.Expect(nodes.Items).To(HaveLen(1))
-	g.Expect(nodes.Items[0].Spec.PodCIDR).To(BeEmpty(), "only what is wanted is kept")
+	g.Expect(nodes.Items[0].Spec.PodCIDR).To(BeEmpty(), "only the selected fields are cached")
 	g.Expect(s.agent("/red/api/v1/nodes")).To(HavePrefix("heirloom/test"))
 	g.Eventually(refused).WithTimeout(30 * time.Second).Should(Receive(HavePrefix(`thief: user "u" has tokenFile`)))
 	for _, name := range []string{"theirs", "to-come"} {
 		g.Expect(s.agent("/api/v1/namespaces/ns/secrets/"+name+"-kubeconfig")).To(BeEmpty(), name)
 	}
-	g.Expect(s.paths()).NotTo(ContainSubstring(" /thief/"), "its server has not been asked for anything")
-	g.Expect(s.agent("/api/v1/secrets")).To(BeEmpty(), "Secrets are not listed, for there is no right to")
+	g.Expect(s.paths()).NotTo(ContainSubstring(" /thief/"), "its server has had no request")
+	g.Expect(s.agent("/api/v1/secrets")).To(BeEmpty(), "Secrets are not listed, because the right to list is missing")
 	g.Expect(s.agent("/apis/cluster.x-k8s.io/v1beta2/clusters")).To(BeEmpty(), "other namespaces are not read")
 }

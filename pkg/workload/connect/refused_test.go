@@ -24,8 +24,8 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/controllers"
 )
 
-// The ClusterCache asks for a refused kubeconfig every half minute, as for a cluster that cannot be reached. In an hour this costs a read
-// of the Secret each time, and few writes: the recorder makes a series of equal Events, even if the tenant changes what is wrong.
+// The ClusterCache retries a refused kubeconfig every half minute, like a cluster that cannot be reached. Each retry costs a read of the
+// Secret. An hour of retries costs few writes: the recorder makes a series of equal Events, even if the tenant changes the cause.
 func TestAKubeconfigThatStaysRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		Expect := NewWithT(t).Expect

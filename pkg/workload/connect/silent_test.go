@@ -15,14 +15,14 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// silent are further Clusters, silent-0 and so on. They answer everything but a list of their Nodes.
+// silent serves further Clusters, silent-0 and so on. They answer all requests except a list of their Nodes.
 type silent struct {
 	count int
-	// listing is how many of them wait for their Nodes now.
+	// listing counts the Clusters whose Nodes are being listed.
 	listing atomic.Int64
 }
 
-// clusters are these Clusters in a list, with a comma behind each.
+// clusters returns these Clusters in JSON, with a comma after each.
 func (s *silent) clusters(status string) string {
 	var clusters strings.Builder
 	for n := range s.count {
@@ -32,13 +32,13 @@ func (s *silent) clusters(status string) string {
 	return clusters.String()
 }
 
-// beside answers for the silent Clusters until that is over, and leaves the rest to others.
+// beside serves the silent Clusters until over is closed, and passes other requests to others.
 func (s *silent) beside(others http.Handler, over <-chan struct{}) http.Handler {
 	kubeconfig, below := regexp.MustCompile(`^/api/v1/namespaces/ns/secrets/(silent-\d+)-kubeconfig$`), regexp.MustCompile(`^/silent-\d+`)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if found := kubeconfig.FindStringSubmatch(r.URL.Path); found != nil {
 			w.Header().Set("Content-Type", "application/json")
-			_ = json.NewEncoder(w).Encode(secret(leadsTo("https://"+r.Host+"/"+found[1], `{token: "t"}`))) // a client that has gone reads nothing
+			_ = json.NewEncoder(w).Encode(secret(leadsTo("https://"+r.Host+"/"+found[1], `{token: "t"}`))) // the client may be gone
 			return
 		}
 		if !below.MatchString(r.URL.Path) {
@@ -59,8 +59,8 @@ func (s *silent) beside(others http.Handler, over <-chan struct{}) http.Handler 
 	})
 }
 
-// A Cluster that answers everything but a list of its Nodes keeps a worker busy that makes connections. As long as there are fewer of
-// them than workers, others are connected all the same.
+// A Cluster that answers all requests except a list of its Nodes occupies a worker that makes connections. Other Clusters are connected as
+// long as there are fewer such Clusters than workers.
 func TestConnectionsWaitForNoOther(t *testing.T) {
 	g := NewWithT(t)
 	const workers = 21

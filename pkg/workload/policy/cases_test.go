@@ -11,14 +11,14 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
-// declaring is a Machine that declares nothing and is found by its providerID.
+// declaring returns a Machine without declarations that has a providerID.
 func declaring(name string) *clusterv1.Machine {
 	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: name, Labels: map[string]string{}, Annotations: map[string]string{}}}
 	m.Spec.ProviderID = "cloud:///" + name
 	return m
 }
 
-// addressed is a Machine that is found by its name or addresses alone.
+// addressed returns a Machine that has only a name and addresses, and no providerID.
 func addressed(name string, addresses ...string) *clusterv1.Machine {
 	m := declaring(name)
 	m.Spec.ProviderID = ""
@@ -29,7 +29,7 @@ func addressed(name string, addresses ...string) *clusterv1.Machine {
 	return m
 }
 
-// anonymous is a Node that brings addresses instead of a providerID.
+// anonymous returns a Node with addresses and without a providerID.
 func anonymous(name string, addresses ...string) *corev1.Node {
 	node := nodeNamed(name)
 	for _, address := range addresses {
@@ -38,7 +38,7 @@ func anonymous(name string, addresses ...string) *corev1.Node {
 	return node
 }
 
-// taintsOf are the taints of a Node as kubectl writes them.
+// taintsOf returns the taints of a Node in kubectl's format.
 func taintsOf(state inherit.NodeState) []string {
 	var all []string
 	for _, t := range state.Taints {

@@ -30,7 +30,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/workload/policy"
 )
 
-// evaluator does what an API server does with the policy, with the API server's own code.
+// evaluator evaluates the MutatingAdmissionPolicy as an API server does, with the API server's own code.
 type evaluator struct {
 	t        *testing.T
 	compiler *cel.CompositedCompiler
@@ -38,16 +38,16 @@ type evaluator struct {
 	patcher  patch.Patcher
 }
 
-// oldest is which libraries an API server of Kubernetes 1.34 lets new expressions use: those of the version before it.
+// oldest is the version whose CEL libraries an API server of Kubernetes 1.34 allows in new expressions: the version before its own.
 var oldest = version.MajorMinor(1, 33)
 
-// thePolicy is the policy in its first version, whose fields are those of v1beta1.
+// thePolicy returns the MutatingAdmissionPolicy in v1, which has the same fields as v1beta1.
 func thePolicy(t *testing.T, rules inherit.Policy) *admissionregistrationv1.MutatingAdmissionPolicy {
 	t.Helper()
 	return typed[admissionregistrationv1.MutatingAdmissionPolicy](t, policy.AdmissionPolicy(admissionregistrationv1.SchemeGroupVersion, rules))
 }
 
-// typed is an object of the API as its Go type, which has all of its fields.
+// typed converts an object to its Go type, and expects that the type knows all fields.
 func typed[T any](t *testing.T, object *unstructured.Unstructured) *T {
 	t.Helper()
 	into := new(T)
@@ -60,7 +60,7 @@ func newEvaluator(t *testing.T) *evaluator {
 	return evaluatorBy(t, inherit.Policy{})
 }
 
-// evaluatorBy has the policy of these rules.
+// evaluatorBy returns an evaluator of the MutatingAdmissionPolicy for these rules.
 func evaluatorBy(t *testing.T, rules inherit.Policy) *evaluator {
 	t.Helper()
 	Expect := NewWithT(t).Expect
@@ -87,13 +87,13 @@ func evaluatorBy(t *testing.T, rules inherit.Policy) *evaluator {
 	return &evaluator{t: t, compiler: compiler, matcher: matcher, patcher: patch.NewJSONPatcher(mutation)}
 }
 
-// matches reports whether the policy is for this user's create of the Node. The error is what an API server ignores.
+// matches reports whether the MutatingAdmissionPolicy applies when this user creates the Node. An API server ignores the error.
 func (e *evaluator) matches(node *corev1.Node, parameters *corev1.ConfigMap, u user.Info) (bool, error) {
 	result := e.matcher.Match(e.context(), attributes(node, u), parameters, nil)
 	return result.Matches, result.Error
 }
 
-// register returns the Node as it is after its kubelet's create.
+// register returns the Node after its kubelet's create.
 func (e *evaluator) register(node *corev1.Node, parameters *corev1.ConfigMap) *corev1.Node {
 	e.t.Helper()
 	kubelet := &user.DefaultInfo{Name: "system:node:" + node.Name, Groups: []string{user.NodesGroup, user.AllAuthenticated}}
@@ -158,7 +158,7 @@ func TestThePolicyIsForKubeletsAndTheirOwnNodes(t *testing.T) {
 	}
 }
 
-// A NoExecute taint counts from the time that is in it.
+// A correct taint is not replaced: a NoExecute taint counts from its timeAdded.
 func TestATaintThatIsRightIsLeftAsItIs(t *testing.T) {
 	m := instance(1)
 	m.Spec.Taints[0].Effect, m.Spec.Taints[0].Value = corev1.TaintEffectNoExecute, ""
@@ -166,7 +166,7 @@ func TestATaintThatIsRightIsLeftAsItIs(t *testing.T) {
 	node.Spec.Taints = []corev1.Taint{{Key: m.Spec.Taints[0].Key, Effect: corev1.TaintEffectNoExecute, TimeAdded: &metav1.Time{Time: time.Unix(1_800_000_000, 0)}}}
 	got := newEvaluator(t).register(node, parametersOf(t, m))
 	NewWithT(t).Expect(got.Spec.Taints[:1]).To(Equal(node.Spec.Taints))
-	NewWithT(t).Expect(got.Annotations).NotTo(BeEmpty(), "it has been found")
+	NewWithT(t).Expect(got.Annotations).NotTo(BeEmpty(), "the Machine has been found")
 }
 
 func TestThePolicyFailsOpenAndIsForCreatesOnly(t *testing.T) {

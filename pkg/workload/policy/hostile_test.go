@@ -20,13 +20,14 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
-// written are parameters that anybody may have written, with this content for every Node of the name n.
+// written returns parameters with this content for every Node of the name n. Any client in the workload cluster may have written them.
 func written(labels, taints string, annotations ...string) *corev1.ConfigMap {
 	content := append([]string{"guard", labels, taints}, annotations...)
 	return &corev1.ConfigMap{Data: map[string]string{"format": "2", "machines": "1\t\tn", "c.1": strings.Join(content, "\n")}}
 }
 
-// Somebody in a workload cluster may write the parameters. A Node gets from them what the rules could bring, and comes to be.
+// Clients of a workload cluster may write the parameters. From them, a Node gets only entries that the rules could bring, and its creation
+// succeeds.
 func TestParametersOfSomebodyElse(t *testing.T) {
 	const (
 		label, taints, note = "node.cluster.x-k8s.io/a=1", "a=1:NoSchedule", "node.cluster.x-k8s.io/note=1"
@@ -45,11 +46,11 @@ func TestParametersOfSomebodyElse(t *testing.T) {
 			Expect := NewWithT(t).Expect
 			got, err := e.patch(node, parameters, celconfig.RuntimeCELCostBudget)
 			if err != nil {
-				got = node // an API server ignores it
+				got = node // an API server ignores the error
 			}
 			Expect(metav1validation.ValidateLabels(got.Labels, nil)).To(BeEmpty())
 			Expect(apivalidation.ValidateAnnotations(got.Annotations, nil)).To(BeEmpty())
-			Expect(taint.ByID(got.Spec.Taints)).To(HaveLen(len(got.Spec.Taints)), "no taint is there twice")
+			Expect(taint.ByID(got.Spec.Taints)).To(HaveLen(len(got.Spec.Taints)), "no duplicate taints")
 			return inherit.OfNode(got, time.Now())
 		}
 		for _, evil := range []string{
@@ -78,7 +79,7 @@ func TestParametersOfSomebodyElse(t *testing.T) {
 			"=1", "a/b/c=1", "-=1", "heirloom.dev/uninitialized=added", "heirloom.dev/record-from-machine=", "heirloom.dev/record-from-machine=a;b",
 			"heirloom.dev/matched-by-address=n.00", "cluster.x-k8s.io/machine=another", "taints.heirloom.dev/always=a:NoSchedule",
 			"kubectl.kubernetes.io/last-applied-configuration={}", "scheduler.alpha.kubernetes.io/preferAvoidPods=x", "scheduler.alpha.kubernetes.io/taints=x",
-			// Cluster API and Heirloom remove what these list.
+			// Cluster API and Heirloom remove the entries in these lists.
 			"heirloom.dev/labels-from-machine=mine", "heirloom.dev/annotations-from-machine=mine", "heirloom.dev/taints-from-machine=mine:NoSchedule",
 			"heirloom.dev/labels-from-machine=node.cluster.x-k8s.io/a,kubernetes.io/os", "heirloom.dev/labels-from-machine=node.cluster.x-k8s.io/note",
 			"cluster.x-k8s.io/annotations-from-machine=cluster.x-k8s.io/labels-from-machine", "cluster.x-k8s.io/taints-from-machine=node.kubernetes.io/not-ready:NoSchedule",
@@ -113,7 +114,7 @@ func TestParametersOfSomebodyElse(t *testing.T) {
 	}
 }
 
-// What an operator's regular expressions select comes with the policy, and nothing else does.
+// The MutatingAdmissionPolicy brings the entries that an operator's regular expressions select, and no others.
 func TestThePolicyKnowsTheOperatorsRegularExpressions(t *testing.T) {
 	const quoted = `"it's"|\d+$`
 	for name, want := range map[string]int{"": 0, "^team$": 1, quoted: 0, "^team$|" + quoted: 1} {
@@ -128,7 +129,7 @@ func TestThePolicyKnowsTheOperatorsRegularExpressions(t *testing.T) {
 	}
 }
 
-// A kubelet may report any number of addresses. As many count as for the rules.
+// A kubelet may report any number of addresses. The MutatingAdmissionPolicy reads as many as the rules.
 func TestAsManyAddressesCountAsForTheRules(t *testing.T) {
 	e, machines := newEvaluator(t), []*clusterv1.Machine{addressed("m", "10.0.0.1")}
 	for before, found := range map[int]bool{inherit.MostAddresses - 1: true, inherit.MostAddresses: false} {

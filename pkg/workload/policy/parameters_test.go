@@ -25,8 +25,8 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/workload/policy"
 )
 
-// TestTheFormatIsTheDocumentedOne fails with every change of the encoding. It takes another version of the format: API
-// servers go on with the policy that they have until they have seen both of the new objects.
+// TestTheFormatIsTheDocumentedOne fails with every change of the encoding. A change needs another version of the format: API servers go on
+// with the old MutatingAdmissionPolicy until they have loaded both new objects.
 func TestTheFormatIsTheDocumentedOne(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	worker := instance(7)
@@ -63,8 +63,8 @@ func TestTheFormatIsTheDocumentedOne(t *testing.T) {
 	}))
 }
 
-// Cluster API removes from a Node what its own annotations list and the Machine does not have, so these list nothing else. What the
-// Machine has counts as ever.
+// Cluster API removes entries from a Node that its own annotations list and the Machine does not have, so these annotations list only
+// entries that the Machine has. Heirloom's annotations list the others.
 func TestWhatAMachineDoesNotHaveYetIsListedAsHeirlooms(t *testing.T) {
 	const (
 		key, other, note = "node.cluster.x-k8s.io/a", "node.cluster.x-k8s.io/b", "node.cluster.x-k8s.io/note"
@@ -72,7 +72,7 @@ func TestWhatAMachineDoesNotHaveYetIsListedAsHeirlooms(t *testing.T) {
 	)
 	for _, tc := range []struct {
 		name string
-		// has is what the Machine has of what it will have.
+		// has changes the current Machine, which may lack entries that it will have.
 		has  func(*clusterv1.Machine)
 		want []string
 	}{
@@ -105,13 +105,13 @@ func TestWhatAMachineDoesNotHaveYetIsListedAsHeirlooms(t *testing.T) {
 			tc.has(actual)
 			parameters := parametersBy(t, inherit.Policy{}, []inherit.Machine{{Actual: actual, Effective: m}})
 			lines := strings.Split(parameters.Data["c.1"], "\n")
-			Expect(lines[:3]).To(Equal([]string{"guard", key + "=1," + other + "=2", "gpu=yes:NoSchedule,once=:NoSchedule"}), "the Node gets all of it")
+			Expect(lines[:3]).To(Equal([]string{"guard", key + "=1," + other + "=2", "gpu=yes:NoSchedule,once=:NoSchedule"}), "the Node gets all entries")
 			Expect(lines[3:]).To(ConsistOf(append(tc.want, note+"=ours")))
 		})
 	}
 }
 
-// The label that opts a Machine out counts once the Machine has it, as for the webhook.
+// The label that opts a Machine out counts once the Machine has it, as in the webhook.
 func TestAMachineThatWillBeSkippedIsNotYet(t *testing.T) {
 	now := declaring("m")
 	later := now.DeepCopy()
@@ -128,7 +128,7 @@ func TestAMachineThatWillBeSkippedIsNotYet(t *testing.T) {
 	}
 }
 
-// A tab or a line break would make one Machine look like another. No Node has one in its name.
+// A tab or a line break would make a Machine look like another. No Node has a tab or a line break in its name.
 func TestSeparatorsInWhatMachinesAreFoundBy(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	const machine = "1\taws:///eu-central-1a/i-00000000000001eef\t10.0.0.1\tip-10-0-0-1.eu-central-1.compute.internal\tworkers-00001"
@@ -142,7 +142,7 @@ func TestSeparatorsInWhatMachinesAreFoundBy(t *testing.T) {
 	}
 }
 
-// A Node that an API server refuses never comes to be. Better one that has nothing but its taints.
+// An API server would refuse to create a Node with an invalid entry. A Node with only its taints is better.
 func TestNothingIsBroughtThatAnAPIServerWouldRefuse(t *testing.T) {
 	everything := inherit.Policy{AdditionalLabels: []*regexp.Regexp{regexp.MustCompile("")}, AdditionalAnnotations: []*regexp.Regexp{regexp.MustCompile("")}}
 	for _, tc := range []struct {
@@ -185,7 +185,7 @@ func TestNothingIsBroughtThatAnAPIServerWouldRefuse(t *testing.T) {
 	}
 }
 
-// instance is a Machine of a large cloud, where all DNS names end alike.
+// instance returns a Machine of a large cloud, where all DNS names have the same end.
 func instance(number int) *clusterv1.Machine {
 	m := &clusterv1.Machine{}
 	m.Namespace, m.Name = "fleet", fmt.Sprintf("workers-%05d", number)
@@ -211,7 +211,7 @@ func nodeNamed(name string) *corev1.Node {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
 }
 
-// As many Machines as have room cost an API server a part of what it grants, and the right one is found.
+// The largest possible number of Machines costs an API server a part of its budget, and the right Machine is found.
 func TestManyMachinesWaitForTheirNodes(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	e, machines := newEvaluator(t), instances(900)
@@ -225,14 +225,14 @@ func TestManyMachinesWaitForTheirNodes(t *testing.T) {
 	got = e.register(node, parameters)
 	Expect(got.Spec.Taints).To(ContainElement(corev1.Taint{Key: "number", Value: "0", Effect: "NoSchedule"}), "the providerID counts before names")
 
-	for i := range 64 { // no kubelet has so many
+	for i := range 64 { // no kubelet has so many addresses
 		node.Status.Addresses = append(node.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: fmt.Sprintf("172.16.0.%d", i)})
 	}
 	_, err = e.patch(node, parameters, celconfig.RuntimeCELCostBudget)
-	Expect(err).To(MatchError(ContainSubstring("cost")), "an API server ignores it, and creates the Node as it is")
+	Expect(err).To(MatchError(ContainSubstring("cost")), "an API server ignores the error, and creates the Node unchanged")
 }
 
-// Machines for which there is no room are told. Their Nodes get nothing, and are not taken for others'.
+// The error counts the Machines that have no room. Their Nodes inherit nothing, and are not matched with other Machines.
 func TestMachinesForWhichThereIsNoRoom(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
@@ -255,7 +255,7 @@ func TestMachinesForWhichThereIsNoRoom(t *testing.T) {
 			for _, value := range parameters.Data {
 				values += len(value)
 			}
-			Expect(values).To(And(BeNumerically(">", 90_000), BeNumerically("<=", 1<<20)), "an API server takes no more")
+			Expect(values).To(And(BeNumerically(">", 90_000), BeNumerically("<=", 1<<20)), "an API server accepts no more")
 
 			e := newEvaluator(t)
 			Expect(e.register(nodeNamed(first.Name), parameters).Annotations).NotTo(BeEmpty())
@@ -270,7 +270,7 @@ func TestMachinesForWhichThereIsNoRoom(t *testing.T) {
 	}
 }
 
-// Nothing is computed for Machines that no Node can be found for, nor for those that come when the lines are full.
+// Machines that no Node can match cost no computation; neither do Machines after the limit is reached.
 func TestWhatCannotBeFoundCostsNothing(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	unknown, machines := instance(2), instances(1200)
@@ -290,17 +290,17 @@ func TestWhatCannotBeFoundCostsNothing(t *testing.T) {
 	Expect(after.TotalAlloc-before.TotalAlloc).To(BeNumerically("<", 30<<20), "bytes")
 }
 
-// The policy takes no longer content, and a Machine with a longer one counts as one for which there is no room.
+// The MutatingAdmissionPolicy accepts content up to a limit. A Machine with longer content counts as a Machine without room.
 func TestAContentThatIsTooLong(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	machines := instances(2)
 	machines[1].Annotations = map[string]string{"node.cluster.x-k8s.io/a": strings.Repeat("%", 180<<10)}
 	made, err := policy.Parameters(fleet, complete(machines...), inherit.Policy{})
 	Expect(err).To(MatchError(&policy.NoRoomError{Machines: 1}))
-	Expect(made.Object["data"]).To(HaveLen(3), "the format, the Machines and the content of the other")
+	Expect(made.Object["data"]).To(HaveLen(3), "the format, the Machines, and the content of the other Machine")
 }
 
-// verbose are Machines each of which declares much and something of its own.
+// verbose returns Machines with long declarations, each different.
 func verbose(count int) []*clusterv1.Machine {
 	machines := instances(count)
 	for _, m := range machines {

@@ -26,13 +26,13 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/workload/policy"
 )
 
-// workload is the API server of a workload cluster that remembers what is asked of it.
+// workload is the API server of a workload cluster that records its requests.
 type workload struct {
 	client.WithWatch
 	*WithT
 	t             *testing.T
 	reads, writes []string
-	// fail is what a request fails with.
+	// fail holds the error of a request.
 	fail map[string]error
 }
 
@@ -41,7 +41,7 @@ func newWorkload(t *testing.T, objects ...client.Object) *workload {
 	return serving(t, []string{"v1", "v1beta1"}, objects...)
 }
 
-// serving is an API server that serves policies in these versions.
+// serving returns an API server that serves MutatingAdmissionPolicies in these versions.
 func serving(t *testing.T, versions []string, objects ...client.Object) *workload {
 	t.Helper()
 	mapper := meta.NewDefaultRESTMapper(nil)
@@ -96,7 +96,7 @@ func (w *workload) remove() (bool, error) {
 	return policy.Remove(w.t.Context(), w)
 }
 
-// stored reads an object by the name that Heirloom gives it.
+// stored reads the object of this type that Heirloom writes.
 func stored[T any, P interface {
 	*T
 	client.Object
@@ -121,7 +121,7 @@ var (
 	nothing    = []string{"delete MutatingAdmissionPolicyBinding", "delete MutatingAdmissionPolicy", "delete ConfigMap"}
 )
 
-// The policy is written first: where it may not be, nothing is. One object is read, by its name.
+// Heirloom writes the MutatingAdmissionPolicy first: if this write is forbidden, it writes nothing. It reads only one object, by name.
 func TestEnsure(t *testing.T) {
 	w := newWorkload(t)
 	w.Expect(w.ensure(instances(3)...)).To(BeTrue())
@@ -130,10 +130,10 @@ func TestEnsure(t *testing.T) {
 
 	w.Expect(w.ensure(instance(1))).To(BeFalse(), "it is bound already")
 	w.Expect(w.reads).To(Equal([]string{"get MutatingAdmissionPolicyBinding /nodes.heirloom.dev"}))
-	w.Expect(stored[corev1.ConfigMap](w).Data).To(Equal(parametersOf(t, instance(1)).Data), "what is not declared any more goes")
+	w.Expect(stored[corev1.ConfigMap](w).Data).To(Equal(parametersOf(t, instance(1)).Data), "entries without a declaration are removed")
 }
 
-// The policy is written in the version that is served, v1 where there are both.
+// Heirloom writes the MutatingAdmissionPolicy in a version that the API server serves, and prefers v1.
 func TestTheVersionThatIsServed(t *testing.T) {
 	for _, tc := range []struct {
 		serves []string
@@ -167,7 +167,7 @@ func TestTheVersionThatIsServed(t *testing.T) {
 	typed[admissionregistrationv1beta1.MutatingAdmissionPolicyBinding](t, policy.Binding(admissionregistrationv1beta1.SchemeGroupVersion))
 }
 
-// unknowing is a mapping that cannot be had.
+// unknowing is a RESTMapper that fails.
 type unknowing struct{ meta.RESTMapper }
 
 func (unknowing) RESTMapping(schema.GroupKind, ...string) (*meta.RESTMapping, error) {
@@ -182,7 +182,7 @@ func TestNobodyKnowsWhetherPoliciesAreServed(t *testing.T) {
 	Expect(policy.Remove(t.Context(), server)).Error().To(MatchError(ContainSubstring("no answer")))
 }
 
-// What is Heirloom's is put back as it was; what others add beside it may stay.
+// Heirloom restores its own fields. Fields of other managers may stay.
 func TestWhatSomebodyChangesIsPutBack(t *testing.T) {
 	w := newWorkload(t)
 	w.Expect(w.ensure(instance(1))).To(BeTrue())
@@ -207,7 +207,7 @@ func TestWhatSomebodyChangesIsPutBack(t *testing.T) {
 	w.Expect([]any{p.Spec, b.Spec.ParamRef.Name, c.Data, c.Labels}).To(Equal(want))
 }
 
-// Where one step is not allowed, the next ones are not taken. The next time it goes on from there.
+// If a step is forbidden, the next steps are skipped. The next call goes on from there.
 func TestASetUpThatFailsHalfway(t *testing.T) {
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "things"}, "nodes.heirloom.dev", errors.New("not yours"))
 	for _, tc := range []struct {
@@ -235,7 +235,8 @@ func TestASetUpThatFailsHalfway(t *testing.T) {
 	}
 }
 
-// Without room everything is written all the same. What cannot be written is told before: it comes first to mend.
+// If Machines have no room, the objects are still written. The error of a failed write comes before the error about room: it is the first
+// to fix.
 func TestWithoutRoom(t *testing.T) {
 	w := newWorkload(t)
 	var noRoom *policy.NoRoomError
@@ -247,7 +248,7 @@ func TestWithoutRoom(t *testing.T) {
 	w.Expect(w.ensure(instances(1500)...)).Error().To(MatchError("applying ConfigMap nodes.heirloom.dev: away"))
 }
 
-// What refers to something goes before it, also where the removal is interrupted.
+// An object is removed after the objects that refer to it, also if the removal is interrupted.
 func TestRemove(t *testing.T) {
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "things"}, "nodes.heirloom.dev", errors.New("not yours"))
 	for done, request := range nothing {
@@ -266,12 +267,12 @@ func TestRemove(t *testing.T) {
 	}
 }
 
-// oldAgain is an API server that serves policies no longer.
+// oldAgain is an API server that no longer serves MutatingAdmissionPolicies.
 type oldAgain struct{ *workload }
 
 func (oldAgain) RESTMapper() meta.RESTMapper { return meta.NewDefaultRESTMapper(nil) }
 
-// What names Machines goes also where policies were switched off after they had been made.
+// The parameters, which name Machines, are removed even if the API server no longer serves MutatingAdmissionPolicies.
 func TestRemoveWherePoliciesAreServedNoLonger(t *testing.T) {
 	w := newWorkload(t)
 	w.Expect(w.ensure(instance(1))).To(BeTrue())
@@ -288,8 +289,7 @@ func TestWhatSomebodyElseHasJustDeletedIsGone(t *testing.T) {
 	w.Expect(w.writes).To(Equal(nothing), "it goes on")
 }
 
-// A user who may label objects of the workload cluster need not have the right to delete them, and Heirloom deletes nothing that others
-// have made.
+// Heirloom deletes only its own objects: a user who may label objects of the workload cluster may have no right to delete them.
 func TestWhatIsSomebodyElses(t *testing.T) {
 	ours := policy.Binding(admissionregistrationv1.SchemeGroupVersion).GetLabels()
 	theirs := []client.Object{

@@ -27,7 +27,7 @@ import (
 
 var fleet = types.NamespacedName{Namespace: "fleet", Name: "prod"}
 
-// parametersOf are the parameters of these Machines, which have room.
+// parametersOf returns the parameters of these Machines, and expects room for all.
 func parametersOf(t *testing.T, machines ...*clusterv1.Machine) *corev1.ConfigMap {
 	t.Helper()
 	return parametersBy(t, inherit.Policy{}, complete(machines...))
@@ -40,7 +40,7 @@ func parametersBy(t *testing.T, rules inherit.Policy, machines []inherit.Machine
 	return typed[corev1.ConfigMap](t, parameters)
 }
 
-// complete are Machines that have everything already.
+// complete returns Machines that already have all their inherited entries.
 func complete(machines ...*clusterv1.Machine) []inherit.Machine {
 	all := make([]inherit.Machine, 0, len(machines))
 	for _, m := range machines {
@@ -49,16 +49,16 @@ func complete(machines ...*clusterv1.Machine) []inherit.Machine {
 	return all
 }
 
-// TestMain makes every run try the same 2000 cases. Others: go test ./pkg/workload/policy -rapid.seed=0 -rapid.checks=100000
+// TestMain makes every run try the same 2000 cases. For other cases: go test ./pkg/workload/policy -rapid.seed=0 -rapid.checks=100000
 func TestMain(m *testing.M) {
 	_ = flag.Set("rapid.seed", "1")
 	_ = flag.Set("rapid.checks", "2000")
 	flag.Parse()
-	_ = flag.Set("test.short", "false") // with which rapid tries a fifth
+	_ = flag.Set("test.short", "false") // a short run tries a fifth of the cases
 	m.Run()
 }
 
-// Machines and Nodes are made out of few words, so that they meet often.
+// Machines and Nodes have few different values, so that many of them match.
 var (
 	providerIDs = rapid.SampledFrom([]string{"", "", "aws:///z/i-1", "aws:///z/i-2", "x://α/ß", "azure:///a.b/c/0", "p://-", "1"})
 	nodeNames   = rapid.SampledFrom([]string{"a", "b", "c", "ip-10-0-0-1.eu.compute.internal"})
@@ -81,7 +81,7 @@ func oneOf[T any](t *rapid.T, all ...T) T { return rapid.SampledFrom(all).Draw(t
 
 func once(t *rapid.T, in int) bool { return rapid.IntRange(1, in).Draw(t, "") == in }
 
-// someOf gives some of the keys a value.
+// someOf returns a map with some of the keys.
 func someOf(t *rapid.T, keys ...string) map[string]string {
 	return rapid.MapOfN(rapid.SampledFrom(keys), rapid.SampledFrom([]string{"", "1", "two"}), 0, len(keys)).Draw(t, "")
 }
@@ -125,7 +125,7 @@ func fleetOf(n int) *rapid.Generator[[]*clusterv1.Machine] {
 	})
 }
 
-// behind is a Machine that may have yet to inherit some of what it will have.
+// behind returns a Machine that may lack some of the entries of its effective state.
 func behind(t *rapid.T, effective *clusterv1.Machine) inherit.Machine {
 	if rapid.Bool().Draw(t, "has it all") {
 		return inherit.Machine{Actual: effective, Effective: effective}
@@ -161,9 +161,9 @@ var aNode = rapid.Custom(func(t *rapid.T) *corev1.Node {
 	return node
 })
 
-// expected is what the rules make of a Node that registers, as owners.Chain.EvaluateNode does: by inherit.Match and by
-// inherit.Policy.Node. Only the policy knows no Machine that has a Node, leaves to the loop who may be such a Machine's by a name, and
-// does not record that a Node was found by an address.
+// expected returns the Node that the rules make of a registering Node, as owners.Chain.EvaluateNode does: with inherit.Match and
+// inherit.Policy.Node. Unlike EvaluateNode, the MutatingAdmissionPolicy does not know Machines that have a Node, leaves a Node that may be
+// such a Machine's by a name to the loop, and does not record that a Node was found by an address.
 func expected(node *corev1.Node, machines []inherit.Machine, rules inherit.Policy) (inherit.NodeState, *clusterv1.Machine) {
 	var pending []*clusterv1.Machine
 	effective, names, others := map[string]*clusterv1.Machine{}, sets.Set[string]{}, sets.Set[string]{}
@@ -188,9 +188,9 @@ func expected(node *corev1.Node, machines []inherit.Machine, rules inherit.Polic
 	return state, m
 }
 
-// elses reports whether a Node, by what the rules know, is another Machine's than this. Where a Machine has this Node already, the
-// policy knows only its names: a Node that comes again and claims another Machine's providerID or address is taken for that one's,
-// until the loop's first write.
+// elses reports whether the rules match the Node with another Machine. Of a Machine that has this Node already, the MutatingAdmissionPolicy
+// knows only the names: if the Node registers again and claims another Machine's providerID or address, it is matched with the other
+// Machine until the loop's first write.
 func elses(node *corev1.Node, machines []inherit.Machine, m *clusterv1.Machine) bool {
 	var all []*clusterv1.Machine
 	for _, m := range machines {
@@ -203,8 +203,8 @@ func elses(node *corev1.Node, machines []inherit.Machine, m *clusterv1.Machine) 
 	return m != nil && (is == nil || is.Name != m.Name)
 }
 
-// TestThePolicyEqualsTheRules holds for every fleet and every Node: the policy makes of the Node what the rules make of
-// it, and once more does not change it.
+// TestThePolicyEqualsTheRules holds for every fleet and every Node: the MutatingAdmissionPolicy and the rules make the same Node, and a
+// second evaluation does not change it.
 func TestThePolicyEqualsTheRules(t *testing.T) {
 	evaluators := map[[2]string]*evaluator{}
 	matched, ahead, left := 0, 0, 0
@@ -229,7 +229,7 @@ func TestThePolicyEqualsTheRules(t *testing.T) {
 		if m != nil {
 			matched++
 			if strings.Contains(want.Annotations[inherit.LabelsFromMachineAnnotation], clusterv1.ManagedNodeLabelDomain) {
-				ahead++ // Cluster API lists such a key once its Machine has it
+				ahead++ // Cluster API lists this key once its Machine has it
 			}
 		} else if len(machines) > 1 {
 			left++
@@ -251,7 +251,7 @@ func TestThePolicyEqualsTheRules(t *testing.T) {
 	NewWithT(t).Expect(left).To(BeNumerically(">", 100), "there are Nodes that have none")
 }
 
-// TestParametersDoNotDependOnTheOrder keeps a list in another order from being written.
+// TestParametersDoNotDependOnTheOrder keeps the loop from writing a list again in another order.
 func TestParametersDoNotDependOnTheOrder(t *testing.T) {
 	machines := fleetOf(30).Example(8)
 	first := parametersOf(t, machines...)

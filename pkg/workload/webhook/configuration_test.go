@@ -29,7 +29,7 @@ func TestTheChartSaysWhatIsCalledFor(t *testing.T) {
 	Expect(made.Labels).To(Equal(map[string]string{"app.kubernetes.io/name": "heirloom", "app.kubernetes.io/managed-by": "heirloom"}))
 }
 
-// A chart names its Service like its configuration, so none can be installed under a name that no Service can have.
+// A chart names its Service after its configuration, so a name that no Service can have is never an installed configuration.
 func TestNoInstalledHeirloomHasTheName(t *testing.T) {
 	NewWithT(t).Expect(validation.IsDNS1035Label(ObjectName)).NotTo(BeEmpty())
 	NewWithT(t).Expect(validation.IsDNS1123Subdomain(ObjectName)).To(BeEmpty())

@@ -10,23 +10,23 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// FuzzVerify: the only path that is accepted for a Cluster is the one that Path makes of its name and the key; and Path's is
-// accepted for whatever can be the name of a Cluster, and for nothing else.
+// FuzzVerify accepts only the path that Path makes of the Cluster's name and the key. Path's result is accepted for every valid name of a
+// Cluster, and for no other name.
 func FuzzVerify(f *testing.F) {
 	genuine := Path(key(1), prod)
 	mac := genuine[len(directory(prod.NamespacedName)):]
 	replaced := func(old, now string) string { return strings.Replace(genuine, old, now, 1) }
 	for _, path := range []string{
 		genuine, "",
-		// another key's HMAC, a missing key's, and those of another name and namespace
+		// HMACs of another key, a missing key, another name and another namespace
 		Path(key(2), prod), Path(nil, prod), replaced("prod.eu-1", "test"), replaced("fleet", "other"),
 		// an HMAC that is missing, short, long, in capitals or no hex
 		replaced(mac, ""), replaced("/"+mac, ""), genuine[:len(genuine)-2], genuine[:len(genuine)-1], genuine + "00",
 		replaced(mac, strings.ToUpper(mac)), replaced(mac, strings.Replace(mac, "f", "F", 1)), replaced(mac, strings.Repeat("z", len(mac))),
-		// other segments than those three, also empty, dotted and escaped ones
+		// more or fewer than three segments, also empty, dotted and escaped segments
 		genuine + "/", genuine + "/nodes", replaced("fleet/", "fleet/x/"), replaced("fleet/", "fleet//"), replaced("fleet/", "fleet/./"),
 		replaced("fleet/", "fleet%2F"), replaced("fleet", "fl%65et"), "/workload/fleet//" + genuine, "/workload/../" + genuine,
-		// another prefix, none, and a query
+		// another prefix, no prefix, and a query
 		replaced(Prefix, "/mutate/"), replaced(Prefix, ""), replaced("/", ""), "/x" + genuine, genuine + "?timeout=2s",
 	} {
 		f.Add(path, "fleet", "prod")

@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 
 var secretKey = types.NamespacedName{Namespace: "heirloom-system", Name: "key"}
 
-// installed is the configuration of the chart as the management cluster's API server returns it.
+// installed is the chart's configuration as the management cluster's API server returns it.
 const installed = `
 metadata: {name: heirloom, labels: {app.kubernetes.io/managed-by: Helm}}
 webhooks:
@@ -83,24 +83,24 @@ func newCA(t *testing.T) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate})
 }
 
-// secretWith is the Secret with this key.
+// secretWith returns the Secret with this key.
 func secretWith(key []byte) *corev1.Secret {
 	return &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: secretKey.Namespace, Name: secretKey.Name}, Data: map[string][]byte{keyData: key},
 	}
 }
 
-// always has this key.
+// always returns a function that returns this key.
 func always(key []byte) func(context.Context) []byte {
 	return func(context.Context) []byte { return key }
 }
 
-// apiServer is the API server of a cluster, which records what is written.
+// apiServer is the API server of a cluster that records the writes.
 type apiServer struct {
 	client.Client
-	mu     sync.Mutex // of all below, for tests in which another goroutine writes
+	mu     sync.Mutex // guards the fields below, for tests in which another goroutine writes
 	writes []string
-	// before is what happens right before a request, and fail what it fails with, each by the verb.
+	// before holds a function that runs right before the next request, and fail the error of requests, each by verb.
 	before map[string]func()
 	fail   map[string]error
 }
@@ -144,7 +144,7 @@ func (s *apiServer) failure(verb string) error {
 	return s.fail[verb]
 }
 
-// mend lets requests with that verb succeed, and returns what was written so far.
+// mend lets requests with this verb succeed, and returns all writes so far.
 func (s *apiServer) mend(verb string) (written []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -152,7 +152,7 @@ func (s *apiServer) mend(verb string) (written []string) {
 	return slices.Clone(s.writes)
 }
 
-// registered returns the configuration in a workload cluster, or nil where there is none.
+// registered returns the configuration in a workload cluster, or nil.
 func (s *apiServer) registered(t *testing.T) *admissionregistrationv1.MutatingWebhookConfiguration {
 	t.Helper()
 	configuration := &admissionregistrationv1.MutatingWebhookConfiguration{}
@@ -164,7 +164,7 @@ func (s *apiServer) registered(t *testing.T) *admissionregistrationv1.MutatingWe
 	return configuration
 }
 
-// leadsTo returns the URL that a configuration makes an API server call.
+// leadsTo returns the URL of a configuration's first webhook.
 func leadsTo(configuration *admissionregistrationv1.MutatingWebhookConfiguration) string {
 	return ptr.Deref(configuration.Webhooks[0].ClientConfig.URL, "")
 }

@@ -19,7 +19,7 @@ var _ interface {
 	manager.LeaderElectionRunnable
 } = &Keys{}
 
-// A Secret that somebody has broken is told of and not written over. A key that is known stays in force; a replica that starts now has none.
+// An error reports a broken Secret, and Heirloom does not overwrite it. A known key stays in force; a replica that starts now has no key.
 func TestABrokenKeyDoesNotReplaceAGoodOne(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
@@ -42,17 +42,17 @@ func TestABrokenKeyDoesNotReplaceAGoodOne(t *testing.T) {
 			err := keys.ensure(t.Context())
 			Expect(err).To(MatchError(And(
 				ContainSubstring("the Secret heirloom-system/key has no usable key"), ContainSubstring(tc.problem), ContainSubstring("delete the Secret"))))
-			Expect(err).NotTo(MatchError(ContainSubstring("hunter2")), "an error goes to a log, and a key does not")
+			Expect(err).NotTo(MatchError(ContainSubstring("hunter2")), "an error is logged, so it must not contain the key")
 			Expect(keys.Key(t.Context())).To(Equal(key(1)))
 			Expect(keysOf(server).Key(t.Context())).To(BeNil())
-			Expect(server.writes).To(BeEmpty(), "it is not written over")
+			Expect(server.writes).To(BeEmpty(), "the Secret is not overwritten")
 			Expect(server.Delete(t.Context(), secret)).To(Succeed())
-			Expect(keys.Key(t.Context())).To(Equal(key(1)), "until the leader has made another")
+			Expect(keys.Key(t.Context())).To(Equal(key(1)), "valid until the leader has made another key")
 		})
 	}
 }
 
-// After an upgrade, paths that workload clusters know go on to be valid.
+// After an upgrade, the known paths of workload clusters stay valid.
 func TestTheKeyOfAnEarlierVersion(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	secret := secretWith(nil)
@@ -62,7 +62,7 @@ func TestTheKeyOfAnEarlierVersion(t *testing.T) {
 	Expect(KeyOf(secret)).To(Equal(key(4)))
 }
 
-// Registrations are made anew when there is another key, and not each time that somebody looks.
+// Subscribers hear of another key, and not of each read.
 func TestAnotherKeyIsTold(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	server := newAPIServer()
@@ -80,7 +80,7 @@ func TestAnotherKeyIsTold(t *testing.T) {
 		secret := stored(t, server)
 		secret.Data[keyData] = step.key
 		Expect(server.Update(t.Context(), secret)).To(Succeed())
-		_ = keys.ensure(t.Context()) // one of them is broken
+		_ = keys.ensure(t.Context()) // a broken Secret returns an error
 		if step.tells {
 			Expect(changes).To(Receive(), "%v", step.key)
 			Expect(keys.Key(t.Context())).To(Equal(step.key))
@@ -106,8 +106,8 @@ func TestAKeyThatCannotBeMadeSaysSo(t *testing.T) {
 	}
 }
 
-// A deleted Secret is how a path or a key that has become known is got rid of: the leader makes another key, and the workload
-// cluster is told its new path. As a runnable, it goes on after errors, and ends with its context.
+// Operators delete the Secret after a leak of a path or a key: the leader makes another key, and the workload cluster gets its new path. As
+// a runnable, Keys goes on after errors, and ends with its context.
 func TestADeletedSecretMakesEveryPathInvalid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		Expect := NewWithT(t).Expect
@@ -115,7 +115,7 @@ func TestADeletedSecretMakesEveryPathInvalid(t *testing.T) {
 		management.fail["create"] = errors.New("broken")
 		keys, workload := keysOf(management), newAPIServer()
 		registrar.Key = keys.Key
-		Expect(keys.NeedLeaderElection()).To(BeTrue(), "only one is needed")
+		Expect(keys.NeedLeaderElection()).To(BeTrue(), "a single replica makes the key")
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- keys.Start(ctx) }()

@@ -14,12 +14,12 @@ import (
 
 var prod = Identity{NamespacedName: types.NamespacedName{Namespace: "fleet", Name: "prod.eu-1"}, UID: "b5a2ec0c-7b5f-4f5e-9f0b-6d1f6f0c2f11"}
 
-// named is a Cluster of this name, with prod's UID.
+// named returns a Cluster of this name, with prod's UID.
 func named(namespace, name string) Identity {
 	return Identity{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}, UID: prod.UID}
 }
 
-// is says that there is this Cluster, and one with prod's UID of every other name.
+// is returns a lookup of UIDs that knows this Cluster, and a Cluster with prod's UID for every other name.
 func is(cluster Identity) func(types.NamespacedName) types.UID {
 	return func(name types.NamespacedName) types.UID {
 		if name == cluster.NamespacedName {
@@ -32,12 +32,12 @@ func is(cluster Identity) func(types.NamespacedName) types.UID {
 // key returns the key whose bytes are all the same.
 func key(b byte) []byte { return bytes.Repeat([]byte{b}, KeySize) }
 
-// A change of how a path is made locks out every workload cluster until it is told its new path.
+// A change of the path's format would lock out every workload cluster until its configuration has the new path.
 func TestAPathStaysTheSame(t *testing.T) {
 	NewWithT(t).Expect(Path(key(1), prod)).To(Equal("/workload/fleet/prod.eu-1/9ba3bde23600db8f00f240431c3d910e66889930ff1a83c26a7dc5e01412f0b2"))
 }
 
-// Anybody can compute the HMAC of a key that is not there.
+// Anybody can compute the HMAC of an empty key.
 func TestAKeyThatIsMissingOrShortOpensNothing(t *testing.T) {
 	for _, short := range [][]byte{nil, {}, []byte("secret"), key(1)[1:]} {
 		_, ok := Verify(short, Path(short, prod), is(prod))
@@ -45,8 +45,7 @@ func TestAKeyThatIsMissingOrShortOpensNothing(t *testing.T) {
 	}
 }
 
-// A Cluster that is made anew under the same name is another one: what was told to the API server of the one before is no
-// good for it.
+// A Cluster that is created again under the same name is another Cluster: the path of the earlier Cluster's API server is not valid for it.
 func TestAPathIsForOneLifeOfACluster(t *testing.T) {
 	before, after := prod, prod
 	after.UID = "0d2c0c55-32e8-4d0a-8a3e-2c5b8b1f7d52"
@@ -67,7 +66,7 @@ func TestAPathIsForOneLifeOfACluster(t *testing.T) {
 	}
 }
 
-// The same letters, divided otherwise among namespace, name and UID, are another Cluster.
+// The same letters, divided differently among namespace, name and UID, are another Cluster.
 func TestNoTwoClustersShareAnHMAC(t *testing.T) {
 	seen := map[string]Identity{}
 	for _, cluster := range []Identity{
@@ -114,7 +113,7 @@ func TestBaseURL(t *testing.T) {
 			}
 			Expect(err).NotTo(HaveOccurred())
 			Expect(base).To(Equal(tc.want))
-			Expect(webhook.ValidateWebhookURL(field.NewPath("url"), base+Path(key(1), prod), true)).To(BeEmpty(), "an API server takes it")
+			Expect(webhook.ValidateWebhookURL(field.NewPath("url"), base+Path(key(1), prod), true)).To(BeEmpty(), "an API server accepts the URL")
 		})
 	}
 }

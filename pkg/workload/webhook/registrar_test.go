@@ -31,7 +31,7 @@ func newRegistrar(t *testing.T) (*Registrar, *apiServer) {
 	}, management
 }
 
-// However a registration differs, one write makes it what it would be in a new workload cluster.
+// One write makes a registration equal to the registration of a new workload cluster, however it differs.
 func TestWhatDiffersIsPutRight(t *testing.T) {
 	for name, change := range map[string]func(r *Registrar, installed, there *configuration){
 		"there is another key":                  func(r *Registrar, _, _ *configuration) { r.Key = always(key(2)) },
@@ -68,7 +68,7 @@ func TestWhatDiffersIsPutRight(t *testing.T) {
 			for range 2 {
 				g.Expect(registrar.Ensure(t.Context(), workload, prod)).Error().To(Succeed())
 			}
-			g.Expect(workload.writes).To(Equal([]string{"update"}), "once is enough")
+			g.Expect(workload.writes).To(Equal([]string{"update"}), "one write is enough")
 			g.Expect(registrar.Ensure(t.Context(), anew, prod)).Error().To(Succeed())
 			got, want := workload.registered(t), anew.registered(t)
 			g.Expect([]any{got.Labels, got.Webhooks}).To(Equal([]any{want.Labels, want.Webhooks}))
@@ -76,8 +76,8 @@ func TestWhatDiffersIsPutRight(t *testing.T) {
 	}
 }
 
-// Some clouds write a namespaceSelector into every configuration, API servers write an empty one, and people add labels.
-// None of that is fought over.
+// Some clouds write a namespaceSelector into every configuration, API servers write an empty selector, and people add labels. Heirloom
+// keeps all of them.
 func TestWhatOthersAddIsLeftThere(t *testing.T) {
 	g := NewWithT(t)
 	registrar, _ := newRegistrar(t)
@@ -142,7 +142,7 @@ func TestARegistrationIsRemoved(t *testing.T) {
 	}
 }
 
-// An API server that knows the path of a Cluster that was deleted since is told that of the Cluster which has its name now.
+// A workload cluster whose Cluster was deleted and created again under the same name gets the path of the new Cluster.
 func TestAClusterThatIsMadeAnewGetsANewPath(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	registrar, _ := newRegistrar(t)
@@ -161,10 +161,10 @@ func TestRemovingNothing(t *testing.T) {
 
 	NewWithT(t).Expect(registrar.Ensure(t.Context(), workload, prod)).Error().To(Succeed())
 	workload.fail["delete"] = apierrors.NewNotFound(schema.GroupResource{}, ObjectName)
-	NewWithT(t).Expect(registrar.Remove(t.Context(), workload, prod)).To(BeFalse(), "somebody else was faster")
+	NewWithT(t).Expect(registrar.Remove(t.Context(), workload, prod)).To(BeFalse(), "another client was faster")
 }
 
-// What was looked at is what is deleted: between the two the Cluster may move to another management cluster.
+// A removal deletes only the version that it has read: in between, the Cluster may move to another management cluster.
 func TestOnlyWhatWasSeenIsRemoved(t *testing.T) {
 	g := NewWithT(t)
 	registrar, _ := newRegistrar(t)
@@ -179,8 +179,9 @@ func TestOnlyWhatWasSeenIsRemoved(t *testing.T) {
 	g.Expect(leadsTo(workload.registered(t))).To(HavePrefix("https://new.example.com/"))
 }
 
-// Nothing is registered then, and what was registered stays as it is, until it is removed, which takes nothing that is installed. The error
-// says why, and keeps the API server's: the loop does not report that it may not look for what it has not set up.
+// If a part is missing, nothing is registered, and an existing registration stays until it is removed; its removal does not need the
+// installed configuration. The error gives the reason and wraps the API server's error: the loop does not report a forbidden read of a
+// registration that it has not set up.
 func TestNoRegistrationIsMadeFromHalfOfWhatItNeeds(t *testing.T) {
 	const installed, written = "getting the installed webhook configuration: ", "writing the webhook configuration of the workload cluster: "
 	for _, tc := range []struct {
