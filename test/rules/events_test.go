@@ -18,7 +18,7 @@ import (
 )
 
 // TestReasonsAreDocumented holds the constants of reasons and the table of Events in docs/monitoring.md together, and keeps other
-// reasons out of the code. It is not beside them, because Go repeats the tests of a package that read files in every new checkout.
+// reasons out of the code. It is in a package of its own, because Go repeats the tests of a package that read files in every new checkout.
 func TestReasonsAreDocumented(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	page, err := os.ReadFile("../../docs/monitoring.md")

@@ -57,7 +57,7 @@ type apiServers struct {
 
 func newAPIServers(t *testing.T, count int) *apiServers {
 	s := &apiServers{silent: silent{count: count}, asked: map[string]string{}, over: make(chan struct{})}
-	s.Server = httptest.NewTLSServer(s.beside(http.HandlerFunc(s.answer), s.over))
+	s.Server = httptest.NewTLSServer(s.before(http.HandlerFunc(s.answer), s.over))
 	t.Cleanup(func() {
 		close(s.over) // a cache of Nodes watches until the program ends
 		s.Close()

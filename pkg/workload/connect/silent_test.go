@@ -32,8 +32,8 @@ func (s *silent) clusters(status string) string {
 	return clusters.String()
 }
 
-// beside serves the silent Clusters until over is closed, and passes other requests to others.
-func (s *silent) beside(others http.Handler, over <-chan struct{}) http.Handler {
+// before serves the silent Clusters until over is closed, and passes other requests to others.
+func (s *silent) before(others http.Handler, over <-chan struct{}) http.Handler {
 	kubeconfig, below := regexp.MustCompile(`^/api/v1/namespaces/ns/secrets/(silent-\d+)-kubeconfig$`), regexp.MustCompile(`^/silent-\d+`)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if found := kubeconfig.FindStringSubmatch(r.URL.Path); found != nil {

@@ -18,7 +18,7 @@ const (
 	rulesDoc = "../../../docs/rules.md"
 )
 
-// The page in the tree is what the code says.
+// The page in the tree equals the page that the code renders.
 func TestPageIsCurrent(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	want, err := render(rulesDir, rulesDoc)
