@@ -158,7 +158,7 @@ func (m *managementCluster) deleted(namespace, version string) {
 	m.Expect(m.providers()).To(BeEmpty())
 }
 
-// releases releases everything that Heirloom owns, with the command on the page, while everything is still installed.
+// releases gives up everything that Heirloom owns, with the command on the page, while everything is still installed.
 func (m *managementCluster) releases() {
 	m.t.Helper()
 	ofCore := client.MatchingLabels{clusterv1.ProviderNameLabel: "cluster-api"}
