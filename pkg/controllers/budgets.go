@@ -50,9 +50,12 @@ func (r *nodes) noteDraining(ctx context.Context, v visit, p nodePlan) {
 // otherwise 0. At most a tenth of a set waits at a time: if budgets delay the Nodes, their NoSchedule taints would otherwise leave no
 // Node for Pods that must move.
 func (r *nodes) waitForDraining(v visit, limits [2]pace.Limit) (time.Duration, string) {
+	if !r.NoExecuteBudgets {
+		return 0, ""
+	}
 	set, most := limits[0].Name, int(limits[0].PerMinute)
 	draining := r.draining.having(v.Cluster, set)
-	if !r.NoExecuteBudgets || draining < most {
+	if draining < most {
 		return 0, ""
 	}
 	return evictEvery, fmt.Sprintf("%s (Nodes that wait for their Pods to leave: %d)", set, draining)

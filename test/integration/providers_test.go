@@ -104,6 +104,8 @@ func TestAKindThatCannotBeListedKeepsNothingElseWaiting(t *testing.T) {
 	after := s.settle("after", declared())
 	s.inherits("team", "ml", after.m)
 	s.expectReady(first.HealthURL)
+	s.Eventually(func() string { return s.read(filepath.Join(s.dir, "first.log")) }).
+		WithTimeout(patience).WithPolling(polling).Should(ContainSubstring("out of order"), "the reason")
 
 	next, err := s.StartReplica(s.ctx, "next")
 	s.Expect(err).NotTo(HaveOccurred(), "it becomes ready")
@@ -114,10 +116,6 @@ func TestAKindThatCannotBeListedKeepsNothingElseWaiting(t *testing.T) {
 	s.inherits("team", "web", append(waiting, before.m)...)
 	s.expectReady(next.HealthURL)
 	s.expectEvent("ProviderKindUnavailable", "Cluster", before.cluster.Name, ContainSubstring("does not answer in time for this kind"))
-	logs := func() string {
-		return s.read(filepath.Join(s.dir, "first.log")) + s.read(filepath.Join(s.dir, "next.log"))
-	}
-	s.Eventually(logs).WithTimeout(patience).WithPolling(polling).Should(ContainSubstring("out of order"), "the reason")
 
 	repair()
 	repairSilent()
