@@ -49,8 +49,8 @@ type Infrastructure struct {
 // Start starts the provider's controllers.
 func (i *Infrastructure) Start(ctx context.Context, management *rest.Config) error {
 	mgr, err := ctrl.NewManager(management, ctrl.Options{
-		Metrics: metricsserver.Options{BindAddress: "0"},
-		Client:  client.Options{Cache: &client.CacheOptions{Unstructured: true}},
+		Metrics:    metricsserver.Options{BindAddress: "0"},
+		Client:     client.Options{Cache: &client.CacheOptions{Unstructured: true}},
 		Controller: ctrlconfig.Controller{SkipNameValidation: ptr.To(true), MaxConcurrentReconciles: 4},
 	})
 	if err != nil {
