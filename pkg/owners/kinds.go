@@ -201,22 +201,17 @@ func (d Decision) Sources(ctx context.Context) inherit.Sources {
 	return d.sources(ctx)
 }
 
-// Propagator returns the owner whose controller in Cluster API propagates entries to this object: a MachineDeployment, a MachineSet or a
-// MachinePool. It is nil for an object that inherits from a topology or a control plane.
-func (d Decision) Propagator() client.Object {
-	for _, owner := range d.declaredBy {
-		switch owner.(type) {
-		case *clusterv1.MachineDeployment, *clusterv1.MachineSet, *clusterv1.MachinePool:
-			return owner
-		}
-	}
-	return nil
-}
+// DeclaredBy returns the objects that declare the entries: the owner, or the Cluster and the ClusterClass of a topology.
+func (d Decision) DeclaredBy() []client.Object { return d.declaredBy }
 
 // ObservedGeneration returns the last generation of an object that its controller in Cluster API has handled; 0 if no controller has
-// handled the object.
+// handled the object, and for a control plane, whose provider need not propagate anything.
 func ObservedGeneration(object client.Object) int64 {
 	switch o := object.(type) {
+	case *clusterv1.Cluster:
+		return o.Status.ObservedGeneration
+	case *clusterv1.ClusterClass:
+		return o.Status.ObservedGeneration
 	case *clusterv1.MachineDeployment:
 		return o.Status.ObservedGeneration
 	case *clusterv1.MachineSet:

@@ -6,6 +6,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,9 +16,12 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/spf13/pflag"
+	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/heirloom-dev/heirloom/test/clusterapi"
+	"github.com/heirloom-dev/heirloom/test/controlplane"
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
@@ -51,6 +55,7 @@ func execute() error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	ctrl.SetLogger(logr.Discard()) // a client's warnings
 	return o.run(ctx)
 }
 
@@ -89,7 +94,7 @@ func (o options) play(ctx context.Context, name string, results table, keep bool
 	alone := name == "alone"
 	say("%s: starting etcd, kube-apiserver and Cluster API's managers", name)
 	f, err := clusterapi.NewFleet(ctx, stage.Options{
-		Program: o.program, Dir: dir, WithoutWebhooks: alone, WithoutProgram: alone, Args: []string{"-v=0"},
+		Program: o.program, Dir: dir, WithoutWebhooks: alone, WithoutProgram: alone, Args: []string{"-v=" + cmp.Or(os.Getenv("FLEET_V"), "0")}, ControlPlane: controlplane.Options{AuditLog: os.Getenv("FLEET_AUDIT")},
 	}, clusterapi.Options{})
 	if err != nil {
 		return err
