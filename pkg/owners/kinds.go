@@ -159,9 +159,7 @@ func (k Kind) Evaluate(ctx context.Context, c *Chain, object metav1.Object, poli
 // the cache. An error says that its ClusterClass, which may have the mode label, cannot be read; unless the Cluster has the label itself,
 // decisions are then only observed.
 func (c *Chain) Observes(ctx context.Context, cluster *clusterv1.Cluster, policy inherit.Policy) (observed, enrolled bool, err error) {
-	cached := c.cachedOnly()
-	cached.fresh = false
-	class, err := cached.ClusterClass(ctx, cluster)
+	class, err := c.Reading(FromCachePromptly).ClusterClass(ctx, cluster)
 	mode, enrolled := policy.ModeOf(cluster, class)
 	if err != nil {
 		_, labelled := cluster.Labels[inherit.ModeLabel]

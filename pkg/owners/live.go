@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"reflect"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/singleflight"
@@ -19,6 +20,20 @@ import (
 )
 
 var errTooManyReads = errors.New("too many live reads")
+
+// Limited is a reader with a rate limit. Beyond the limit, a read fails at once.
+type Limited struct {
+	client.Reader
+	Allow func() bool
+}
+
+// Get implements client.Reader.
+func (l Limited) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+	if !l.Allow() {
+		return errTooManyReads
+	}
+	return l.Reader.Get(ctx, key, into, options...) //nolint:wrapcheck // the caller knows the object
+}
 
 // Live reads an object from the API server once for all concurrent callers that ask for it. A result is never older than the call: a read
 // that has already begun may have begun before the change that the caller asks about. So callers that arrive during a read wait for the
@@ -92,8 +107,7 @@ type Kinds struct {
 	KnownFor time.Duration
 
 	looks singleflight.Group
-	mu    sync.RWMutex
-	last  look
+	last  atomic.Pointer[look]
 }
 
 // look is the result of one discovery.
@@ -103,51 +117,55 @@ type look struct {
 	at     time.Time
 }
 
-// RESTMapping implements meta.RESTMapper. It takes liveTimeout at most.
+// RESTMapping implements meta.RESTMapper.
 func (k *Kinds) RESTMapping(gk schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), liveTimeout)
-	defer cancel()
-	return k.Mapping(ctx, gk, versions...)
+	return k.Mapping(context.Background(), gk, versions...)
 }
 
-// Mapping is RESTMapping for a caller that waits until ctx is done.
+// Mapping is RESTMapping for a caller that waits until ctx is done, and for liveTimeout at most.
 func (k *Kinds) Mapping(ctx context.Context, gk schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
-	k.mu.RLock()
-	last := k.last
-	k.mu.RUnlock()
-	recent := !last.at.IsZero() && time.Since(last.at) < k.UnknownFor
-	if last.mapper != nil {
-		if k.KnownFor > 0 && time.Since(last.at) >= k.KnownFor {
-			k.looks.DoChan("", k.look)
-		}
-		mapping, err := last.mapper.RESTMapping(gk, versions...)
-		if recent && last.err == nil || !meta.IsNoMatchError(err) {
+	var known *meta.RESTMapping
+	if last := k.last.Load(); last != nil {
+		mapping, err := last.find(gk, versions...)
+		age := time.Since(last.at)
+		if age < k.UnknownFor || err == nil && (k.KnownFor == 0 || age < k.KnownFor) {
 			return mapping, err
 		}
+		known = mapping
 	}
-	if recent && last.err != nil {
-		return nil, last.err
+	looks := k.looks.DoChan("", k.look)
+	if known != nil {
+		return known, nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, liveTimeout)
+	defer cancel()
 	select {
-	case result := <-k.looks.DoChan("", k.look):
-		if result.Err != nil {
-			return nil, result.Err
-		}
-		return result.Val.(meta.RESTMapper).RESTMapping(gk, versions...) //nolint:forcetypeassert // nothing else is returned
+	case <-looks:
+		return k.last.Load().find(gk, versions...)
 	case <-ctx.Done():
 		return nil, errors.New("the API server does not list its kinds in time")
 	}
 }
 
-// look discovers all served kinds. If the discovery fails, the previous result stays.
+// look discovers all served kinds. If the discovery fails, the known kinds stay.
 func (k *Kinds) look() (any, error) {
-	at := time.Now()
+	found := &look{mapper: meta.MultiRESTMapper{}, at: time.Now()}
 	groups, err := restmapper.GetAPIGroupResources(k.Discovery)
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.last.err, k.last.at = err, at
-	if err == nil {
-		k.last.mapper = restmapper.NewDiscoveryRESTMapper(groups)
+	if last := k.last.Load(); err != nil && last != nil {
+		found.mapper = last.mapper
+	} else if err == nil {
+		found.mapper = restmapper.NewDiscoveryRESTMapper(groups)
 	}
-	return k.last.mapper, err
+	found.err = err
+	k.last.Store(found)
+	return nil, nil //nolint:nilnil // the result is in last
+}
+
+// find returns the mapping of a kind. If the kind is unknown, the error of the discovery counts.
+func (l *look) find(gk schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
+	mapping, err := l.mapper.RESTMapping(gk, versions...)
+	if l.err != nil && meta.IsNoMatchError(err) {
+		err = l.err
+	}
+	return mapping, err //nolint:wrapcheck // the caller knows the kind
 }

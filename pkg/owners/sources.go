@@ -17,11 +17,7 @@ import (
 
 // quiet returns a chain that reads only the cache, and counts nothing. The source of a warning is not worth an API call: an owner
 // that is not cached is named without its content.
-func (c *Chain) quiet() *Chain {
-	quiet := *c
-	quiet.AskMissing, quiet.fresh, quiet.Count = false, false, nil
-	return &quiet
-}
+func (c *Chain) quiet() *Chain { return c.Reading(FromCache) }
 
 // NodeSources returns the objects that declare the entries of a Node, with its Machine or MachinePool as the last. The read of the
 // Machine's owner may cost an API call.
