@@ -26,12 +26,15 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
 )
 
-// liveTimeout limits the time of a live decision of the loop, and of a look-up that no caller limits.
-const liveTimeout = time.Second
-
-// listTimeout limits the time for which admission and decisions about Nodes wait for the informer of a provider's kind. A kind with a
-// broken conversion webhook cannot be listed.
-const listTimeout = 250 * time.Millisecond
+const (
+	// liveTimeout limits the time of a live decision of the loop.
+	liveTimeout = time.Second
+	// listTimeout limits the time for which admission and decisions about Nodes wait for the informer of a provider's kind. A kind with a
+	// broken conversion webhook cannot be listed.
+	listTimeout = 250 * time.Millisecond
+	// discoveryTimeout limits the time for which a decision waits until the API server has listed its kinds.
+	discoveryTimeout = 500 * time.Millisecond
+)
 
 // Freshness says from where a chain reads objects.
 type Freshness int
@@ -288,31 +291,28 @@ type MachineOwner struct {
 
 // MachineOwner returns the owner of the Machine: its MachineSet (rule 8), control plane (rule 4) or MachinePool (rule 9).
 func (c *Chain) MachineOwner(ctx context.Context, m *clusterv1.Machine) (owner MachineOwner, err error) {
-	ref := metav1.GetControllerOfNoCopy(m)
+	ref, found := metav1.GetControllerOfNoCopy(m), false
 	if ref == nil {
 		return MachineOwner{Outcome: inherit.NoOwner}, nil
 	}
-	switch {
-	case groupOf(ref) == inherit.ControlPlaneGroup && !inherit.IsTemplate(ref.Kind):
+	if groupOf(ref) == inherit.ControlPlaneGroup && !inherit.IsTemplate(ref.Kind) {
 		object, cp, cpErr := c.ControlPlane(ctx, m.Namespace, ref)
-		if err = cpErr; object != nil && ClusterName(object) == m.Spec.ClusterName {
+		if found, err = object != nil, cpErr; found {
 			owner = MachineOwner{Template: inherit.TemplateOfControlPlane(cp), Object: object, controlPlane: cp}
 		}
-	case ref.Kind == "MachinePool":
-		mp, found := &clusterv1.MachinePool{}, false
-		if found, err = c.controller(ctx, m, "MachinePool", mp); found && mp.Spec.ClusterName == m.Spec.ClusterName {
-			owner = MachineOwner{Template: inherit.TemplateOfMachinePool(mp), Object: mp}
-		}
-	default:
-		ms, found := &clusterv1.MachineSet{}, false
-		if found, err = c.controller(ctx, m, "MachineSet", ms); found && ms.Spec.ClusterName == m.Spec.ClusterName {
-			owner = MachineOwner{Template: inherit.TemplateOfMachineSet(ms), Object: ms}
-		}
+	} else if ref.Kind == "MachinePool" {
+		mp := &clusterv1.MachinePool{}
+		found, err = c.controller(ctx, m, ref.Kind, mp)
+		owner = MachineOwner{Template: inherit.TemplateOfMachinePool(mp), Object: mp}
+	} else {
+		ms := &clusterv1.MachineSet{}
+		found, err = c.controller(ctx, m, "MachineSet", ms)
+		owner = MachineOwner{Template: inherit.TemplateOfMachineSet(ms), Object: ms}
+	}
+	if !found || ClusterName(owner.Object) != m.Spec.ClusterName {
+		return MachineOwner{Outcome: inherit.OwnerNotFound}, err
 	}
 	owner.Outcome = inherit.Inherits
-	if owner.Template == nil {
-		owner.Outcome = inherit.OwnerNotFound
-	}
 	return owner, err
 }
 
@@ -320,7 +320,7 @@ func (c *Chain) MachineOwner(ctx context.Context, m *clusterv1.Machine) (owner M
 // not exist, or if the API server no longer serves its kind. The UID of the reference may be empty. The first read of a kind starts its
 // informer; until the informer is synced, a chain that reads FromCacheElseLive asks the API server.
 func (c *Chain) ControlPlane(ctx context.Context, namespace string, ref *metav1.OwnerReference) (*unstructured.Unstructured, *inherit.ControlPlane, error) {
-	gvk, served, err := c.served(ctx, schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind))
+	gvk, served, err := c.Served(schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind))
 	if err != nil || !served {
 		return nil, nil, err
 	}
@@ -342,20 +342,10 @@ func (c *Chain) ControlPlane(ctx context.Context, namespace string, ref *metav1.
 
 // Served returns a provider's kind in the version that the API server prefers, and whether it serves the kind at all.
 func (c *Chain) Served(gvk schema.GroupVersionKind) (schema.GroupVersionKind, bool, error) {
-	return c.served(context.Background(), gvk)
-}
-
-func (c *Chain) served(ctx context.Context, gvk schema.GroupVersionKind) (schema.GroupVersionKind, bool, error) {
-	var mapping *meta.RESTMapping
-	var err error
-	switch mapper := c.Mapper.(type) {
-	case nil:
+	if c.Mapper == nil {
 		return gvk, true, nil
-	case *Kinds:
-		mapping, err = mapper.Mapping(ctx, gvk.GroupKind())
-	default:
-		mapping, err = mapper.RESTMapping(gvk.GroupKind())
 	}
+	mapping, err := c.Mapper.RESTMapping(gvk.GroupKind())
 	if meta.IsNoMatchError(err) {
 		return gvk, false, nil
 	}

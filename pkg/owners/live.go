@@ -92,38 +92,31 @@ func (l *Live) read(takes time.Duration, key client.ObjectKey, into client.Objec
 	return l.Reader.Get(ctx, key, into) //nolint:wrapcheck // the caller knows the object
 }
 
-// Kinds is the RESTMapper of a chain. controller-runtime's mapper notices a new version of an API group only if a caller asks for this
-// version. For each unknown kind, such as an invented owner in an admission request, it discovers the group again, in sequence and
-// without a time limit. Kinds discovers all groups once for all concurrent requests, and then waits UnknownFor before it does so again.
-// It implements only RESTMapping.
+// Kinds is the RESTMapper of a chain. controller-runtime's mapper discovers the group of each unknown kind again, such as of an invented owner
+// in an admission request, blocks known kinds meanwhile, and does not notice that an upgrade has replaced a version. Kinds discovers all
+// groups once for all concurrent requests, and then waits UnknownFor before it does so again. It implements only RESTMapping.
 type Kinds struct {
 	meta.RESTMapper
 	// Discovery must have its own timeout.
 	Discovery discovery.DiscoveryInterface
 	// UnknownFor is the time after a discovery in which an unknown kind causes no further discovery.
 	UnknownFor time.Duration
-	// KnownFor is the age of a discovery at which a request starts the next discovery in the background: an upgrade of a provider may have
-	// removed a version. 0 means never.
+	// KnownFor is the age of a discovery at which a request starts the next discovery in the background; 0 means never.
 	KnownFor time.Duration
 
 	looks singleflight.Group
 	last  atomic.Pointer[look]
 }
 
-// look is the result of one discovery.
+// look is the result of a discovery: the known kinds, and the error if it failed.
 type look struct {
 	mapper meta.RESTMapper
 	err    error
 	at     time.Time
 }
 
-// RESTMapping implements meta.RESTMapper.
+// RESTMapping implements meta.RESTMapper. It waits for a discovery for discoveryTimeout at most.
 func (k *Kinds) RESTMapping(gk schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
-	return k.Mapping(context.Background(), gk, versions...)
-}
-
-// Mapping is RESTMapping for a caller that waits until ctx is done, and for liveTimeout at most.
-func (k *Kinds) Mapping(ctx context.Context, gk schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
 	var known *meta.RESTMapping
 	if last := k.last.Load(); last != nil {
 		mapping, err := last.find(gk, versions...)
@@ -137,12 +130,10 @@ func (k *Kinds) Mapping(ctx context.Context, gk schema.GroupKind, versions ...st
 	if known != nil {
 		return known, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, liveTimeout)
-	defer cancel()
 	select {
 	case <-looks:
 		return k.last.Load().find(gk, versions...)
-	case <-ctx.Done():
+	case <-time.After(discoveryTimeout):
 		return nil, errors.New("the API server does not list its kinds in time")
 	}
 }
@@ -150,15 +141,15 @@ func (k *Kinds) Mapping(ctx context.Context, gk schema.GroupKind, versions ...st
 // look discovers all served kinds. If the discovery fails, the known kinds stay.
 func (k *Kinds) look() (any, error) {
 	found := &look{mapper: meta.MultiRESTMapper{}, at: time.Now()}
-	groups, err := restmapper.GetAPIGroupResources(k.Discovery)
-	if last := k.last.Load(); err != nil && last != nil {
+	if last := k.last.Load(); last != nil {
 		found.mapper = last.mapper
-	} else if err == nil {
+	}
+	groups, err := restmapper.GetAPIGroupResources(k.Discovery)
+	if found.err = err; err == nil {
 		found.mapper = restmapper.NewDiscoveryRESTMapper(groups)
 	}
-	found.err = err
 	k.last.Store(found)
-	return nil, nil //nolint:nilnil // the result is in last
+	return nil, err
 }
 
 // find returns the mapping of a kind. If the kind is unknown, the error of the discovery counts.

@@ -128,7 +128,7 @@ func (c *Chain) facts(ctx context.Context, m *clusterv1.Machine, policy inherit.
 // provided reads an object of a provider's kind. It returns an error for an object that does not exist: as with a missing owner, the Node
 // keeps the facts.
 func (c *Chain) provided(ctx context.Context, key types.NamespacedName, kind schema.GroupKind) (map[string]any, error) {
-	gvk, served, err := c.served(ctx, kind.WithVersion(""))
+	gvk, served, err := c.Served(kind.WithVersion(""))
 	if err != nil || !served {
 		return nil, errors.Join(err, errNotThere)
 	}
