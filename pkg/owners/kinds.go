@@ -21,24 +21,37 @@ type Kind struct {
 	Name string
 	// Resource is the last part of the path of the kind's webhook, such as "machinesets".
 	Resource string
-	// New returns an empty object of the kind's Go type.
-	New func() client.Object
+	// New returns an empty object of the kind's Go type, and NewList an empty list; nil for kinds of providers.
+	New     func() client.Object
+	NewList func() client.ObjectList
 }
 
 // The rows of the table.
 var (
 	// ControlPlanes are the control planes of all providers (rule 1). The kind's schema says in which fields they can inherit.
-	ControlPlanes = Kind{"", "controlplanes", func() client.Object { return &inherit.ControlPlane{} }}
+	ControlPlanes = Kind{"", "controlplanes", func() client.Object { return &inherit.ControlPlane{} }, nil}
 	// MachineDeployments inherit by rules 2 and 14.
-	MachineDeployments = Kind{"MachineDeployment", "machinedeployments", func() client.Object { return &clusterv1.MachineDeployment{} }}
+	MachineDeployments = Kind{
+		"MachineDeployment", "machinedeployments",
+		func() client.Object { return &clusterv1.MachineDeployment{} }, func() client.ObjectList { return &clusterv1.MachineDeploymentList{} },
+	}
 	// MachinePools inherit by rules 3 and 14.
-	MachinePools = Kind{"MachinePool", "machinepools", func() client.Object { return &clusterv1.MachinePool{} }}
+	MachinePools = Kind{
+		"MachinePool", "machinepools",
+		func() client.Object { return &clusterv1.MachinePool{} }, func() client.ObjectList { return &clusterv1.MachinePoolList{} },
+	}
 	// MachineSets inherit by rules 5 and 6, and by rule 14 where they stand alone.
-	MachineSets = Kind{"MachineSet", "machinesets", func() client.Object { return &clusterv1.MachineSet{} }}
+	MachineSets = Kind{
+		"MachineSet", "machinesets",
+		func() client.Object { return &clusterv1.MachineSet{} }, func() client.ObjectList { return &clusterv1.MachineSetList{} },
+	}
 	// Machines inherit by rules 4, 8 and 9.
-	Machines = Kind{"Machine", "machines", func() client.Object { return &clusterv1.Machine{} }}
+	Machines = Kind{
+		"Machine", "machines",
+		func() client.Object { return &clusterv1.Machine{} }, func() client.ObjectList { return &clusterv1.MachineList{} },
+	}
 	// ExternalObjects are InfraMachines and BootstrapConfigs of all providers (rules 4 and 8).
-	ExternalObjects = Kind{"", "siblings", func() client.Object { return &metav1.PartialObjectMetadata{} }}
+	ExternalObjects = Kind{"", "siblings", func() client.Object { return &metav1.PartialObjectMetadata{} }, nil}
 )
 
 // Table has all rows, owners before their children.
