@@ -295,16 +295,17 @@ func (c *Chain) MachineOwner(ctx context.Context, m *clusterv1.Machine) (owner M
 	if ref == nil {
 		return MachineOwner{Outcome: inherit.NoOwner}, nil
 	}
-	if groupOf(ref) == inherit.ControlPlaneGroup && !inherit.IsTemplate(ref.Kind) {
+	switch {
+	case groupOf(ref) == inherit.ControlPlaneGroup && !inherit.IsTemplate(ref.Kind):
 		object, cp, cpErr := c.ControlPlane(ctx, m.Namespace, ref)
 		if found, err = object != nil, cpErr; found {
 			owner = MachineOwner{Template: inherit.TemplateOfControlPlane(cp), Object: object, controlPlane: cp}
 		}
-	} else if ref.Kind == "MachinePool" {
+	case ref.Kind == "MachinePool":
 		mp := &clusterv1.MachinePool{}
 		found, err = c.controller(ctx, m, ref.Kind, mp)
 		owner = MachineOwner{Template: inherit.TemplateOfMachinePool(mp), Object: mp}
-	} else {
+	default:
 		ms := &clusterv1.MachineSet{}
 		found, err = c.controller(ctx, m, "MachineSet", ms)
 		owner = MachineOwner{Template: inherit.TemplateOfMachineSet(ms), Object: ms}
