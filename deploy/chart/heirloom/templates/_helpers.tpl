@@ -222,6 +222,7 @@ object.metadata.?{{ $map }} != oldObject.metadata.?{{ $map }}
 - {resource: machinedeployments, only: heirloom.inTopologyOrAutoscaled}
 - {resource: machinepools, only: heirloom.inTopologyOrAutoscaled}
 - {resource: machinesets}
+- {resource: machinehealthchecks}
 - {resource: machines}
 {{- end }}
 
