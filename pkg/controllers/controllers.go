@@ -91,7 +91,6 @@ func Setup(mgr ctrl.Manager, d *Dependencies) error {
 		"controlplane":      d.addControlPlanes,
 		"machinedeployment": d.addOfTopology(owners.MachineDeployments),
 		"machinepool":       d.addOfTopology(owners.MachinePools),
-		"machinehealth":     d.addOfTopology(owners.MachineHealthChecks),
 		"machineset":        d.addMachineSets,
 		"machine":           d.addMachines,
 		"workload":          d.addNodes,

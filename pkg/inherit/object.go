@@ -31,7 +31,7 @@ import (
 )
 
 // Kinds are the kinds of Cluster API whose objects inherit.
-var Kinds = []string{"MachineDeployment", "MachinePool", "MachineSet", "MachineHealthCheck", "Machine"} //nolint:gochecknoglobals // nothing changes it
+var Kinds = []string{"MachineDeployment", "MachinePool", "MachineSet", "Machine"} //nolint:gochecknoglobals // nothing changes it
 
 // The sorts of entries.
 const (
@@ -114,12 +114,6 @@ func OfMachine(m *clusterv1.Machine) Object {
 func OfExternal(object *metav1.PartialObjectMetadata) Object {
 	layout := Layout{Version: object.GroupVersionKind().Version, Top: Paths{Metadata: []string{"metadata"}}}
 	return Object{Layout: layout, Top: metadataOf(object)}
-}
-
-// OfMachineHealthCheck returns the content that the MachineHealthCheck has.
-func OfMachineHealthCheck(mhc *clusterv1.MachineHealthCheck) Object {
-	layout := Layout{Version: clusterv1.GroupVersion.Version, Top: Paths{Metadata: []string{"metadata"}}}
-	return Object{Layout: layout, Top: metadataOf(mhc)}
 }
 
 func metadataOf(object metav1.Object) Content {

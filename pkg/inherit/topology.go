@@ -75,12 +75,6 @@ func (p Policy) MachinePool(s Section, mp *clusterv1.MachinePool) (Object, Drops
 	return p.handDown(child, &out, taint.Worker, top, template, ofTemplate(true)), out
 }
 
-// MachineHealthCheck returns the content that a MachineHealthCheck inherits from the section of its MachineDeployment.
-func (p Policy) MachineHealthCheck(s Section, mhc *clusterv1.MachineHealthCheck) (Object, Drops) {
-	var out Drops
-	return Object{Top: OfMachineHealthCheck(mhc).top(&out).metadata(s.declared(), ofTemplate(true))}, out
-}
-
 // handDown returns the content that a child with a Machine template inherits: metadata at its top, and all content of its template.
 func (p Policy) handDown(child Object, out *Drops, role taint.Role, top, template Content, label func(key string) Why) Object {
 	inherited := p.take(child.template(out), role, template, label)
@@ -126,7 +120,7 @@ func SectionOf(cluster *clusterv1.Cluster, class *clusterv1.ClusterClass, object
 		if ref := cluster.Spec.ControlPlaneRef; ref.Name == "" || ref.Name == o.Name && ref.GroupKind() == o.GroupVersionKind().GroupKind() {
 			return sectionOfControlPlane(cluster.Spec.Topology.ControlPlane, class)
 		}
-	case *clusterv1.MachineDeployment, *clusterv1.MachineHealthCheck:
+	case *clusterv1.MachineDeployment:
 		name := labels[clusterv1.ClusterTopologyMachineDeploymentNameLabel]
 		return sectionOfMachineDeployment(name, &cluster.Spec.Topology.Workers, &class.Spec.Workers)
 	case *clusterv1.MachinePool:

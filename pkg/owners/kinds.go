@@ -45,11 +45,6 @@ var (
 		"MachineSet", "machinesets",
 		func() client.Object { return &clusterv1.MachineSet{} }, func() client.ObjectList { return &clusterv1.MachineSetList{} },
 	}
-	// MachineHealthChecks inherit by rule 15.
-	MachineHealthChecks = Kind{
-		"MachineHealthCheck", "machinehealthchecks",
-		func() client.Object { return &clusterv1.MachineHealthCheck{} }, func() client.ObjectList { return &clusterv1.MachineHealthCheckList{} },
-	}
 	// Machines inherit by rules 4, 8 and 9.
 	Machines = Kind{
 		"Machine", "machines",
@@ -60,7 +55,7 @@ var (
 )
 
 // Table has all rows, owners before their children.
-var Table = []Kind{ControlPlanes, MachineDeployments, MachinePools, MachineSets, MachineHealthChecks, Machines, ExternalObjects}
+var Table = []Kind{ControlPlanes, MachineDeployments, MachinePools, MachineSets, Machines, ExternalObjects}
 
 // child is an object of a kind in the table, with the rules of its kind.
 type child struct {
@@ -107,8 +102,6 @@ func childOf(object any) child {
 		return child{MachinePools, o.Spec.ClusterName, o.Status.ObservedGeneration, machinePool{o}}
 	case *clusterv1.MachineSet:
 		return child{MachineSets, o.Spec.ClusterName, o.Status.ObservedGeneration, machineSet{o}}
-	case *clusterv1.MachineHealthCheck:
-		return child{MachineHealthChecks, o.Spec.ClusterName, o.Status.ObservedGeneration, machineHealthCheck{o}}
 	case *clusterv1.Machine:
 		return child{Machines, o.Spec.ClusterName, o.Status.ObservedGeneration, machine{o}}
 	case *metav1.PartialObjectMetadata:

@@ -144,8 +144,6 @@ func ruleOf(owner string, object inherit.Ref, e inherit.Entry) int {
 		return 2
 	case *clusterv1.MachinePool:
 		return 3
-	case *clusterv1.MachineHealthCheck:
-		return 15
 	case *clusterv1.MachineSet:
 		if e.Own && e.What == string(Annotation) {
 			return 5

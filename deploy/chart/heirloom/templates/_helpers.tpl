@@ -222,7 +222,6 @@ object.metadata.?{{ $map }} != oldObject.metadata.?{{ $map }}
 - {resource: machinedeployments, only: heirloom.inTopologyOrAutoscaled}
 - {resource: machinepools, only: heirloom.inTopologyOrAutoscaled}
 - {resource: machinesets}
-- {resource: machinehealthchecks}
 - {resource: machines}
 {{- end }}
 
