@@ -23,6 +23,7 @@ const (
 	NodeDrainTimeout Field = iota
 	NodeVolumeDetachTimeout
 	NodeDeletionTimeout
+	MinReadySeconds
 	ReadinessGates
 	fields
 )
@@ -47,7 +48,8 @@ var fieldTable = [fields]struct { //nolint:gochecknoglobals // a table that noth
 		path: "deletion.nodeDeletionTimeoutSeconds", duration: "nodeDeletionTimeout",
 		seconds: func(s *clusterv1.MachineSpec) *int32 { return s.Deletion.NodeDeletionTimeoutSeconds },
 	},
-	ReadinessGates: {path: "readinessGates", key: "conditionType"},
+	MinReadySeconds: {path: "minReadySeconds", ofWorkers: true, seconds: func(s *clusterv1.MachineSpec) *int32 { return s.MinReadySeconds }},
+	ReadinessGates:  {path: "readinessGates", key: "conditionType"},
 }
 
 // Seconds are the values of the fields that are numbers, in seconds. A nil field is not declared.
