@@ -147,7 +147,7 @@ var working = regexp.MustCompile(`(?m)^workqueue_(?:depth|unfinished_work_second
 func (w *world) queued() (queues []string) {
 	urls := w.managers.MetricsURLs()
 	if w.Heirloom != nil {
-		urls = append(urls, w.MetricsURL)
+		urls["heirloom"] = w.MetricsURL
 	}
 	for _, url := range urls {
 		metrics, err := stage.Metrics(w.ctx, url)
