@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -100,8 +101,8 @@ func OfClass(namespace, name string, workers int32) *clusterv1.Cluster {
 	return cluster
 }
 
-// Workload returns an administrator's client of a Cluster's API server.
-func Workload(ctx context.Context, c client.Client, cluster client.ObjectKey) (client.Client, error) {
+// WorkloadConfig returns an administrator's configuration of a Cluster's API server.
+func WorkloadConfig(ctx context.Context, c client.Reader, cluster client.ObjectKey) (*rest.Config, error) {
 	secret := &corev1.Secret{}
 	if err := c.Get(ctx, client.ObjectKey{Namespace: cluster.Namespace, Name: cluster.Name + "-kubeconfig"}, secret); err != nil {
 		return nil, fmt.Errorf("getting the kubeconfig of Cluster %s: %w", cluster, err)
@@ -111,6 +112,15 @@ func Workload(ctx context.Context, c client.Client, cluster client.ObjectKey) (c
 		return nil, fmt.Errorf("reading the kubeconfig of Cluster %s: %w", cluster, err)
 	}
 	config.QPS = -1
+	return config, nil
+}
+
+// Workload returns an administrator's client of a Cluster's API server.
+func Workload(ctx context.Context, c client.Reader, cluster client.ObjectKey) (client.Client, error) {
+	config, err := WorkloadConfig(ctx, c, cluster)
+	if err != nil {
+		return nil, err
+	}
 	workload, err := client.New(config, client.Options{Scheme: stage.Scheme()})
 	if err != nil {
 		return nil, fmt.Errorf("making a client of Cluster %s: %w", cluster, err)

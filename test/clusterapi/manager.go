@@ -69,11 +69,14 @@ func Start(ctx context.Context, cp *controlplane.ControlPlane, options Options) 
 		return nil, err
 	}
 	m := &Managers{providers: providers, admin: admin, kubeconfig: kubeconfig, options: options}
-	if err := m.startAll(ctx); err != nil {
+	if err := m.startAll(ctx, func(provider) bool { return true }); err != nil {
 		return nil, err
 	}
 	return m, nil
 }
+
+// inMemory is the name of the manager that makes workload clusters.
+const inMemory = "in-memory"
 
 // providers returns the managers to run.
 func providers(ctx context.Context, options Options) ([]provider, error) {
@@ -93,30 +96,33 @@ func providers(ctx context.Context, options Options) ([]provider, error) {
 		}
 	}
 	if options.InMemory {
-		inMemory := provider{name: "in-memory", env: []string{"POD_IP=127.0.0.1", "DOCKER_HOST=unix:///nonexistent"}}
-		if _, inMemory.dir, inMemory.program, err = controlplane.DockerProvider(ctx); err != nil {
+		docker := provider{name: inMemory, env: []string{"POD_IP=127.0.0.1", "DOCKER_HOST=unix:///nonexistent"}}
+		if _, docker.dir, docker.program, err = controlplane.DockerProvider(ctx); err != nil {
 			return nil, err
 		}
-		all = append(all, inMemory)
+		all = append(all, docker)
 	}
 	return all, nil
 }
 
 // Switch restarts the managers with MachineTaintPropagation on or off, as an operator who changes their flags. Until they are ready,
-// their webhooks do not answer, and API servers reject all requests for these webhooks.
+// their webhooks do not answer, and API servers reject all requests for these webhooks. The in-memory provider goes on: its workload
+// clusters would be gone.
 func (m *Managers) Switch(ctx context.Context, taintPropagation bool) error {
-	if err := m.Stop(); err != nil {
+	if err := m.stop(func(r running) bool { return r.name != inMemory }); err != nil {
 		return err
 	}
 	m.options.TaintPropagation = taintPropagation
-	return m.startAll(ctx)
+	return m.startAll(ctx, func(p provider) bool { return p.name != inMemory })
 }
 
-// startAll starts all managers at the same time: a start is mostly waiting.
-func (m *Managers) startAll(ctx context.Context) error {
+// startAll starts these managers at the same time: a start is mostly waiting.
+func (m *Managers) startAll(ctx context.Context, which func(provider) bool) error {
 	var starts errgroup.Group
 	for _, p := range m.providers {
-		starts.Go(func() error { return m.start(ctx, p) })
+		if which(p) {
+			starts.Go(func() error { return m.start(ctx, p) })
+		}
 	}
 	if err := starts.Wait(); err != nil {
 		return errors.Join(err, m.Stop())
@@ -195,15 +201,22 @@ func gates(options Options) string {
 }
 
 // Stop stops all managers at the same time.
-func (m *Managers) Stop() error {
+func (m *Managers) Stop() error { return m.stop(func(running) bool { return true }) }
+
+func (m *Managers) stop(which func(running) bool) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	stops := make([]error, len(m.running))
 	var all sync.WaitGroup
+	var rest []running
 	for i, r := range m.running {
-		all.Go(func() { stops[i] = r.Stop() })
+		if which(r) {
+			all.Go(func() { stops[i] = r.Stop() })
+		} else {
+			rest = append(rest, r)
+		}
 	}
 	all.Wait()
-	m.running = nil
+	m.running = rest
 	return errors.Join(stops...)
 }

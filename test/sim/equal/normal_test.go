@@ -129,7 +129,7 @@ func (n *normaliser) clean(key string, value any) any {
 }
 
 // ofItems returns a schema of the items of lists and maps without its default. Since v0.37, k8s.io writes no empty default in the schemas of
-// metadata, nor the allOf that a reference needs beside a default.
+// metadata, nor the allOf that a reference needs with a default.
 func ofItems(key string, value map[string]any) any {
 	if key != "items" && key != "additionalProperties" {
 		return value
