@@ -143,9 +143,9 @@ func heldBy(err error) string {
 }
 
 // stillLeaves plans again from a live Node and live owners, and reports whether Pods must leave for the same taints: unlike a write, an
-// eviction does not fail if an object has changed. A failed live read is an error here; the cache does not replace it.
+// eviction does not fail if an object has changed.
 func (r *nodes) stillLeaves(ctx context.Context, live client.Reader, v visit, p nodePlan) (bool, error) {
-	if !r.clusters.reads(v.Cluster).AllowN(time.Now(), 8) { // as many reads as a plan takes
+	if r.clusters.read(v.Cluster, time.Now()) > 0 {
 		return false, nil
 	}
 	found := &corev1.NodeList{} // a list of one Node needs only the rights of the cache
@@ -153,27 +153,8 @@ func (r *nodes) stillLeaves(ctx context.Context, live client.Reader, v visit, p 
 		return false, err
 	}
 	v.node = &found.Items[0]
-	reads, chain := &strictReader{Reader: r.Chain.Live}, *r.Chain
-	chain.Live = reads
-	now := owners.Again(ctx, &chain, p, func(ctx context.Context, chain *owners.Chain) (nodePlan, error) {
-		now, err := r.plan(ctx, chain, v)
-		reads.failed = errors.Join(reads.failed, err)
-		return now, err
-	})
-	return now.Inherits() && !now.Observed && now.current.Softened() && slices.Equal(now.leave, p.leave), reads.failed
-}
-
-// strictReader collects the errors of reads.
-type strictReader struct {
-	client.Reader
-	failed error
-}
-
-// Get implements client.Reader.
-func (s *strictReader) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
-	err := s.Reader.Get(ctx, key, into, options...)
-	s.failed = errors.Join(s.failed, client.IgnoreNotFound(err))
-	return err //nolint:wrapcheck // the caller knows the object
+	now, err := owners.DecideLive(ctx, r.Chain, func(ctx context.Context, chain *owners.Chain) (nodePlan, error) { return r.plan(ctx, chain, v) })
+	return err == nil && now.Inherits() && !now.Observed && now.current.Softened() && slices.Equal(now.leave, p.leave), err
 }
 
 // tellTurn reports on the Machine or MachinePool that its Node has had its turn, and that the Node has its taints.

@@ -107,10 +107,11 @@ func syncChild(
 	if p.Reason.Released() {
 		return d.release(ctx, object, gvk)
 	}
+	var unread error
 	if p.writes() {
 		again, err = d.ofKind(ctx, d.changing, gvk.GroupKind(), clusterOf(object), func(ctx context.Context) (sent bool, err error) {
 			if p.Behind(object) {
-				if p = owners.Again(ctx, d.Chain, p, plan); !p.writes() {
+				if p, unread = owners.DecideLive(ctx, d.Chain, plan); unread != nil || !p.writes() {
 					return false, nil
 				}
 			}
@@ -120,8 +121,8 @@ func syncChild(
 	if apierrors.IsConflict(err) {
 		return afterConflict, nil // the object has a newer version
 	}
-	if again > 0 {
-		return again, nil
+	if again > 0 || unread != nil {
+		return again, unread
 	}
 	if p.Plan == nil {
 		ctrl.LoggerFrom(ctx).V(2).Info("Object inherits nothing for now", "reason", p.Reason)

@@ -266,15 +266,17 @@ func leave(from inherit.NodeSource, node *corev1.Node, now time.Time) time.Durat
 }
 
 // write plans again from live owners, because the cache may be stale and the write may restore or remove entries, and carries out the
-// plan. Without a slot, or if another Node has taken the turn meanwhile, again is the time until the next attempt.
+// plan. Without a slot or beyond the limit of live reads, or if another Node has taken the turn meanwhile, again is the time until the
+// next attempt.
 func (r *nodes) write(ctx context.Context, v visit, p *nodePlan) (again time.Duration, err error) {
 	var taken time.Duration
 	again, err = r.clusters.try(v.Cluster, func() (sent bool, err error) {
-		live := *r.Chain
-		live.AllowLive = r.clusters.reads(v.Cluster).Allow
-		*p = owners.Again(ctx, &live, *p, func(ctx context.Context, chain *owners.Chain) (nodePlan, error) { return r.plan(ctx, chain, v) })
-		if !p.writes() {
+		if taken = r.clusters.read(v.Cluster, time.Now()); taken > 0 {
 			return false, nil
+		}
+		*p, err = owners.DecideLive(ctx, r.Chain, func(ctx context.Context, chain *owners.Chain) (nodePlan, error) { return r.plan(ctx, chain, v) })
+		if err != nil || !p.writes() {
+			return false, err
 		}
 		paced := (p.evicts() || len(p.leave) > 0) && r.NoExecuteRate > 0 && !r.hadTurn(*p)
 		if paced {

@@ -39,19 +39,12 @@ func Transform(object any) (any, error) {
 	case *clusterv1.ClusterClass:
 		o.Spec.Variables, o.Spec.Patches = nil, inherit.PatchesRead(o.Spec.Patches)
 		o.Status = clusterv1.ClusterClassStatus{ObservedGeneration: o.Status.ObservedGeneration}
-	case *clusterv1.MachineDeployment:
-		o.Status = clusterv1.MachineDeploymentStatus{ObservedGeneration: o.Status.ObservedGeneration}
-	case *clusterv1.MachineSet:
-		o.Status = clusterv1.MachineSetStatus{ObservedGeneration: o.Status.ObservedGeneration}
-	case *clusterv1.MachinePool:
-		o.Status = clusterv1.MachinePoolStatus{ObservedGeneration: o.Status.ObservedGeneration}
-	case *clusterv1.Machine:
-		o.Status = clusterv1.MachineStatus{
-			NodeRef: o.Status.NodeRef, Addresses: inherit.MachineAddresses(o), ObservedGeneration: o.Status.ObservedGeneration,
-			FailureDomain: o.Status.FailureDomain,
-		}
 	case *unstructured.Unstructured:
 		trim(o)
+	default:
+		if kind, ok := childOf(object).rules.(trimmed); ok {
+			kind.trim()
+		}
 	}
 	return object, nil
 }
