@@ -110,7 +110,7 @@ func sectionOfControlPlane(t clusterv1.ControlPlaneTopology, class *clusterv1.Cl
 		Class:    partOf("", c.Metadata, c.Taints, c.ReadinessGates, nil, clusterv1.MachineDeletionSpec(c.Deletion)),
 		Topology: partOf("", t.Metadata, t.Taints, t.ReadinessGates, nil, clusterv1.MachineDeletionSpec(t.Deletion)),
 	}
-	section.Class.OfMachines, section.Patch = HasMachines(class), PatchOfControlPlane(class)
+	section.Class.OfMachines, section.Patch = HasMachines(class), PatchOfControlPlane(class, TemplateMetadata)
 	return section
 }
 
