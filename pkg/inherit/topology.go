@@ -93,8 +93,8 @@ func (p place) patched(what string, declared map[string]string) map[string]strin
 const TemplateMetadata = "/spec/template/metadata"
 
 // PatchOfControlPlane returns the name of the first patch of a ClusterClass that may change the control plane's own metadata at a path, or
-// "": a patch of an extension, or a JSON patch of the control plane's template at, below or above the path. Cluster API v1.14 and later
-// patch the metadata of all templates (pull request 13924). Of the objects that inherit from a topology, only control planes have a template.
+// "": of an extension, or a JSON patch of its template at, below or above the path. Cluster API v1.14 and later patch the metadata of all
+// templates (pull request 13924); MachineDeployments and MachinePools have none.
 func PatchOfControlPlane(class *clusterv1.ClusterClass, path string) string {
 	touches := func(p clusterv1.JSONPatch) bool {
 		return strings.HasPrefix(p.Path+"/", path+"/") || strings.HasPrefix(path+"/", p.Path+"/")

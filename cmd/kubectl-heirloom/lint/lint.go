@@ -244,11 +244,10 @@ func (l *linter) patches(s *subject, class *clusterv1.ClusterClass) {
 
 // replaces names the maps of a control plane's own metadata that a JSON patch of its template at this path replaces; empty for none.
 func replaces(path string) string {
-	above := path + "/"
 	switch {
 	case path == inherit.TemplateMetadata+"/labels", path == inherit.TemplateMetadata+"/annotations":
 		return strings.TrimPrefix(path, inherit.TemplateMetadata+"/")
-	case strings.HasPrefix(inherit.TemplateMetadata+"/", above):
+	case slices.Contains([]string{"/spec", "/spec/template", inherit.TemplateMetadata}, path):
 		return "labels and annotations"
 	}
 	return ""
