@@ -37,7 +37,7 @@ func (h taints) decide(_ context.Context, req admission.Request) (answer, error)
 	}
 	errs := taint.ValidateCarrier(object, old, req.Kind.Group == inherit.ControlPlaneGroup)
 	if len(errs) == 0 {
-		return answer{outcome: metrics.Unchanged, warnings: h.namingProblems(object)}, nil
+		return answer{outcome: metrics.Unchanged, warnings: h.namingProblems(req.Kind.Kind, object)}, nil
 	}
 	if h.policy().Mode == inherit.Observe {
 		return answer{outcome: metrics.Observed, warnings: []string{"heirloom: would be refused (--mode=observe): " + oneLine(errs.ToAggregate())}}, nil
@@ -54,10 +54,10 @@ func (h taints) decide(_ context.Context, req admission.Request) (answer, error)
 }
 
 // namingProblems returns a warning for each entry without effect in sync.heirloom.dev annotations. The other entries have effect.
-func (h taints) namingProblems(object *taint.Carrier) []string {
+func (h taints) namingProblems(kind string, object *taint.Carrier) []string {
 	var problems []string
-	object.Annotations(func(annotations map[string]string) {
-		problems = append(problems, h.policy().NamingProblems(annotations)...)
+	object.Annotations(func(annotations map[string]string, itself bool) {
+		problems = append(problems, h.policy().NamingProblems(annotations, itself && inherit.Names(kind))...)
 	})
 	return warnings(problems, func(problem string) string { return "heirloom: " + problem })
 }

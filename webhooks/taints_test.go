@@ -71,20 +71,29 @@ func TestTaintsThatCannotBeReadAreAllowed(t *testing.T) {
 	Expect(s.counted(t)).To(HaveExactElements(HaveSuffix(" failed")))
 }
 
-// Declarations of keys without effect get a warning, at every place of a declaration.
+// Keys without effect get a warning: broken keys on a Cluster or a ClusterClass, and all keys elsewhere.
 func TestNamedKeysWithoutEffectAreWarnedAbout(t *testing.T) {
-	const broken = "annotations: {sync.heirloom.dev/labels: 'a b, team'}"
-	for _, request := range []write{
-		{kind: "Cluster", object: "{metadata: {" + broken + "}}"},
-		{kind: "Cluster", object: "{spec: {topology: {workers: {machineDeployments: [{name: a, metadata: {" + broken + "}}]}}}}"},
-		{kind: "ClusterClass", object: "{spec: {controlPlane: {metadata: {" + broken + "}}}}"},
-		{kind: "MachineDeployment", object: "{spec: {template: {metadata: {" + broken + "}}}}"},
-		{kind: "AcmeControlPlane", object: "{spec: {machineTemplate: {metadata: {" + broken + "}}}}"},
+	const (
+		broken  = "annotations: {sync.heirloom.dev/labels: 'a b, team'}"
+		problem = `"a b" is neither a key nor a prefix that ends with *`
+		nowhere = "it has effect only in metadata.annotations of a Cluster or a ClusterClass"
+	)
+	for _, tc := range []struct {
+		write
+		want string
+	}{
+		{write{kind: "Cluster", object: "{metadata: {" + broken + "}}"}, problem},
+		{write{kind: "ClusterClass", object: "{metadata: {" + broken + "}}"}, problem},
+		{write{kind: "Cluster", object: "{spec: {topology: {workers: {machineDeployments: [{name: a, metadata: {" + broken + "}}]}}}}"}, nowhere},
+		{write{kind: "ClusterClass", object: "{spec: {controlPlane: {metadata: {" + broken + "}}}}"}, nowhere},
+		{write{kind: "MachineDeployment", object: "{spec: {template: {metadata: {" + broken + "}}}}"}, nowhere},
+		{write{kind: "Machine", object: "{metadata: {" + broken + "}}"}, nowhere},
+		{write{kind: "AcmeControlPlane", object: "{spec: {machineTemplate: {metadata: {" + broken + "}}}}"}, nowhere},
 	} {
 		Expect := NewWithT(t).Expect
 		s := newServer(t, fleet{}, nil, inherit.Policy{SyncAllowed: []string{inherit.SyncAnyKey}})
-		response := failOpen{decider: taints{s.Policy}, metrics: s.Metrics}.Handle(t.Context(), request.request(t))
+		response := failOpen{decider: taints{s.Policy}, metrics: s.Metrics}.Handle(t.Context(), tc.request(t))
 		Expect(response.Allowed).To(BeTrue())
-		Expect(response.Warnings).To(HaveExactElements(`heirloom: annotation sync.heirloom.dev/labels: "a b" is neither a key nor a prefix that ends with *`))
+		Expect(response.Warnings).To(HaveExactElements("heirloom: annotation sync.heirloom.dev/labels: " + tc.want))
 	}
 }

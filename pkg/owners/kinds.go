@@ -139,7 +139,7 @@ func (k Kind) Evaluate(ctx context.Context, c *Chain, object metav1.Object, poli
 	if err != nil {
 		return Decision{}, err
 	}
-	observed, enrolled, _ := c.Observes(ctx, cluster, policy)
+	ofCluster, observed, enrolled, _ := c.settings(ctx, cluster, policy)
 	decided := skip(inherit.ClusterIsNotEnrolled)
 	if enrolled || policy.SkipNothing {
 		decided, err = k.decide(ctx, c, object, cluster, policy)
@@ -150,7 +150,9 @@ func (k Kind) Evaluate(ctx context.Context, c *Chain, object metav1.Object, poli
 			decided.Decision, err = skipped, nil
 		}
 	}
-	decided = decided.withCapacity(policy.Of(cluster), templateFacts(object, policy))
+	if decided.current != nil {
+		decided = decided.withCapacity(ofCluster, templateFacts(object, policy))
+	}
 	decided.Observed = observed
 	return decided, err
 }
@@ -159,15 +161,23 @@ func (k Kind) Evaluate(ctx context.Context, c *Chain, object metav1.Object, poli
 // the cache. An error says that its ClusterClass, which may have the mode label, cannot be read; unless the Cluster has the label itself,
 // decisions are then only observed.
 func (c *Chain) Observes(ctx context.Context, cluster *clusterv1.Cluster, policy inherit.Policy) (observed, enrolled bool, err error) {
+	_, observed, enrolled, err = c.settings(ctx, cluster, policy)
+	return observed, enrolled, err
+}
+
+// settings is Observes, and returns the policy for the Nodes of the Cluster. A ClusterClass that cannot be read names no keys.
+func (c *Chain) settings(
+	ctx context.Context, cluster *clusterv1.Cluster, policy inherit.Policy,
+) (ofCluster inherit.Policy, observed, enrolled bool, err error) {
 	cached := c.cachedOnly()
 	cached.fresh = false
 	class, err := cached.ClusterClass(ctx, cluster)
 	mode, enrolled := policy.ModeOf(cluster, class)
 	if err != nil {
 		_, labelled := cluster.Labels[inherit.ModeLabel]
-		return mode == inherit.Observe || !labelled, true, err
+		return policy.Of(cluster, nil), mode == inherit.Observe || !labelled, true, err
 	}
-	return mode == inherit.Observe, enrolled, nil
+	return policy.Of(cluster, class), mode == inherit.Observe, enrolled, nil
 }
 
 // decide is Evaluate for an object whose Cluster is known, without the mode and without the annotations for cluster-autoscaler.
@@ -264,9 +274,6 @@ func standsAlone(current func() inherit.Object, sources func(context.Context) in
 // withCapacity adds the annotations for cluster-autoscaler, computed from the entries of the object after inheritance (rule 14). It is
 // separate from the other rules because decisions about Nodes, which evaluate the whole owner chain, have no use for it.
 func (d Decision) withCapacity(policy inherit.Policy, facts []inherit.FactValue) Decision {
-	if d.current == nil {
-		return d
-	}
 	current := d.current()
 	capacity, dropped := policy.Capacity(current, d.Desired, facts...)
 	if d.Outcome == inherit.NoOwner && len(capacity) == 0 && !inherit.TellsCapacity(current) {

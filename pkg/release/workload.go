@@ -125,11 +125,13 @@ func (s *session) remove(ctx context.Context, identity webhook.Identity) (cluste
 	}
 	server := cluster{Client: reached, session: s, where: " in workload cluster " + identity.String()}
 	var errs []error
-	for _, way := range []workload.Way{&webhook.Registrar{BaseURL: s.Config.WorkloadWebhookURL}, workload.ByPolicy{}} {
+	for _, way := range []workload.Way{&webhook.Registrar{BaseURL: s.Config.WorkloadWebhookURL}, workload.ByPolicy{Installed: s.Config.WebhookConfiguration}} {
 		switch _, err := way.Remove(ctx, server, identity); {
 		case errors.Is(err, webhook.ErrForeign):
 			s.note("workload cluster %s: MutatingWebhookConfiguration %s stays: %v; delete it by hand if nothing answers at its URL",
 				identity, webhook.ObjectName, err)
+		case errors.Is(err, policy.ErrForeign):
+			s.note("workload cluster %s: its objects %s stay: %v; delete them by hand if it no longer exists", identity, policy.Name, err)
 		case !apierrors.IsForbidden(err): // a user without the right to read these objects cannot have created them
 			errs = append(errs, err)
 		}

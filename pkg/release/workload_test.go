@@ -80,7 +80,8 @@ func (f fleet) run(options Options) *run {
 func TestAWorkloadCluster(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	red := holds(served, ofBoth(), calls(url+webhook.Path(key, webhook.IdentityOf(provisionedCluster(t, "red")))))
-	Expect(policy.Ensure(t.Context(), red.others, types.NamespacedName{}, nil, inherit.Policy{})).Error().To(Succeed())
+	owner := policy.Owner("heirloom", provisionedCluster(t, "red").GetUID())
+	Expect(policy.Ensure(t.Context(), red.others, types.NamespacedName{}, owner, nil, inherit.Policy{})).Error().To(Succeed())
 	f := fleet{holds(served, provisionedCluster(t, "red"), keys(key)), map[string]*apiServer{"red": red}}
 
 	dry := f.run(dryRun)
@@ -170,15 +171,17 @@ func TestWorkloadClustersThatAreLeftAlone(t *testing.T) {
 	NewWithT(t).Expect(r.progress.String()).To(ContainSubstring("workload clusters: skipped, because of --workload-clusters=false"))
 }
 
-// A configuration that points to another Heirloom stays, and the output reports it.
+// The admission of another Heirloom stays, and the output reports it.
 func TestAnotherHeirloomsConfiguration(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	red := holds(served, calls("https://other.example.com/workload/ns/red/00"))
+	Expect(policy.Ensure(t.Context(), red.others, types.NamespacedName{}, policy.Owner("other", "red"), nil, inherit.Policy{})).Error().To(Succeed())
 	f := fleet{holds(served, provisionedCluster(t, "red"), keys(key)), map[string]*apiServer{"red": red}}
 	r := f.run(Options{})
 	Expect(r.Run(t.Context())).To(Succeed())
 	Expect(red.written()).To(BeEmpty())
 	Expect(r.progress.String()).To(ContainSubstring("workload cluster ns/red: MutatingWebhookConfiguration management.heirloom.dev stays: it points to another Heirloom"))
+	Expect(r.progress.String()).To(ContainSubstring("workload cluster ns/red: its objects nodes.heirloom.dev stay: the MutatingAdmissionPolicy belongs to another Heirloom"))
 }
 
 // An account that may not read objects for admission has created none.
@@ -221,7 +224,7 @@ func TestOnlyWorkloadClusters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		Expect := NewWithT(t).Expect
 		red := holds(served, ofBoth(), calls(url+webhook.Path(key, webhook.IdentityOf(provisionedCluster(t, "red")))))
-		Expect(policy.Ensure(t.Context(), red.others, types.NamespacedName{}, nil, inherit.Policy{})).Error().To(Succeed())
+		Expect(policy.Ensure(t.Context(), red.others, types.NamespacedName{}, policy.Owner("heirloom", "red"), nil, inherit.Policy{})).Error().To(Succeed())
 		f := fleet{
 			holds(served, provisionedCluster(t, "red"), keys(key), teamed(t, core, "Machine", "m"), ofBoth(), deployment(), heldBy("pod", 0)),
 			map[string]*apiServer{"red": red},
@@ -276,8 +279,8 @@ func TestAWorkloadClusterThatDoesNotAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		Expect := NewWithT(t).Expect
 		blue, green, grey := holds(served), holds(served), holds(served)
-		for _, there := range []*apiServer{blue, green} {
-			Expect(policy.Ensure(t.Context(), there.others, types.NamespacedName{}, nil, inherit.Policy{})).Error().To(Succeed())
+		for name, there := range map[types.UID]*apiServer{"blue": blue, "green": green} {
+			Expect(policy.Ensure(t.Context(), there.others, types.NamespacedName{}, policy.Owner("heirloom", name), nil, inherit.Policy{})).Error().To(Succeed())
 		}
 		green.fail["delete MutatingAdmissionPolicy"] = apierrors.NewBadRequest("no way " + strings.Repeat("é", 1000))
 		grey.fail["get MutatingWebhookConfiguration"] = errors.New("Object 'Kind' is missing in 'secret'")
@@ -321,7 +324,7 @@ func TestManyWorkloadClustersThatDoNotAnswer(t *testing.T) {
 		Expect, over := NewWithT(t).Expect, make(chan struct{})
 		defer close(over)
 		management, honest := holds(served, provisionedCluster(t, "honest"), keys(key)), holds(served)
-		Expect(policy.Ensure(t.Context(), honest.others, types.NamespacedName{}, nil, inherit.Policy{})).Error().To(Succeed())
+		Expect(policy.Ensure(t.Context(), honest.others, types.NamespacedName{}, policy.Owner("heirloom", "honest"), nil, inherit.Policy{})).Error().To(Succeed())
 		const many = 250
 		for i := range many {
 			Expect(management.others.Create(t.Context(), provisionedCluster(t, fmt.Sprint("a-tarpit-", i)))).To(Succeed())

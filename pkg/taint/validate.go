@@ -54,8 +54,10 @@ func ValidateAnnotations(path *field.Path, role Role, annotations, old map[strin
 	var errs field.ErrorList
 	for _, name := range Annotations {
 		value, at := annotations[name], path.Key(name)
-		if len(value) > longestList {
-			errs = append(errs, field.TooLong(at, "", longestList))
+		if len(value) > longestDeclaration {
+			if value != old[name] {
+				errs = append(errs, field.TooLong(at, "", longestDeclaration))
+			}
 			continue
 		}
 		known, wrong := sets.New(Split(old[name])...), 0
@@ -195,16 +197,17 @@ func ValidateCarrier(object, old *Carrier, controlPlane bool) field.ErrorList {
 	return errs[:min(len(errs), MostProblems)]
 }
 
-// Annotations calls a function with the annotations of each place that Machines inherit from, and of the object itself.
-func (c *Carrier) Annotations(each func(annotations map[string]string)) {
+// Annotations calls a function with the annotations of each place that Machines inherit from, and first with the annotations of the object
+// itself.
+func (c *Carrier) Annotations(each func(annotations map[string]string, itself bool)) {
 	places := []metadata{c.Metadata, c.Spec.Template.Metadata, c.Spec.MachineTemplate.Metadata, c.Spec.Template.Spec.MachineTemplate.Metadata}
 	for _, s := range []sections{c.Spec.Topology, c.Spec.sections} {
 		for _, section := range slices.Concat([]place{s.ControlPlane}, s.Workers.MachineDeployments, s.Workers.MachinePools) {
 			places = append(places, section.Metadata)
 		}
 	}
-	for _, at := range places {
-		each(at.Annotations)
+	for i, at := range places {
+		each(at.Annotations, i == 0)
 	}
 }
 

@@ -52,7 +52,7 @@ const (
 	ReasonUnknown    = "UnknownWorkloadAdmission"
 	ReasonNotServed  = "NoAdmissionPolicies"
 	ReasonNoRoom     = "AdmissionPolicyFull"
-	// ReasonForeign is for a note without an Event: the webhook configuration in the workload cluster belongs to another Heirloom.
+	// ReasonForeign is for a note without an Event: the objects in the workload cluster belong to another Heirloom.
 	ReasonForeign = ""
 )
 
@@ -78,8 +78,10 @@ type Way interface {
 	Remove(ctx context.Context, server client.Client, cluster webhook.Identity) (removed bool, err error)
 }
 
-// ByPolicy admits the Nodes of workload clusters by a MutatingAdmissionPolicy there. Remove needs none of its fields.
+// ByPolicy admits the Nodes of workload clusters by a MutatingAdmissionPolicy there. Remove needs only Installed.
 type ByPolicy struct {
+	// Installed is the name of the installed webhook configuration (policy.Owner).
+	Installed string
 	// Machines returns the Machines of a Cluster, as they are and as they will be after they have inherited, and the policy for their Nodes.
 	Machines func(ctx context.Context, cluster types.NamespacedName, policy inherit.Policy) ([]inherit.Machine, inherit.Policy, error)
 	// Policy returns the current settings of the rules.
@@ -92,12 +94,12 @@ func (a ByPolicy) Ensure(ctx context.Context, server client.Client, cluster webh
 	if err != nil {
 		return false, webhook.OwnError{Err: err}
 	}
-	return policy.Ensure(ctx, server, cluster.NamespacedName, machines, rules)
+	return policy.Ensure(ctx, server, cluster.NamespacedName, policy.Owner(a.Installed, cluster.UID), machines, rules)
 }
 
 // Remove implements Way.
-func (ByPolicy) Remove(ctx context.Context, server client.Client, _ webhook.Identity) (bool, error) {
-	return policy.Remove(ctx, server)
+func (a ByPolicy) Remove(ctx context.Context, server client.Client, cluster webhook.Identity) (bool, error) {
+	return policy.Remove(ctx, server, policy.Owner(a.Installed, cluster.UID))
 }
 
 // Admission admits the Nodes of workload clusters.
@@ -262,7 +264,7 @@ func refused(err error) bool { return apierrors.IsForbidden(err) || apierrors.Is
 
 func (v visit) remove(ctx context.Context, way string) error {
 	removed, err := v.Ways[way].Remove(ctx, v.server, v.cluster)
-	if errors.Is(err, webhook.ErrForeign) {
+	if errors.Is(err, webhook.ErrForeign) || errors.Is(err, policy.ErrForeign) {
 		v.tell(ReasonForeign, err.Error())
 		return nil
 	}

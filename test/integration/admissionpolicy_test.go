@@ -72,23 +72,23 @@ func TestAdmissionPolicy(t *testing.T) {
 	s.Expect(stop()).NotTo(BeZero(), "the number of Nodes that registered meanwhile")
 	s.Expect(missed.Load()).To(BeZero())
 
-	s.Expect(policy.Remove(s.ctx, s.Client)).Error().To(Succeed())
+	s.Expect(policy.Remove(s.ctx, s.Client, madeBy)).Error().To(Succeed())
 	s.eventuallyRegisters(stage.Node("steady"), func(g Gomega, made *corev1.Node) { g.Expect(made.Annotations).To(BeEmpty()) })
 	s.Expect(s.versions()).To(BeEmpty())
 }
 
-// namedKeysReach expects the policy to add the keys that a Machine and its Cluster name, and to stop when they no longer name them.
+// namedKeysReach expects the policy to add the keys that a Cluster and its class name, and to stop when they no longer name them.
 func (s *policyScene) namedKeysReach(name string) {
 	s.t.Helper()
-	m, cluster := s.machines[0], &clusterv1.Cluster{}
+	m, cluster, class := s.machines[0], &clusterv1.Cluster{}, &clusterv1.ClusterClass{}
 	m.Labels["cost-center"], m.Annotations["owner-of"] = "7", "it"
 	s.Expect(s.ensure(s.Client)).To(BeFalse())
 	s.expectTheRules(stage.Node(name))
 
-	m.Annotations[inherit.SyncLabelsAnnotation] = "cost-center, other.example.com/*"
+	class.Annotations = map[string]string{inherit.SyncLabelsAnnotation: "cost-center, other.example.com/*"}
 	cluster.Annotations = map[string]string{inherit.SyncAnnotationsAnnotation: "owner*"}
 	s.rules.SyncAllowed = []string{inherit.SyncAnyKey}
-	s.rules = s.rules.Of(cluster)
+	s.rules = s.rules.Of(cluster, class)
 	s.Expect(s.ensure(s.Client)).To(BeFalse(), "the policy changes")
 	s.eventuallyRegisters(stage.Node(name), func(g Gomega, made *corev1.Node) {
 		g.Expect(made.Labels).To(HaveKeyWithValue("cost-center", "7"))
@@ -96,14 +96,16 @@ func (s *policyScene) namedKeysReach(name string) {
 	})
 	s.expectTheRules(stage.Node(name))
 
-	delete(m.Annotations, inherit.SyncLabelsAnnotation)
-	s.rules = s.rules.Of(&clusterv1.Cluster{})
+	s.rules = s.rules.Of(nil, nil)
 	s.Expect(s.ensure(s.Client)).To(BeFalse(), "the policy changes")
 	s.eventuallyRegisters(stage.Node(name), func(g Gomega, made *corev1.Node) {
 		g.Expect(made.Labels).NotTo(HaveKey("cost-center"))
 		g.Expect(made.Annotations).NotTo(HaveKey("owner-of"))
 	})
 }
+
+// madeBy is the owner of the policy.
+const madeBy = "heirloom/uid"
 
 // policyScene is a workload cluster with the sources of its policy.
 type policyScene struct {
@@ -162,7 +164,7 @@ func (s *policyScene) ensure(c client.Client) (registered bool, err error) {
 	for _, m := range s.machines {
 		machines = append(machines, inherit.Machine{Actual: m, Effective: m})
 	}
-	return policy.Ensure(s.ctx, c, types.NamespacedName{Namespace: "fleet", Name: "prod"}, machines, s.rules)
+	return policy.Ensure(s.ctx, c, types.NamespacedName{Namespace: "fleet", Name: "prod"}, madeBy, machines, s.rules)
 }
 
 // expectTheRules waits until the Node would have the entries of the rules if its kubelet created it.
