@@ -189,6 +189,9 @@ func (k Kind) decide(ctx context.Context, c *Chain, object metav1.Object, cluste
 	if why, skipped := check.Skips(object, cluster); skipped {
 		return skip(why), nil
 	}
+	if cluster == nil && ClusterName(object) != "" && !policy.SkipNothing {
+		return skip(inherit.ClusterDoesNotExist), nil // it may be paused or opted out; its event wakes the object
+	}
 	return k.evaluate(ctx, c, object, cluster, policy)
 }
 
