@@ -301,11 +301,12 @@ func (c *Chain) MachineOwner(ctx context.Context, m *clusterv1.Machine) (owner M
 
 // ControlPlane reads the control plane that a reference names, as it is stored and in the form of the contract. Both are nil if it does
 // not exist, or if the API server no longer serves its kind. The UID of the reference may be empty. The first read of a kind starts its
-// informer; until the informer is synced, a chain with AskMissing asks the API server. The call is limited in time.
+// informer; until the informer is synced, a chain with AskMissing asks the API server. Only live reads and discovery are limited in time: the
+// first list of a kind may take as long as the caller waits.
 func (c *Chain) ControlPlane(ctx context.Context, namespace string, ref *metav1.OwnerReference) (*unstructured.Unstructured, *inherit.ControlPlane, error) {
-	ctx, cancel := c.bounded(ctx)
+	bounded, cancel := c.bounded(ctx)
 	defer cancel()
-	gvk, served, err := c.served(ctx, schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind))
+	gvk, served, err := c.served(bounded, schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind))
 	if err != nil || !served {
 		return nil, nil, err
 	}

@@ -86,8 +86,8 @@ func (r unsynced) Get(ctx context.Context, key client.ObjectKey, into client.Obj
 
 const listTimeout = 250 * time.Millisecond
 
-// In admission, a control plane of a kind without a synced informer costs a short wait and one GET. The loop waits for a second, and returns
-// a timeout error.
+// In admission, a control plane of a kind without a synced informer costs a short wait and one GET. The loop waits as long as its caller, and
+// returns a timeout error.
 func TestAControlPlaneOfAKindThatIsNotListed(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
@@ -100,14 +100,16 @@ func TestAControlPlaneOfAKindThatIsNotListed(t *testing.T) {
 		{name: "the API server has it", live: holds(t, controlPlane("c")), found: true, counted: metrics.Live, takes: listTimeout},
 		{name: "the API server has it not", live: holds(t), counted: metrics.Missing, takes: listTimeout},
 		{name: "the API server cannot tell either", live: fails(errors.New("out of order")), counted: metrics.LookupFailed, problem: "out of order", takes: listTimeout},
-		{name: "the loop", counted: metrics.LookupFailed, problem: "failed waiting for the informer to sync", takes: time.Second},
+		{name: "the loop", counted: metrics.LookupFailed, problem: "failed waiting for the informer to sync", takes: 10 * time.Second},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			Expect, start := NewWithT(t).Expect, time.Now()
 			var counted []metrics.LookupResult
 			chain := admission(unsynced{holds(t)}, tc.live)
 			chain.AskMissing, chain.Count = tc.live != nil, func(result metrics.LookupResult) { counted = append(counted, result) }
-			owner, err := chain.MachineOwner(t.Context(), machine("m", byControlPlane))
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second) // the loop's: a first list may take seconds
+			defer cancel()
+			owner, err := chain.MachineOwner(ctx, machine("m", byControlPlane))
 			Expect(time.Since(start)).To(Equal(tc.takes), tc.name)
 			Expect(counted).To(Equal([]metrics.LookupResult{tc.counted}), tc.name)
 			Expect(owner.Template != nil).To(Equal(tc.found), tc.name)
@@ -136,8 +138,12 @@ func TestWhatDoesNotNeedAKindThatIsNotListed(t *testing.T) {
 
 			typed := machine("m", byControlPlane)
 			typed.Spec.Taints = []clusterv1.MachineTaint{{Key: "gpu", Effect: "NoSchedule", Propagation: "Always"}}
-			Expect(evaluate(t, chain, typed, inherit.Policy{ClusterAPITaints: inherit.PropagationDisabled}).TaintsRefused).To(BeTrue())
-			_, err = owners.Machines.Evaluate(t.Context(), chain, typed, inherit.Policy{})
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			defer cancel()
+			refused, err := owners.Machines.Evaluate(ctx, chain, typed, inherit.Policy{ClusterAPITaints: inherit.PropagationDisabled})
+			Expect(err).NotTo(HaveOccurred())
+			Expect(refused.TaintsRefused).To(BeTrue())
+			_, err = owners.Machines.Evaluate(ctx, chain, typed, inherit.Policy{})
 			Expect(err).To(HaveOccurred())
 		})
 	}

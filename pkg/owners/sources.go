@@ -27,7 +27,9 @@ func (c *Chain) quiet() *Chain {
 // Machine's owner may cost an API call.
 func (c *Chain) NodeSources(ctx context.Context, from inherit.NodeSource) inherit.Sources {
 	if m, ok := from.Object.(*clusterv1.Machine); ok {
-		owner, err := c.MachineOwner(ctx, m)
+		bounded, cancel := c.bounded(ctx)
+		defer cancel()
+		owner, err := c.MachineOwner(bounded, m)
 		found := c.quiet().machineSources(ctx, m, owner, err)
 		last := len(found.All) - 1
 		found.All = slices.Insert(found.All, last, factsOf(from, m)...)
