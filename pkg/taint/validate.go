@@ -128,8 +128,8 @@ func reserved(role Role, key string) string {
 	return ""
 }
 
-// Carrier is an object of Cluster API that can declare taints, of any kind. It has only the fields that can hold taints or taint
-// annotations.
+// Carrier is an object of Cluster API that can declare taints, of any kind. It has only its Cluster and the fields that can hold taints or
+// taint annotations.
 type Carrier struct {
 	Metadata metadata    `json:"metadata"`
 	Spec     carrierSpec `json:"spec"`
@@ -142,6 +142,7 @@ type metadata struct {
 }
 
 type carrierSpec struct {
+	ClusterName     string                   `json:"clusterName"`     // of a kind of Cluster API
 	Taints          []clusterv1.MachineTaint `json:"taints"`          // of a Machine
 	Template        template                 `json:"template"`        // of a MachineSet, MachineDeployment, MachinePool or control plane's template
 	MachineTemplate place                    `json:"machineTemplate"` // of a control plane
