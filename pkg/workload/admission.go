@@ -80,12 +80,18 @@ type Way interface {
 
 // ByPolicy admits the Nodes of workload clusters by a MutatingAdmissionPolicy there. Remove needs only Installed.
 type ByPolicy struct {
-	// Installed is the name of the installed webhook configuration (policy.Owner).
+	// Installed is the name of the installed webhook configuration.
 	Installed string
 	// Machines returns the Machines of a Cluster, as they are and as they will be after they have inherited, and the policy for their Nodes.
 	Machines func(ctx context.Context, cluster types.NamespacedName, policy inherit.Policy) ([]inherit.Machine, inherit.Policy, error)
 	// Policy returns the current settings of the rules.
 	Policy func() inherit.Policy
+}
+
+// Owner returns the owner of a Cluster's policy. A second Heirloom in the management cluster has another webhook configuration, and a Cluster
+// in a restored copy of the management cluster has another UID.
+func (a ByPolicy) Owner(cluster webhook.Identity) string {
+	return a.Installed + "/" + cluster.String() + "/" + string(cluster.UID)
 }
 
 // Ensure implements Way.
@@ -94,12 +100,12 @@ func (a ByPolicy) Ensure(ctx context.Context, server client.Client, cluster webh
 	if err != nil {
 		return false, webhook.OwnError{Err: err}
 	}
-	return policy.Ensure(ctx, server, cluster.NamespacedName, policy.Owner(a.Installed, cluster.UID), machines, rules)
+	return policy.Ensure(ctx, server, a.Owner(cluster), machines, rules)
 }
 
 // Remove implements Way.
 func (a ByPolicy) Remove(ctx context.Context, server client.Client, cluster webhook.Identity) (bool, error) {
-	return policy.Remove(ctx, server, policy.Owner(a.Installed, cluster.UID))
+	return policy.Remove(ctx, server, a.Owner(cluster))
 }
 
 // Admission admits the Nodes of workload clusters.

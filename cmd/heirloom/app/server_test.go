@@ -3,8 +3,8 @@
 package app
 
 import (
-	"cmp"
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"io"

@@ -8,7 +8,6 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
-	"maps"
 	"reflect"
 	"regexp"
 	"slices"
@@ -23,7 +22,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	k8slabels "k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -39,9 +37,7 @@ const (
 	Name = "nodes.heirloom.dev"
 	// Namespace is the namespace of the parameters in a workload cluster: a user who may write there administers the cluster already.
 	Namespace = metav1.NamespaceSystem
-	// ClusterAnnotation names the Cluster of the parameters, as <namespace>/<name>.
-	ClusterAnnotation = "heirloom.dev/cluster"
-	// OwnerAnnotation says which Heirloom made the object, and for which Cluster (Owner).
+	// OwnerAnnotation says which Heirloom made the object, and for which Cluster.
 	OwnerAnnotation = "heirloom.dev/owner"
 )
 
@@ -53,12 +49,6 @@ var manifest string
 
 // ErrForeign means that another Heirloom made the objects, or made them for another Cluster of the same name.
 var ErrForeign = errors.New("the MutatingAdmissionPolicy belongs to another Heirloom")
-
-// Owner returns the value of OwnerAnnotation. A second Heirloom in the management cluster has another webhook configuration, and a Cluster in
-// a restored copy of the management cluster has another UID.
-func Owner(webhookConfiguration string, cluster types.UID) string {
-	return webhookConfiguration + "/" + string(cluster)
-}
 
 // labels returns the labels of every object that this package makes. An object without them belongs to somebody else, and is not deleted.
 func labels() map[string]string {
@@ -81,8 +71,8 @@ func AdmissionPolicy(version schema.GroupVersion, rules inherit.Policy) *unstruc
 		"MOST_ADDRESSES", strconv.Itoa(inherit.MostAddresses),
 		"MOST_CONTENT", strconv.Itoa(mostContent),
 		"MOST_ANNOTATIONS", strconv.Itoa(apivalidation.TotalAnnotationSizeLimitB-len(inherit.UninitializedAnnotation+"added")),
-		"LABEL_KEYS", selects(clusterv1.ManagedNodeLabelDomain, rules.AdditionalLabels, named(labelsNamed, rules)),
-		"ANNOTATION_KEYS", selects(clusterv1.ManagedNodeAnnotationDomain, rules.AdditionalAnnotations, named(annotationsNamed, rules),
+		"LABEL_KEYS", selects(clusterv1.ManagedNodeLabelDomain, rules.AdditionalLabels, named(labelsNamed, rules.SyncAllowed)),
+		"ANNOTATION_KEYS", selects(clusterv1.ManagedNodeAnnotationDomain, rules.AdditionalAnnotations, named(annotationsNamed, rules.SyncAllowed),
 			inherit.NeverOnNodes...),
 		"GUARD_LINE", guardLine,
 		"GUARD_KEY", guard.Key,
@@ -122,27 +112,25 @@ func selects(domain string, additional []*regexp.Regexp, named []string, never .
 
 func matches(pattern string) string { return "k.matches(" + strconv.Quote(pattern) + ")" }
 
-// named returns the CEL expression for whether a Cluster names a key k that the operator allows; nil if the Cluster names none.
-func named(keys []string, rules inherit.Policy) []string {
-	if len(keys) == 0 || len(rules.SyncAllowed) == 0 {
+// named returns the CEL expression for whether a Cluster names a key k that the operator allows; nil if the Cluster names none. If either
+// names any key, it leaves all keys of Kubernetes to the loop.
+func named(keys, allowed []string) []string {
+	if len(keys) == 0 || len(allowed) == 0 {
 		return nil
 	}
 	covered := func(list []string) string {
-		var all, patterns []string
+		var patterns []string
 		for _, key := range list {
-			if key == inherit.SyncAnyKey {
-				all = []string{"!" + matches(restricted)}
-				continue
-			}
 			prefix, isPrefix := strings.CutSuffix(key, "*")
 			patterns = append(patterns, regexp.QuoteMeta(prefix)+map[bool]string{false: "$"}[isPrefix])
 		}
-		if len(patterns) > 0 {
-			all = append(all, matches("^("+strings.Join(patterns, "|")+")"))
-		}
-		return "(" + strings.Join(all, " || ") + ")"
+		return matches("^(" + strings.Join(patterns, "|") + ")")
 	}
-	return []string{covered(keys) + " && " + covered(rules.SyncAllowed)}
+	expression := covered(keys) + " && " + covered(allowed)
+	if slices.Contains(slices.Concat(keys, allowed), inherit.SyncAnyKey) {
+		expression += " && !" + matches(restricted)
+	}
+	return []string{expression}
 }
 
 // Binding returns the binding of the policy to its parameters. Without parameters, the policy does nothing.
@@ -159,10 +147,9 @@ func Binding(version schema.GroupVersion) *unstructured.Unstructured {
 
 // Parameters returns the ConfigMap with the parameters of a Cluster. machines are all Machines of the Cluster, including skipped Machines.
 // With a NoRoomError, the parameters are valid nevertheless.
-func Parameters(ctx context.Context, cluster types.NamespacedName, machines []inherit.Machine, rules inherit.Policy) (*unstructured.Unstructured, error) {
+func Parameters(ctx context.Context, machines []inherit.Machine, rules inherit.Policy) (*unstructured.Unstructured, error) {
 	data, err := encode(ctx, machines, rules)
 	parameters := object(corev1.SchemeGroupVersion, "ConfigMap", Namespace)
-	parameters.SetAnnotations(map[string]string{ClusterAnnotation: cluster.String()})
 	parameters.Object["data"] = data
 	return parameters, err
 }
@@ -183,13 +170,13 @@ func object(version schema.GroupVersion, kind, namespace string) *unstructured.U
 //
 // The client must read from the API server itself, like the client of Remove: a cache would hold the objects of others.
 func Ensure(
-	ctx context.Context, workload client.Client, cluster types.NamespacedName, owner string, machines []inherit.Machine, rules inherit.Policy,
+	ctx context.Context, workload client.Client, owner string, machines []inherit.Machine, rules inherit.Policy,
 ) (registered bool, err error) {
 	version, err := served(workload)
 	if err != nil {
 		return false, err
 	}
-	parameters, noRoom := Parameters(ctx, cluster, machines, rules)
+	parameters, noRoom := Parameters(ctx, machines, rules)
 	if ctx.Err() != nil {
 		return false, noRoom
 	}
@@ -219,18 +206,17 @@ func served(workload client.Client) (schema.GroupVersion, error) {
 	return schema.GroupVersion{}, fmt.Errorf("looking for MutatingAdmissionPolicies in the workload cluster: %w", err)
 }
 
-// apply makes the object in the workload cluster the desired object, and reports whether it is new.
+// apply makes the object in the workload cluster the desired object, and reports whether it is new. Fields of others, such as further match
+// conditions, stay.
 func apply(ctx context.Context, workload client.Client, desired *unstructured.Unstructured, owner string) (created bool, err error) {
-	annotations := map[string]string{OwnerAnnotation: owner}
-	maps.Copy(annotations, desired.GetAnnotations())
-	desired.SetAnnotations(annotations)
-	existing := &unstructured.Unstructured{}
-	existing.SetGroupVersionKind(desired.GroupVersionKind())
+	desired.SetAnnotations(map[string]string{OwnerAnnotation: owner})
+	existing := object(desired.GroupVersionKind().GroupVersion(), desired.GetKind(), desired.GetNamespace())
 	err = workload.Get(ctx, client.ObjectKeyFromObject(desired), existing)
 	if client.IgnoreNotFound(err) != nil {
 		return false, fmt.Errorf("getting %s %s: %w", desired.GetKind(), Name, err)
 	}
-	if err == nil && covers(existing.Object, desired.Object) && reflect.DeepEqual(existing.Object["data"], desired.Object["data"]) {
+	if err == nil && isOf(existing, owner) && reflect.DeepEqual(existing.Object["spec"], desired.Object["spec"]) &&
+		reflect.DeepEqual(existing.Object["data"], desired.Object["data"]) {
 		return false, nil
 	}
 	created = err != nil
@@ -241,33 +227,12 @@ func apply(ctx context.Context, workload client.Client, desired *unstructured.Un
 	return created, nil
 }
 
-// covers reports whether an apply of desired would change nothing in existing. As in an apply, further fields stay, and further items of a
-// list whose items have names. An empty map, such as a selector, is a whole.
-func covers(existing, desired any) bool {
-	switch desired := desired.(type) {
-	case map[string]any:
-		there, _ := existing.(map[string]any)
-		for key, value := range desired {
-			if !covers(there[key], value) {
-				return false
-			}
-		}
-		return len(desired) > 0 || len(there) == 0
-	case []any:
-		there, _ := existing.([]any)
-		there = slices.DeleteFunc(slices.Clone(there), func(item any) bool {
-			name := nameOf(item)
-			return name != nil && !slices.ContainsFunc(desired, func(wanted any) bool { return nameOf(wanted) == name })
-		})
-		return slices.EqualFunc(there, desired, covers)
-	}
-	return reflect.DeepEqual(existing, desired)
+func isOf(object *unstructured.Unstructured, owner string) bool {
+	return isHeirlooms(object) && object.GetAnnotations()[OwnerAnnotation] == owner
 }
 
-// nameOf returns the name of a list's item, or nil.
-func nameOf(item any) any {
-	fields, _ := item.(map[string]any)
-	return fields["name"]
+func isHeirlooms(object *unstructured.Unstructured) bool {
+	return k8slabels.SelectorFromSet(labels()).Matches(k8slabels.Set(object.GetLabels()))
 }
 
 // Remove deletes the objects that Ensure has made for this owner, and reports, even with an error, whether it deleted the binding. It is
@@ -285,8 +250,8 @@ func Remove(ctx context.Context, workload client.Client, owner string) (removed 
 	for _, object := range made {
 		err := workload.Get(ctx, client.ObjectKeyFromObject(object), object)
 		switch {
-		case err != nil || !k8slabels.SelectorFromSet(labels()).Matches(k8slabels.Set(object.GetLabels())):
-		case object.GetAnnotations()[OwnerAnnotation] != owner:
+		case err != nil || !isHeirlooms(object):
+		case !isOf(object, owner):
 			foreign = ErrForeign
 		default:
 			err = workload.Delete(ctx, object, client.Preconditions{UID: ptr.To(object.GetUID())})

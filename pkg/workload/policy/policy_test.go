@@ -89,7 +89,7 @@ func (w *workload) request(request string, do func() error) error {
 
 func (w *workload) ensure(machines ...*clusterv1.Machine) (bool, error) {
 	w.writes, w.reads = nil, nil
-	return policy.Ensure(w.t.Context(), w, fleet, owner, complete(machines...), inherit.Policy{})
+	return policy.Ensure(w.t.Context(), w, owner, complete(machines...), inherit.Policy{})
 }
 
 func (w *workload) remove() (bool, error) {
@@ -113,7 +113,7 @@ func stored[T any, P interface {
 }
 
 // owner is the Heirloom that these tests are about.
-const owner = "heirloom/uid"
+const owner = "heirloom/fleet/prod/uid"
 
 type (
 	policyObject  = admissionregistrationv1.MutatingAdmissionPolicy
@@ -188,7 +188,7 @@ func (unknowing) RESTMapping(schema.GroupKind, ...string) (*meta.RESTMapping, er
 func TestNobodyKnowsWhetherPoliciesAreServed(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	server := fake.NewClientBuilder().WithRESTMapper(unknowing{}).Build()
-	Expect(policy.Ensure(t.Context(), server, fleet, owner, nil, inherit.Policy{})).Error().
+	Expect(policy.Ensure(t.Context(), server, owner, nil, inherit.Policy{})).Error().
 		To(MatchError("looking for MutatingAdmissionPolicies in the workload cluster: no answer"))
 	Expect(policy.Remove(t.Context(), server, owner)).Error().To(MatchError(ContainSubstring("no answer")))
 }
@@ -219,18 +219,23 @@ func TestWhatSomebodyChangesIsPutBack(t *testing.T) {
 	w.Expect([]any{p.Spec, b.Spec.ParamRef.Name, c.Data, c.Labels}).To(Equal(want))
 }
 
-// Further match conditions, variables and labels of an administrator stay, and cause no writes.
+// Further match conditions and labels of an administrator stay, and a label causes no writes.
 func TestWhatAnAdministratorAddsStays(t *testing.T) {
 	w := newWorkload(t)
 	w.Expect(w.ensure(instance(1))).To(BeTrue())
 	p := stored[policyObject](w)
 	mine := admissionregistrationv1.MatchCondition{Name: "mine", Expression: "true"}
 	p.Spec.MatchConditions = append([]admissionregistrationv1.MatchCondition{mine}, p.Spec.MatchConditions...)
+	w.Expect(w.Update(t.Context(), p)).To(Succeed())
+	w.Expect(w.ensure(instance(1))).To(BeFalse())
+	p = stored[policyObject](w)
+	w.Expect(p.Spec.MatchConditions).To(ContainElement(mine))
+
 	p.Labels["mine"] = ""
+	p.Spec.MatchConditions = slices.DeleteFunc(p.Spec.MatchConditions, func(c admissionregistrationv1.MatchCondition) bool { return c == mine })
 	w.Expect(w.Update(t.Context(), p)).To(Succeed())
 	w.Expect(w.ensure(instance(1))).To(BeFalse())
 	w.Expect(w.writes).To(BeEmpty())
-	w.Expect(stored[policyObject](w).Spec.MatchConditions).To(ContainElement(mine))
 }
 
 // Each item must be there and unchanged, in its order: a variable uses the variables above it.
@@ -261,7 +266,7 @@ func TestASetUpEndsWithItsContext(t *testing.T) {
 	w := newWorkload(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	w.Expect(policy.Ensure(ctx, w, fleet, owner, complete(instances(3)...), inherit.Policy{})).Error().To(MatchError(context.Canceled))
+	w.Expect(policy.Ensure(ctx, w, owner, complete(instances(3)...), inherit.Policy{})).Error().To(MatchError(context.Canceled))
 	w.Expect(w.writes).To(BeEmpty())
 }
 
@@ -369,7 +374,7 @@ func TestWhatIsSomebodyElses(t *testing.T) {
 // Two Heirlooms may reach the same workload cluster: a trial beside the real installation, or a restored copy of the management cluster.
 // Neither removes the policy of the other. If it admits the Nodes itself, it takes the policy over.
 func TestThePolicyOfAnotherHeirloom(t *testing.T) {
-	for _, other := range []string{"trial/uid", "heirloom/restored"} {
+	for _, other := range []string{"trial/fleet/prod/uid", "heirloom/fleet/prod/restored"} {
 		w := newWorkload(t)
 		w.Expect(w.ensure(instance(1))).To(BeTrue())
 		w.writes = nil
@@ -378,7 +383,7 @@ func TestThePolicyOfAnotherHeirloom(t *testing.T) {
 		w.Expect(err).To(MatchError(policy.ErrForeign))
 		w.Expect(w.writes).To(BeEmpty())
 
-		w.Expect(policy.Ensure(t.Context(), w, fleet, other, complete(instance(1)), inherit.Policy{})).To(BeFalse())
+		w.Expect(policy.Ensure(t.Context(), w, other, complete(instance(1)), inherit.Policy{})).To(BeFalse())
 		w.Expect(w.writes).To(Equal(everything))
 		w.Expect(w.remove()).Error().To(MatchError(policy.ErrForeign), "it has moved")
 		w.Expect(policy.Remove(t.Context(), w, other)).To(BeTrue())

@@ -35,7 +35,7 @@ func parametersOf(t *testing.T, machines ...*clusterv1.Machine) *corev1.ConfigMa
 
 func parametersBy(t *testing.T, rules inherit.Policy, machines []inherit.Machine) *corev1.ConfigMap {
 	t.Helper()
-	parameters, err := policy.Parameters(t.Context(), fleet, machines, rules)
+	parameters, err := policy.Parameters(t.Context(), machines, rules)
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	return typed[corev1.ConfigMap](t, parameters)
 }
