@@ -85,7 +85,7 @@ func (h taints) observes(ctx context.Context, req admission.Request, object *tai
 	if err != nil {
 		return false, false, err
 	}
-	observed, enrolled, _ = h.Chain.Observes(ctx, cluster, h.Policy()) // a ClusterClass that cannot be read counts as observed
+	_, observed, enrolled, _ = h.Chain.Observes(ctx, cluster, h.Policy()) // a ClusterClass that cannot be read counts as observed
 	return observed, enrolled, nil
 }
 

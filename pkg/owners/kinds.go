@@ -139,7 +139,7 @@ func (k Kind) Evaluate(ctx context.Context, c *Chain, object metav1.Object, poli
 	if err != nil {
 		return Decision{}, err
 	}
-	ofCluster, observed, enrolled, _ := c.settings(ctx, cluster, policy)
+	ofCluster, observed, enrolled, _ := c.Observes(ctx, cluster, policy)
 	decided := skip(inherit.ClusterIsNotEnrolled)
 	if enrolled || policy.SkipNothing {
 		decided, err = k.decide(ctx, c, object, cluster, policy)
@@ -158,15 +158,9 @@ func (k Kind) Evaluate(ctx context.Context, c *Chain, object metav1.Object, poli
 }
 
 // Observes reports whether decisions about objects of the Cluster are only observed, and whether the Cluster is enrolled, according to
-// the cache. An error says that its ClusterClass, which may have the mode label, cannot be read; unless the Cluster has the label itself,
-// decisions are then only observed.
-func (c *Chain) Observes(ctx context.Context, cluster *clusterv1.Cluster, policy inherit.Policy) (observed, enrolled bool, err error) {
-	_, observed, enrolled, err = c.settings(ctx, cluster, policy)
-	return observed, enrolled, err
-}
-
-// settings is Observes, and returns the policy for the Nodes of the Cluster. A ClusterClass that cannot be read names no keys.
-func (c *Chain) settings(
+// the cache, and returns the policy for its Nodes. An error says that its ClusterClass, which may have the mode label, cannot be read; it
+// then names no keys and, unless the Cluster has the label itself, decisions are only observed.
+func (c *Chain) Observes(
 	ctx context.Context, cluster *clusterv1.Cluster, policy inherit.Policy,
 ) (ofCluster inherit.Policy, observed, enrolled bool, err error) {
 	cached := c.cachedOnly()

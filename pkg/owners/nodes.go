@@ -81,7 +81,7 @@ func (c *Chain) evaluateNodeOfMachine(ctx context.Context, node *corev1.Node, m 
 	if err != nil {
 		return NodeDecision{}, err
 	}
-	policy, observed, enrolled, _ := c.settings(ctx, cluster, policy)
+	policy, observed, enrolled, _ := c.Observes(ctx, cluster, policy)
 	if !enrolled && !policy.SkipNothing {
 		return skipNode(inherit.ClusterIsNotEnrolled), nil
 	}
@@ -157,7 +157,7 @@ func (c *Chain) evaluateNodeOfPool(ctx context.Context, node *corev1.Node, polic
 	if err != nil {
 		return NodeDecision{}, err
 	}
-	policy, observed, enrolled, _ := c.settings(ctx, cluster, policy)
+	policy, observed, enrolled, _ := c.Observes(ctx, cluster, policy)
 	if !enrolled && !policy.SkipNothing {
 		return skipNode(inherit.ClusterIsNotEnrolled), nil
 	}
@@ -206,7 +206,7 @@ func (c *Chain) EffectiveMachines(ctx context.Context, key types.NamespacedName,
 		}
 		machines = append(machines, m)
 	}
-	policy, _, _, _ = c.settings(ctx, cluster, policy)
+	policy, _, _, _ = c.Observes(ctx, cluster, policy)
 	return machines, policy, nil
 }
 

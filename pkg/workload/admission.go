@@ -52,8 +52,6 @@ const (
 	ReasonUnknown    = "UnknownWorkloadAdmission"
 	ReasonNotServed  = "NoAdmissionPolicies"
 	ReasonNoRoom     = "AdmissionPolicyFull"
-	// ReasonForeign is for a note without an Event: the objects in the workload cluster belong to another Heirloom.
-	ReasonForeign = ""
 )
 
 // handover is the time that API servers get to use a way that was just set up. The previous way stays for this time.
@@ -270,12 +268,8 @@ func refused(err error) bool { return apierrors.IsForbidden(err) || apierrors.Is
 
 func (v visit) remove(ctx context.Context, way string) error {
 	removed, err := v.Ways[way].Remove(ctx, v.server, v.cluster)
-	if errors.Is(err, webhook.ErrForeign) || errors.Is(err, policy.ErrForeign) {
-		v.tell(ReasonForeign, err.Error())
-		return nil
-	}
-	if apierrors.IsForbidden(err) {
-		err = nil // a user without the right to get it cannot have set it up
+	if errors.Is(err, webhook.ErrForeign) || errors.Is(err, policy.ErrForeign) || apierrors.IsForbidden(err) {
+		err = nil // another Heirloom has set it up, or nobody: a user without the right to get it cannot have done so
 	}
 	if removed && err == nil {
 		v.tell(ReasonRemoved, "The workload cluster's API server no longer admits Nodes by "+way)
