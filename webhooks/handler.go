@@ -200,9 +200,5 @@ const longestWarning = 2 << 10
 
 // oneLine fits an error into an HTTP header, which carries a warning.
 func oneLine(err error) string {
-	text := err.Error()
-	if len(text) > longestWarning {
-		text = strings.ToValidUTF8(text[:longestWarning], "") + "…"
-	}
-	return strings.ReplaceAll(text, "\n", "; ")
+	return strings.ReplaceAll(inherit.Shorten(err.Error(), longestWarning), "\n", "; ")
 }

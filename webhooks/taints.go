@@ -70,14 +70,11 @@ func (h taints) decide(ctx context.Context, req admission.Request) (answer, erro
 // observes reports whether Heirloom only observes the object's Cluster, and whether the Cluster is enrolled. The mode of a Cluster and of a
 // ClusterClass is in the request; a template and an object of an unknown Cluster have the mode of the installation.
 func (h taints) observes(ctx context.Context, req admission.Request, object *taint.Carrier) (observed, enrolled bool, err error) {
-	cluster := &clusterv1.Cluster{}
+	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Labels: object.Metadata.Labels}} // of a ClusterClass, only the label counts
 	switch req.Kind.Kind {
+	case "ClusterClass":
 	case "Cluster":
 		err = decode(req.Object, cluster)
-	case "ClusterClass":
-		class := &clusterv1.ClusterClass{ObjectMeta: metav1.ObjectMeta{Labels: object.Metadata.Labels}}
-		mode, enrolled := h.Policy().ModeOf(nil, class)
-		return mode == inherit.Observe, enrolled, nil
 	default:
 		name := cmp.Or(object.Spec.ClusterName, object.Metadata.Labels[clusterv1.ClusterNameLabel])
 		cluster, err = h.Chain.Cluster(ctx, req.Namespace, name)

@@ -54,14 +54,19 @@ func transform(policy inherit.Policy, object any) any {
 			FailureDomain: o.Status.FailureDomain,
 		}
 	case *unstructured.Unstructured:
-		kind := o.GroupVersionKind().GroupKind()
-		template, found, err := unstructured.NestedFieldNoCopy(o.Object, "spec", "machineTemplate")
-		o.Object = policy.OnlyFacts(kind, o.Object)
-		if kind.Group == inherit.ControlPlaneGroup && found && err == nil {
-			o.Object["spec"] = map[string]any{"machineTemplate": template}
-		}
+		trim(policy, o)
 	}
 	return object
+}
+
+// trim drops everything but the metadata, the facts, and the Machine template of a control plane.
+func trim(policy inherit.Policy, o *unstructured.Unstructured) {
+	kind := o.GroupVersionKind().GroupKind()
+	template, found, err := unstructured.NestedFieldNoCopy(o.Object, "spec", "machineTemplate")
+	o.Object = policy.OnlyFacts(kind, o.Object)
+	if kind.Group == inherit.ControlPlaneGroup && found && err == nil {
+		o.Object["spec"] = map[string]any{"machineTemplate": template}
+	}
 }
 
 // TransformNode returns the cache transform of Nodes. A patch contains only differences, so it does not change the dropped fields. All

@@ -19,6 +19,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/workload"
 	"github.com/heirloom-dev/heirloom/pkg/workload/policy"
 	"github.com/heirloom-dev/heirloom/pkg/workload/webhook"
@@ -143,8 +144,8 @@ func (s *session) remove(ctx context.Context, identity webhook.Identity) (cluste
 // left also records an Event on the Cluster.
 func (s *session) left(ctx context.Context, c webhook.Identity, cause error) {
 	say := func(why error) string {
-		return short(fmt.Sprintf(
-			"objects that admit Nodes could not be deleted. To delete them by hand, with the kubeconfig of the workload cluster: %s. The reason: %v", byHand, why))
+		return inherit.Shorten(fmt.Sprintf(
+			"objects that admit Nodes could not be deleted. To delete them by hand, with the kubeconfig of the workload cluster: %s. The reason: %v", byHand, why), longest)
 	}
 	s.note("workload cluster %s: %s", c, say(cause))
 	if s.DryRun {

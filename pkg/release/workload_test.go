@@ -320,7 +320,7 @@ func TestAWorkloadClusterThatDoesNotAnswer(t *testing.T) {
 			ContainSubstring("is missing in 'secret'")))
 		Expect(f.management.events(t)).To(ConsistOf(
 			"WorkloadAdmissionLeft red: "+left+"context deadline exceeded", "WorkloadAdmissionLeft grey: "+left+"it does not answer like an API server",
-			And(HavePrefix("WorkloadAdmissionLeft green: "+left), HaveSuffix("éé …"), WithTransform(func(s string) int { return len(s) }, BeNumerically("<", 1060)))))
+			And(HavePrefix("WorkloadAdmissionLeft green: "+left), HaveSuffix("éé…"), WithTransform(func(s string) int { return len(s) }, BeNumerically("<", 1060)))))
 	})
 }
 

@@ -20,7 +20,6 @@ import (
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	k8slabels "k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/utils/ptr"
@@ -37,7 +36,7 @@ const (
 	Name = "nodes.heirloom.dev"
 	// Namespace is the namespace of the parameters in a workload cluster: a user who may write there administers the cluster already.
 	Namespace = metav1.NamespaceSystem
-	// OwnerAnnotation says which Heirloom made the object, and for which Cluster.
+	// OwnerAnnotation says which Heirloom made the object, and for which Cluster. An object without it belongs to somebody else.
 	OwnerAnnotation = "heirloom.dev/owner"
 )
 
@@ -50,7 +49,7 @@ var manifest string
 // ErrForeign means that another Heirloom made the objects, or made them for another Cluster of the same name.
 var ErrForeign = errors.New("the MutatingAdmissionPolicy belongs to another Heirloom")
 
-// labels returns the labels of every object that this package makes. An object without them belongs to somebody else, and is not deleted.
+// labels returns the labels of every object that this package makes.
 func labels() map[string]string {
 	return map[string]string{
 		"app.kubernetes.io/name":       "heirloom",
@@ -215,7 +214,7 @@ func apply(ctx context.Context, workload client.Client, desired *unstructured.Un
 	if client.IgnoreNotFound(err) != nil {
 		return false, fmt.Errorf("getting %s %s: %w", desired.GetKind(), Name, err)
 	}
-	if err == nil && isOf(existing, owner) && reflect.DeepEqual(existing.Object["spec"], desired.Object["spec"]) &&
+	if err == nil && existing.GetAnnotations()[OwnerAnnotation] == owner && reflect.DeepEqual(existing.Object["spec"], desired.Object["spec"]) &&
 		reflect.DeepEqual(existing.Object["data"], desired.Object["data"]) {
 		return false, nil
 	}
@@ -225,14 +224,6 @@ func apply(ctx context.Context, workload client.Client, desired *unstructured.Un
 		return false, fmt.Errorf("applying %s %s: %w", desired.GetKind(), Name, err)
 	}
 	return created, nil
-}
-
-func isOf(object *unstructured.Unstructured, owner string) bool {
-	return isHeirlooms(object) && object.GetAnnotations()[OwnerAnnotation] == owner
-}
-
-func isHeirlooms(object *unstructured.Unstructured) bool {
-	return k8slabels.SelectorFromSet(labels()).Matches(k8slabels.Set(object.GetLabels()))
 }
 
 // Remove deletes the objects that Ensure has made for this owner, and reports, even with an error, whether it deleted the binding. It is
@@ -249,9 +240,9 @@ func Remove(ctx context.Context, workload client.Client, owner string) (removed 
 	var foreign error
 	for _, object := range made {
 		err := workload.Get(ctx, client.ObjectKeyFromObject(object), object)
-		switch {
-		case err != nil || !isHeirlooms(object):
-		case !isOf(object, owner):
+		switch made := object.GetAnnotations()[OwnerAnnotation]; {
+		case err != nil || made == "":
+		case made != owner:
 			foreign = ErrForeign
 		default:
 			err = workload.Delete(ctx, object, client.Preconditions{UID: ptr.To(object.GetUID())})

@@ -25,8 +25,6 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/workload/policy"
 )
 
-var fleet = types.NamespacedName{Namespace: "fleet", Name: "prod"}
-
 // parametersOf returns the parameters of these Machines, and expects room for all.
 func parametersOf(t *testing.T, machines ...*clusterv1.Machine) *corev1.ConfigMap {
 	t.Helper()
