@@ -371,7 +371,7 @@ func TestWhatIsSomebodyElses(t *testing.T) {
 	}
 }
 
-// Two Heirlooms may reach the same workload cluster: a trial beside the real installation, or a restored copy of the management cluster.
+// Two Heirlooms may reach the same workload cluster: a trial next to the real installation, or a restored copy of the management cluster.
 // Neither removes the policy of the other. If it admits the Nodes itself, it takes the policy over.
 func TestThePolicyOfAnotherHeirloom(t *testing.T) {
 	for _, other := range []string{"trial/fleet/prod/uid", "heirloom/fleet/prod/restored"} {
