@@ -39,8 +39,11 @@ func (h taints) decide(ctx context.Context, req admission.Request) (answer, erro
 		}
 	}
 	errs := taint.ValidateCarrier(object, old, req.Kind.Group == inherit.ControlPlaneGroup)
-	problems := h.namingProblems(req.Kind.Kind, object)
-	if len(errs) == 0 && len(problems) == 0 {
+	var without []string // entries of sync.heirloom.dev annotations without effect; the others have effect
+	object.Annotations(func(annotations map[string]string, itself bool) {
+		without = append(without, h.Policy().NamingProblems(annotations, itself && inherit.Names(req.Kind.Kind))...)
+	})
+	if len(errs) == 0 && len(without) == 0 {
 		return answer{outcome: metrics.Unchanged}, nil
 	}
 	observed, enrolled, err := h.observes(ctx, req, object)
@@ -50,7 +53,7 @@ func (h taints) decide(ctx context.Context, req admission.Request) (answer, erro
 	case !enrolled:
 		return untouched(ctx, inherit.ClusterIsNotEnrolled), nil
 	case len(errs) == 0:
-		return answer{outcome: metrics.Unchanged, warnings: problems}, nil
+		return answer{outcome: metrics.Unchanged, warnings: warnings(without, func(problem string) string { return "heirloom: " + problem })}, nil
 	case observed:
 		return answer{outcome: metrics.Observed, warnings: []string{
 			"heirloom: would be refused if Heirloom did not only observe here: " + oneLine(errs.ToAggregate()),
@@ -84,13 +87,4 @@ func (h taints) observes(ctx context.Context, req admission.Request, object *tai
 	}
 	_, observed, enrolled, _ = h.Chain.Observes(ctx, cluster, h.Policy()) // a ClusterClass that cannot be read counts as observed
 	return observed, enrolled, nil
-}
-
-// namingProblems returns a warning for each entry without effect in sync.heirloom.dev annotations. The other entries have effect.
-func (h taints) namingProblems(kind string, object *taint.Carrier) []string {
-	var problems []string
-	object.Annotations(func(annotations map[string]string, itself bool) {
-		problems = append(problems, h.Policy().NamingProblems(annotations, itself && inherit.Names(kind))...)
-	})
-	return warnings(problems, func(problem string) string { return "heirloom: " + problem })
 }
