@@ -71,7 +71,7 @@ func (tc childCase) run(t *testing.T) {
 
 func TestMachines(t *testing.T) {
 	const addsTeam, inherits = `{"op":"add","path":"/metadata/labels","value":{"team":"a"}}`, "{metadata: {" + bySet + "}, spec: {clusterName: c}}"
-	nothing, broken := fleet{}, fleet{err: errors.New("timeout")}
+	nothing, broken, unknown := fleet{}, fleet{err: errors.New("timeout")}, fleet{clusters: ordinary.clusters}
 	for _, tc := range []childCase{
 		{name: "a new Machine inherits", cache: ordinary, request: write{kind: "Machine", object: machine(bySet)}, want: []string{addsTeam}, outcome: "injected"},
 		{name: "an update that takes a label away gets it back, and is told", cache: ordinary, request: write{kind: "Machine", object: machine(bySet + ", " + ownsTeam), old: machine(bySet + ", labels: {team: a}, " + ownsTeam)}, want: []string{addsTeam}, warnings: []string{`heirloom: label "team" of Machine ns/x was kept: it is inherited; to change it, edit MachineDeployment ns/md (spec.template.metadata.labels)`}, outcome: "injected"},
@@ -86,9 +86,10 @@ func TestMachines(t *testing.T) {
 		{name: "any other dry run inherits", cache: ordinary, request: write{kind: "Machine", object: machine(bySet), dryRun: true}, want: []string{addsTeam}, outcome: "injected"},
 		{name: "a real write with its annotation inherits", cache: ordinary, request: write{kind: "Machine", object: machine(bySet + compared)}, want: []string{addsTeam}, outcome: "injected"},
 
-		{name: "an owner that is not cached is asked for", cache: fleet{}, live: ordinary, request: write{kind: "Machine", object: machine(bySet)}, want: []string{addsTeam}, outcome: "injected"},
-		{name: "an owner that nobody finds takes nothing away", cache: fleet{}, live: nothing, request: write{kind: "Machine", object: machine(bySet + ", labels: {team: a}, " + ownsTeam), old: inherits}, outcome: "unmatched"},
-		{name: "an owner that cannot be asked for lets the Machine pass", cache: fleet{}, live: broken, request: write{kind: "Machine", object: machine(bySet)}, warnings: []string{"the object inherited nothing with this write"}, outcome: "failed"},
+		{name: "an owner that is not cached is asked for", cache: unknown, live: ordinary, request: write{kind: "Machine", object: machine(bySet)}, want: []string{addsTeam}, outcome: "injected"},
+		{name: "a Machine of a Cluster that is not known yet inherits later: the Cluster may be paused", cache: ordinary.with(func(f *fleet) { f.clusters = nil }), live: ordinary, request: write{kind: "Machine", object: machine(bySet)}, outcome: "unmatched"},
+		{name: "an owner that nobody finds takes nothing away", cache: unknown, live: nothing, request: write{kind: "Machine", object: machine(bySet + ", labels: {team: a}, " + ownsTeam), old: inherits}, outcome: "unmatched"},
+		{name: "an owner that cannot be asked for lets the Machine pass", cache: unknown, live: broken, request: write{kind: "Machine", object: machine(bySet)}, warnings: []string{"the object inherited nothing with this write"}, outcome: "failed"},
 		{name: "managed fields of ours that cannot be read let the Machine pass", cache: ordinary, request: write{kind: "Machine", object: machine(bySet + ", managedFields: [{manager: heirloom, operation: Apply, fieldsV1: {'k:rubbish': {}}}]")}, warnings: []string{`metadata.managedFields of manager "heirloom"`}, outcome: "failed"},
 	} {
 		t.Run(tc.name, tc.run)

@@ -60,7 +60,7 @@ func Register(server webhook.Server, dependencies Dependencies) {
 
 // decidersOf returns the decider of each path.
 func decidersOf(dependencies Dependencies) map[string]decider {
-	all := map[string]decider{NodesPath: nodesOf(dependencies, dependencies.ManagementCluster), TaintsPath: taints{dependencies.Policy}}
+	all := map[string]decider{NodesPath: nodesOf(dependencies, dependencies.ManagementCluster), TaintsPath: taints{dependencies}}
 	for _, kind := range owners.Table {
 		all[PathOf(kind)] = children{dependencies, kind}
 	}
@@ -199,9 +199,5 @@ const longestWarning = 2 << 10
 
 // oneLine fits an error into an HTTP header, which carries a warning.
 func oneLine(err error) string {
-	text := err.Error()
-	if len(text) > longestWarning {
-		text = strings.ToValidUTF8(text[:longestWarning], "") + "…"
-	}
-	return strings.ReplaceAll(text, "\n", "; ")
+	return strings.ReplaceAll(inherit.Shorten(err.Error(), longestWarning), "\n", "; ")
 }

@@ -116,7 +116,7 @@ func TestMetricsDoNotGrowWithWhatIsPosted(t *testing.T) {
 // With --namespace, objects of other namespaces belong to another instance: no answer fails because they are not cached.
 func TestOtherNamespacesAreUnmatched(t *testing.T) {
 	for namespace, want := range map[string]metrics.Outcome{"mine": metrics.Failed, "other": metrics.Unmatched, "": metrics.Failed} {
-		h := failOpen{decider: taints{func() inherit.Policy { return inherit.Policy{} }}, namespace: "mine"}
+		h := failOpen{decider: taints{Dependencies{Policy: func() inherit.Policy { return inherit.Policy{} }}}, namespace: "mine"}
 		req := admission.Request{}
 		req.Namespace = namespace
 		decided, err := h.guarded(t.Context(), req)
@@ -206,7 +206,7 @@ func TestAClusterThatIsNotEnrolled(t *testing.T) {
 func TestWrongTaintsAreOnlyObserved(t *testing.T) {
 	s := newServer(t, fleet{}, nil, inherit.Policy{Mode: inherit.Observe})
 	req := write{kind: "Machine", object: "{spec: {taints: [{key: a, effect: Never, propagation: Always}]}}"}.request(t)
-	response := failOpen{decider: taints{s.Policy}, metrics: s.Metrics}.Handle(t.Context(), req)
+	response := failOpen{decider: taints{s.Dependencies}, metrics: s.Metrics}.Handle(t.Context(), req)
 	NewWithT(t).Expect(response.Allowed).To(BeTrue())
-	NewWithT(t).Expect(response.Warnings).To(ContainElement(HavePrefix("heirloom: would be refused (--mode=observe): ")))
+	NewWithT(t).Expect(response.Warnings).To(ContainElement(HavePrefix("heirloom: would be refused if Heirloom did not only observe here: ")))
 }

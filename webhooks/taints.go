@@ -3,12 +3,15 @@
 package webhooks
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
@@ -21,10 +24,10 @@ import (
 // It is registered to fail open as well: a scale-up must not wait for Heirloom. This is safe, because no rule propagates a taint that it
 // would have rejected.
 //
-// In mode Observe, it warns instead.
-type taints struct{ policy func() inherit.Policy }
+// The mode and the enrollment of the Cluster count, as for the rules: in a Cluster that is only observed, it warns.
+type taints struct{ Dependencies }
 
-func (h taints) decide(_ context.Context, req admission.Request) (answer, error) {
+func (h taints) decide(ctx context.Context, req admission.Request) (answer, error) {
 	object, old := &taint.Carrier{}, (*taint.Carrier)(nil)
 	if err := decode(req.Object, object); err != nil {
 		return answer{}, err
@@ -36,11 +39,25 @@ func (h taints) decide(_ context.Context, req admission.Request) (answer, error)
 		}
 	}
 	errs := taint.ValidateCarrier(object, old, req.Kind.Group == inherit.ControlPlaneGroup)
-	if len(errs) == 0 {
-		return answer{outcome: metrics.Unchanged, warnings: h.namingProblems(object)}, nil
+	var without []string // entries of sync.heirloom.dev annotations without effect; the others have effect
+	object.Annotations(func(annotations map[string]string, itself bool) {
+		without = append(without, h.Policy().NamingProblems(annotations, itself && inherit.Names(req.Kind.Kind))...)
+	})
+	if len(errs) == 0 && len(without) == 0 {
+		return answer{outcome: metrics.Unchanged}, nil
 	}
-	if h.policy().Mode == inherit.Observe {
-		return answer{outcome: metrics.Observed, warnings: []string{"heirloom: would be refused (--mode=observe): " + oneLine(errs.ToAggregate())}}, nil
+	observed, enrolled, err := h.observes(ctx, req, object)
+	switch {
+	case err != nil:
+		return answer{}, err
+	case !enrolled:
+		return untouched(ctx, inherit.ClusterIsNotEnrolled), nil
+	case len(errs) == 0:
+		return answer{outcome: metrics.Unchanged, warnings: warnings(without, func(problem string) string { return "heirloom: " + problem })}, nil
+	case observed:
+		return answer{outcome: metrics.Observed, warnings: []string{
+			"heirloom: would be refused if Heirloom did not only observe here: " + oneLine(errs.ToAggregate()),
+		}}, nil
 	}
 	// The response of an API server to an invalid object, with each error and its field path.
 	status := apierrors.NewInvalid(schema.GroupKind{Group: req.Kind.Group, Kind: req.Kind.Kind}, req.Name, errs).Status()
@@ -53,11 +70,21 @@ func (h taints) decide(_ context.Context, req admission.Request) (answer, error)
 	return refused, nil
 }
 
-// namingProblems returns a warning for each entry without effect in sync.heirloom.dev annotations. The other entries have effect.
-func (h taints) namingProblems(object *taint.Carrier) []string {
-	var problems []string
-	object.Annotations(func(annotations map[string]string) {
-		problems = append(problems, h.policy().NamingProblems(annotations)...)
-	})
-	return warnings(problems, func(problem string) string { return "heirloom: " + problem })
+// observes reports whether Heirloom only observes the object's Cluster, and whether the Cluster is enrolled. The mode of a Cluster and of a
+// ClusterClass is in the request; a template and an object of an unknown Cluster have the mode of the installation.
+func (h taints) observes(ctx context.Context, req admission.Request, object *taint.Carrier) (observed, enrolled bool, err error) {
+	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Labels: object.Metadata.Labels}} // of a ClusterClass, only the label counts
+	switch req.Kind.Kind {
+	case "ClusterClass":
+	case "Cluster":
+		err = decode(req.Object, cluster)
+	default:
+		name := cmp.Or(object.Spec.ClusterName, object.Metadata.Labels[clusterv1.ClusterNameLabel])
+		cluster, err = h.Chain.Cluster(ctx, req.Namespace, name)
+	}
+	if err != nil {
+		return false, false, err
+	}
+	_, observed, enrolled, _ = h.Chain.Observes(ctx, cluster, h.Policy()) // a ClusterClass that cannot be read counts as observed
+	return observed, enrolled, nil
 }

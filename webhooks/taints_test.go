@@ -3,6 +3,7 @@
 package webhooks
 
 import (
+	"fmt"
 	"net/http"
 	"testing"
 
@@ -35,7 +36,7 @@ func TestTaints(t *testing.T) {
 			Expect := NewWithT(t).Expect
 			s := newServer(t, fleet{}, nil, inherit.Policy{})
 			req := tc.request.request(t)
-			response := failOpen{decider: taints{s.Policy}, metrics: s.Metrics}.Handle(t.Context(), req)
+			response := failOpen{decider: taints{s.Dependencies}, metrics: s.Metrics}.Handle(t.Context(), req)
 			Expect(response.Patches).To(BeEmpty())
 			if len(tc.causes) == 0 {
 				Expect(response.Allowed).To(BeTrue())
@@ -61,30 +62,93 @@ func TestTaints(t *testing.T) {
 	}
 }
 
+// Validation follows the mode and the enrollment of the Cluster: it refuses, warns, or has nothing to say.
+func TestTaintsInTheModeOfTheCluster(t *testing.T) {
+	const (
+		wrong    = "taints: [{key: node.kubernetes.io/x, effect: NoSchedule, propagation: Always}]"
+		enforced = "labels: {heirloom.dev/mode: enforce}"
+		observed = "labels: {heirloom.dev/mode: observe}"
+		section  = "workers: {machineDeployments: [{name: a, " + wrong + "}]}"
+		inClass  = "{metadata: {%s}, spec: {topology: {classRef: {name: cc}, " + section + "}}}"
+	)
+	machine, template := write{kind: "Machine", object: "{spec: {clusterName: c, " + wrong + "}}"}, "{metadata: {labels: {cluster.x-k8s.io/cluster-name: c}}, spec: {machineTemplate: {spec: {"+wrong+"}}}}"
+	clusters := func(metadata string) fleet {
+		return fleet{clusters: map[string]string{"ns/c": "{metadata: {" + metadata + "}}"}}
+	}
+	ofClass := fleet{
+		clusters: map[string]string{"ns/c": "{spec: {topology: {classRef: {name: cc}}}}"}, classes: map[string]string{"ns/cc": "{metadata: {" + observed + "}}"},
+	}
+	observing, labelled := inherit.Policy{Mode: inherit.Observe}, inherit.Policy{OnlyLabelled: true}
+	for _, tc := range []struct {
+		name    string
+		policy  inherit.Policy
+		cache   fleet
+		request write
+		outcome string
+	}{
+		{"an enforced Cluster", inherit.Policy{}, clusters(""), machine, "refused"},
+		{"a Cluster that is only observed", inherit.Policy{}, clusters(observed), machine, "observed"},
+		{"a Cluster whose class is only observed", inherit.Policy{}, ofClass, machine, "observed"},
+		{"a Cluster whose class does not exist", inherit.Policy{}, ofClass.with(func(f *fleet) { f.classes = nil }), machine, "refused"},
+		{"an installation that only observes", observing, clusters(""), machine, "observed"},
+		{"an enforced Cluster in it", observing, clusters(enforced), machine, "refused"},
+		{"a Cluster that is not enrolled", labelled, clusters(""), machine, "unmatched"},
+		{"a Cluster that is enrolled", labelled, clusters(enforced), machine, "refused"},
+		{"a control plane names its Cluster by label", inherit.Policy{}, clusters(observed), write{kind: "AcmeControlPlane", object: template}, "observed"},
+		{"a Cluster itself, in the write that labels it", observing, fleet{}, write{kind: "Cluster", object: fmt.Sprintf(inClass, enforced)}, "refused"},
+		{"a Cluster itself, which is only observed", inherit.Policy{}, fleet{}, write{kind: "Cluster", object: fmt.Sprintf(inClass, observed)}, "observed"},
+		{"a Cluster itself, whose class is only observed", inherit.Policy{}, ofClass, write{kind: "Cluster", object: fmt.Sprintf(inClass, "namespace: ns")}, "observed"},
+		{"a ClusterClass that is only observed", inherit.Policy{}, fleet{}, write{kind: "ClusterClass", object: "{metadata: {" + observed + "}, spec: {workers: {machineDeployments: [{class: a, " + wrong + "}]}}}"}, "observed"},
+		{"a ClusterClass that is not enrolled", labelled, fleet{}, write{kind: "ClusterClass", object: "{spec: {workers: {machineDeployments: [{class: a, " + wrong + "}]}}}"}, "unmatched"},
+		{"an unknown Cluster", inherit.Policy{}, fleet{}, machine, "refused"},
+		{"an unknown Cluster of an installation that only observes", observing, fleet{}, machine, "observed"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			Expect := NewWithT(t).Expect
+			s := newServer(t, tc.cache, nil, tc.policy)
+			req := tc.request.request(t)
+			req.Namespace = "ns"
+			response := failOpen{decider: taints{s.Dependencies}, metrics: s.Metrics}.Handle(t.Context(), req)
+			Expect(s.counted(t)).To(HaveExactElements(HaveSuffix("CREATE " + tc.outcome)))
+			Expect(response.Allowed).To(Equal(tc.outcome != "refused"))
+			Expect(response.Warnings).To(HaveLen(map[string]int{"observed": 1}[tc.outcome]))
+		})
+	}
+}
+
 func TestTaintsThatCannotBeReadAreAllowed(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	s := newServer(t, fleet{}, nil, inherit.Policy{})
 	req := write{kind: "Machine", object: "{spec: {taints: {}}}"}.request(t)
-	response := failOpen{decider: taints{s.Policy}, metrics: s.Metrics}.Handle(t.Context(), req)
+	response := failOpen{decider: taints{s.Dependencies}, metrics: s.Metrics}.Handle(t.Context(), req)
 	Expect(response.Allowed).To(BeTrue())
 	Expect(response.Warnings).To(HaveExactElements(HavePrefix("heirloom: the taints of this write were not checked: ")))
 	Expect(s.counted(t)).To(HaveExactElements(HaveSuffix(" failed")))
 }
 
-// Declarations of keys without effect get a warning, at every place of a declaration.
+// Keys without effect get a warning: broken keys on a Cluster or a ClusterClass, and all keys elsewhere.
 func TestNamedKeysWithoutEffectAreWarnedAbout(t *testing.T) {
-	const broken = "annotations: {sync.heirloom.dev/labels: 'a b, team'}"
-	for _, request := range []write{
-		{kind: "Cluster", object: "{metadata: {" + broken + "}}"},
-		{kind: "Cluster", object: "{spec: {topology: {workers: {machineDeployments: [{name: a, metadata: {" + broken + "}}]}}}}"},
-		{kind: "ClusterClass", object: "{spec: {controlPlane: {metadata: {" + broken + "}}}}"},
-		{kind: "MachineDeployment", object: "{spec: {template: {metadata: {" + broken + "}}}}"},
-		{kind: "AcmeControlPlane", object: "{spec: {machineTemplate: {metadata: {" + broken + "}}}}"},
+	const (
+		broken  = "annotations: {sync.heirloom.dev/labels: 'a b, team'}"
+		problem = `"a b" is neither a key nor a prefix that ends with *`
+		nowhere = "it has effect only in metadata.annotations of a Cluster or a ClusterClass"
+	)
+	for _, tc := range []struct {
+		write
+		want string
+	}{
+		{write{kind: "Cluster", object: "{metadata: {" + broken + "}}"}, problem},
+		{write{kind: "ClusterClass", object: "{metadata: {" + broken + "}}"}, problem},
+		{write{kind: "Cluster", object: "{spec: {topology: {workers: {machineDeployments: [{name: a, metadata: {" + broken + "}}]}}}}"}, nowhere},
+		{write{kind: "ClusterClass", object: "{spec: {controlPlane: {metadata: {" + broken + "}}}}"}, nowhere},
+		{write{kind: "MachineDeployment", object: "{spec: {template: {metadata: {" + broken + "}}}}"}, nowhere},
+		{write{kind: "Machine", object: "{metadata: {" + broken + "}}"}, nowhere},
+		{write{kind: "AcmeControlPlane", object: "{spec: {machineTemplate: {metadata: {" + broken + "}}}}"}, nowhere},
 	} {
 		Expect := NewWithT(t).Expect
 		s := newServer(t, fleet{}, nil, inherit.Policy{SyncAllowed: []string{inherit.SyncAnyKey}})
-		response := failOpen{decider: taints{s.Policy}, metrics: s.Metrics}.Handle(t.Context(), request.request(t))
+		response := failOpen{decider: taints{s.Dependencies}, metrics: s.Metrics}.Handle(t.Context(), tc.request(t))
 		Expect(response.Allowed).To(BeTrue())
-		Expect(response.Warnings).To(HaveExactElements(`heirloom: annotation sync.heirloom.dev/labels: "a b" is neither a key nor a prefix that ends with *`))
+		Expect(response.Warnings).To(HaveExactElements("heirloom: annotation sync.heirloom.dev/labels: " + tc.want))
 	}
 }

@@ -158,7 +158,7 @@ func (o *Options) addRuleFlags(fs *pflag.FlagSet) {
 		"List of regexes (not anchored) to select an additional set of annotations to sync from a Machine to its Node.")
 	fs.StringSliceVar(&o.PerClusterSyncAllowed, "per-cluster-sync-allowed", []string{inherit.SyncAnyKey},
 		"List of label and annotation keys, and of prefixes that end with *, that the annotations "+inherit.SyncLabelsAnnotation+" and "+inherit.SyncAnnotationsAnnotation+
-			" of a Cluster, a topology or a template may name for Nodes. * alone stands for all keys outside kubernetes.io, k8s.io and their subdomains. If empty, these annotations have no effect.")
+			" of a Cluster or a ClusterClass may name for Nodes. * alone stands for all keys outside kubernetes.io, k8s.io and their subdomains. If empty, these annotations have no effect.")
 	fs.StringArrayVar(&o.NodeFacts, "node-fact", nil,
 		"Fact that becomes a label of Nodes, <Kind>.<group>:<field>=<label>: a field, such as spec.instanceType, or a label, metadata.labels['rack'], of Machines or of a provider's kind. Can be repeated.")
 	fs.StringSliceVar(&o.AdditionalProviderGroups, "additional-provider-groups", nil,

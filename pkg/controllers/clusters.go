@@ -125,7 +125,7 @@ func (r workloadClusters) admit(ctx context.Context, cluster *clusterv1.Cluster)
 		return 0, nil
 	}
 	way := r.Admission.Of(cluster)
-	observed, enrolled, err := r.Chain.Observes(ctx, cluster, r.Policy())
+	_, observed, enrolled, err := r.Chain.Observes(ctx, cluster, r.Policy())
 	if err != nil {
 		return 0, fmt.Errorf("reading the mode of the Cluster: %w", err)
 	}
@@ -141,9 +141,7 @@ func (r workloadClusters) admit(ctx context.Context, cluster *clusterv1.Cluster)
 		if reason == workload.ReasonRegistered || reason == workload.ReasonRemoved {
 			kind = corev1.EventTypeNormal
 		}
-		if reason != workload.ReasonForeign {
-			r.Recorder.Eventf(cluster, nil, kind, reason, "Admit", "%s", note)
-		}
+		r.Recorder.Eventf(cluster, nil, kind, reason, "Admit", "%s", note)
 	})
 }
 

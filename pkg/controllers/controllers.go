@@ -139,7 +139,7 @@ func (d *Dependencies) addMachineSets(_ ctrl.Manager, b *builder.Builder) error 
 	return b.For(&clusterv1.MachineSet{}).
 		Watches(&clusterv1.MachineDeployment{}, d.children(&clusterv1.MachineSetList{})).
 		Watches(&clusterv1.Cluster{}, d.members(itsOwn, &clusterv1.MachineSetList{}), builder.WithPredicates(resumed())).
-		Watches(&clusterv1.ClusterClass{}, d.members(d.Chain.ClustersOf, &clusterv1.MachineSetList{}), builder.WithPredicates(updates(labelsModeElse))).
+		Watches(&clusterv1.ClusterClass{}, d.members(d.Chain.ClustersOf, &clusterv1.MachineSetList{}), builder.WithPredicates(updates(saysElse))).
 		WatchesRawSource(d.all(d.PolicyChanges(), &clusterv1.MachineSetList{})).
 		Complete(children{d, owners.MachineSets})
 }
@@ -150,7 +150,7 @@ func (d *Dependencies) addMachines(mgr ctrl.Manager, b *builder.Builder) error {
 		Watches(&clusterv1.MachineSet{}, d.children(&clusterv1.MachineList{})).
 		Watches(&clusterv1.MachinePool{}, d.children(&clusterv1.MachineList{})).
 		Watches(&clusterv1.Cluster{}, d.members(itsOwn, &clusterv1.MachineList{}), builder.WithPredicates(resumed())).
-		Watches(&clusterv1.ClusterClass{}, d.members(d.Chain.ClustersOf, &clusterv1.MachineList{}), builder.WithPredicates(updates(labelsModeElse))).
+		Watches(&clusterv1.ClusterClass{}, d.members(d.Chain.ClustersOf, &clusterv1.MachineList{}), builder.WithPredicates(updates(saysElse))).
 		WatchesRawSource(d.all(d.PolicyChanges(), &clusterv1.MachineList{})).
 		Build(all)
 	all.watches.controller = built
@@ -189,7 +189,7 @@ func (d *Dependencies) addNodes(mgr ctrl.Manager, b *builder.Builder) error {
 	clusterChanged := predicate.Or[client.Object](resynced(),
 		predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.GenerationChangedPredicate{})
 	return b.For(&clusterv1.Cluster{}, builder.WithPredicates(clusterChanged)).
-		Watches(&clusterv1.ClusterClass{}, enqueue(d.Chain.ClustersOf), builder.WithPredicates(updates(labelsModeElse))).
+		Watches(&clusterv1.ClusterClass{}, enqueue(d.Chain.ClustersOf), builder.WithPredicates(updates(saysElse))).
 		WatchesRawSource(d.Workloads.GetClusterSource("workload", connection)).
 		Watches(&clusterv1.Machine{}, d.admittedByPolicy(), builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
 		WatchesRawSource(d.all(d.Admission.Changes, &clusterv1.ClusterList{})).

@@ -4,13 +4,13 @@ package controllers
 
 import (
 	"fmt"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
 
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
 )
 
@@ -31,11 +31,9 @@ const (
 	reasonProviderKindUnavailable   = "ProviderKindUnavailable"
 )
 
-// noteLimit is the maximum size of an Event's note, in bytes. API servers reject longer notes (NoteLengthLimit in the Kubernetes
-// pkg/apis/core/validation), and client-go's recorders do not truncate them.
-const noteLimit = 1024
-
-const ellipsis = " …"
+// noteLimit is the maximum size of an Event's note, in bytes, without the ellipsis. API servers reject notes of more than 1024 bytes
+// (NoteLengthLimit in the Kubernetes pkg/apis/core/validation), and client-go's recorders do not truncate them.
+const noteLimit = 1020
 
 // brief is a recorder that truncates long notes.
 type brief struct{ events.EventRecorder }
@@ -47,11 +45,7 @@ func Brief(recorder events.EventRecorder) events.EventRecorder {
 
 // Eventf implements events.EventRecorder.
 func (b brief) Eventf(regarding, related runtime.Object, eventType, reason, action, note string, args ...any) {
-	text := fmt.Sprintf(note, args...)
-	if len(text) > noteLimit {
-		text = strings.ToValidUTF8(text[:noteLimit-len(ellipsis)], "") + ellipsis
-	}
-	b.EventRecorder.Eventf(regarding, related, eventType, reason, action, "%s", text)
+	b.EventRecorder.Eventf(regarding, related, eventType, reason, action, "%s", inherit.Shorten(fmt.Sprintf(note, args...), noteLimit))
 }
 
 // failed records an Event on the object about a failed write. It ignores conflicts, which are retried, and deleted objects.

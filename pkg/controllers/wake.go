@@ -27,7 +27,7 @@ import (
 )
 
 // updates passes update events for which the function returns true, and no other events.
-func updates(of func(e event.UpdateEvent) bool) predicate.Predicate {
+func updates(of func(e event.UpdateEvent) bool) predicate.Funcs {
 	return predicate.Funcs{
 		CreateFunc:  func(event.CreateEvent) bool { return false },
 		DeleteFunc:  func(event.DeleteEvent) bool { return false },
@@ -49,27 +49,25 @@ func changed() predicate.Predicate {
 	}}
 }
 
-// resumed passes updates of a Cluster after which all its objects must be reconciled: the Cluster is no longer paused or opted out, its
-// label releases its objects, or its mode or the keys that it names have changed.
+// resumed passes the creation of a Cluster, which its objects may precede, and updates after which all its objects must be reconciled: the
+// Cluster is no longer paused or opted out, its label releases its objects, or its mode or the keys that it names have changed.
 func resumed() predicate.Predicate {
 	held := func(cluster *clusterv1.Cluster) bool { return inherit.Paused(cluster) || inherit.Ignored(cluster) }
-	return updates(func(e event.UpdateEvent) bool {
+	passes := updates(func(e event.UpdateEvent) bool {
 		before, _ := e.ObjectOld.(*clusterv1.Cluster)
 		after, ok := e.ObjectNew.(*clusterv1.Cluster)
-		return ok && (held(before) && !held(after) || inherit.Releases(after) && !inherit.Releases(before) || labelsModeElse(e) || namesElse(e))
+		return ok && (held(before) && !held(after) || inherit.Releases(after) && !inherit.Releases(before) || saysElse(e))
 	})
+	passes.CreateFunc = func(event.CreateEvent) bool { return true }
+	return passes
 }
 
-// namesElse reports whether an update of a Cluster changes the keys that it names for its Nodes.
-func namesElse(e event.UpdateEvent) bool {
+// saysElse reports whether an update of a Cluster or a ClusterClass changes its mode or the keys that it names for Nodes.
+func saysElse(e event.UpdateEvent) bool {
 	before, after := e.ObjectOld.GetAnnotations(), e.ObjectNew.GetAnnotations()
-	return before[inherit.SyncLabelsAnnotation] != after[inherit.SyncLabelsAnnotation] ||
+	return e.ObjectOld.GetLabels()[inherit.ModeLabel] != e.ObjectNew.GetLabels()[inherit.ModeLabel] ||
+		before[inherit.SyncLabelsAnnotation] != after[inherit.SyncLabelsAnnotation] ||
 		before[inherit.SyncAnnotationsAnnotation] != after[inherit.SyncAnnotationsAnnotation]
-}
-
-// labelsModeElse reports whether an update of a Cluster or ClusterClass changes its mode.
-func labelsModeElse(e event.UpdateEvent) bool {
-	return e.ObjectOld.GetLabels()[inherit.ModeLabel] != e.ObjectNew.GetLabels()[inherit.ModeLabel]
 }
 
 // optedOut passes updates that opt an object out.
@@ -96,7 +94,7 @@ func declaredAnew() predicate.Predicate {
 
 // classChanged passes events of a ClusterClass after which the objects of its Clusters must be reconciled.
 func classChanged() predicate.Predicate {
-	return predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, updates(labelsModeElse))
+	return predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, updates(saysElse))
 }
 
 // children enqueues the objects of the list's kind that an owner controls.

@@ -165,7 +165,10 @@ func paused(_, after metav1.Object)          { after.(*clusterv1.Cluster).Spec.P
 func released(_, after metav1.Object) {
 	after.SetLabels(with(after.GetLabels(), inherit.IgnoreLabel, inherit.IgnoreAndRelease))
 }
-func resumed(before, _ metav1.Object)   { before.(*clusterv1.Cluster).Spec.Paused = new(true) }
+func resumed(before, _ metav1.Object) { before.(*clusterv1.Cluster).Spec.Paused = new(true) }
+func names(before, _ metav1.Object) {
+	before.SetAnnotations(pairs(inherit.SyncLabelsAnnotation + "=team"))
+}
 func labelled(before, _ metav1.Object)  { before.SetLabels(pairs("another=label")) }
 func annotated(before, _ metav1.Object) { before.SetAnnotations(pairs(clusterv1.PausedAnnotation)) }
 
@@ -181,6 +184,8 @@ func TestWhatAnEventLeadsTo(t *testing.T) {
 		"a Cluster that is resumed":                        {"d", resumed, everything("d")},
 		"a Cluster that is released":                       {"d", released, everything("d")},
 		"a Cluster that is not paused any more":            {"c", annotated, everything("c")},
+		"a Cluster that names other keys":                  {"d", names, everything("d")},
+		"a ClusterClass that names other keys":             {"class", names, append(everything("c"), everything("d")...)},
 		"a Cluster again":                                  {"c", resynced, []string{"FakeControlPlane/cp-c"}},
 		"a control plane":                                  {"cp-c", something, []string{"FakeControlPlane/cp-c", "Machine/k-c"}},
 		"a MachineDeployment":                              {"md-c", something, []string{"MachineDeployment/md-c", "MachineSet/ms-c"}},
@@ -217,7 +222,7 @@ func TestWhatAnEventLeadsTo(t *testing.T) {
 	}
 }
 
-// The loop reconciles a new Node of a workload cluster, and the Nodes of a new Cluster: no event of the Nodes may follow.
+// The loop reconciles a new Node of a workload cluster, and all objects of a new Cluster: no event of the objects may follow.
 func TestWhatComes(t *testing.T) {
 	t.Parallel()
 	l, f := awake(t)
@@ -225,7 +230,7 @@ func TestWhatComes(t *testing.T) {
 	l.eventually(l.written).Should(ConsistOf("in d: Node/m-d"))
 	l.writes.take()
 	l.informers.of(f["c"]).Add(f["c"])
-	l.eventually(l.written).Should(ContainElements(nodes("c")))
+	l.eventually(l.written).Should(ConsistOf(everything("c")), "its objects may have come before it")
 }
 
 // An update without a relevant change causes no reconcile. The test then resumes another Cluster: queues keep their order, so an earlier

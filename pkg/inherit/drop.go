@@ -74,11 +74,14 @@ func (d Dropped) Error() string {
 	return fmt.Sprintf("%s%s %q%s: %s", where, d.What, shorten(d.Name), value, d.Detail)
 }
 
-func shorten(s string) string {
-	if len(s) <= longest {
+func shorten(s string) string { return Shorten(s, longest) }
+
+// Shorten cuts a text from somebody else after this number of bytes.
+func Shorten(s string, most int) string {
+	if len(s) <= most {
 		return s
 	}
-	return strings.ToValidUTF8(s[:longest], "") + "…"
+	return strings.ToValidUTF8(s[:most], "") + "…"
 }
 
 // Drops are the entries that a rule left out.

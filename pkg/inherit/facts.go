@@ -63,13 +63,35 @@ type FactValue struct {
 	Value, Problem string
 }
 
+func (f Fact) path() []string {
+	if keyed := factField.FindStringSubmatch(f.Field); keyed[1] != "" {
+		return []string{"metadata", keyed[1], keyed[2]}
+	}
+	return strings.Split(f.Field, ".")
+}
+
+// OnlyFacts returns an object of this kind with nothing but its metadata and the fields of facts. Tenants may fill an object of a provider.
+func (p Policy) OnlyFacts(kind schema.GroupKind, object map[string]any) map[string]any {
+	kept := map[string]any{"apiVersion": object["apiVersion"], "kind": object["kind"], "metadata": object["metadata"]}
+	for _, f := range p.FactsOf(kind) {
+		value, found, err := unstructured.NestedFieldNoCopy(object, f.path()...)
+		if _, there, _ := unstructured.NestedFieldNoCopy(kept, f.path()...); err != nil || !found || there {
+			continue
+		}
+		switch v := value.(type) { // neither a long text nor an object is the value of a label
+		case string:
+			value = strings.Clone(v[:min(len(v), 2*longest)])
+		case map[string]any, []any:
+			value = map[string]any{}
+		}
+		_ = unstructured.SetNestedField(kept, value, f.path()...) // each part of the path is a map, as it is in the object
+	}
+	return kept
+}
+
 // In reads the fact from an object.
 func (f Fact) In(object map[string]any) FactValue {
-	path := strings.Split(f.Field, ".")
-	if keyed := factField.FindStringSubmatch(f.Field); keyed[1] != "" {
-		path = []string{"metadata", keyed[1], keyed[2]}
-	}
-	value, found, err := unstructured.NestedFieldNoCopy(object, path...)
+	value, found, err := unstructured.NestedFieldNoCopy(object, f.path()...)
 	text := fmt.Sprint(value)
 	switch value.(type) {
 	case string, bool, int64, float64:

@@ -36,10 +36,10 @@ type NodeSource struct {
 	typed, annotated []clusterv1.MachineTaint
 	dropped          Drops
 	// matched is the value of MatchedByAddressAnnotation, if the Node matches the Machine only by a name or an address.
-	matched   string
-	ofCluster map[string]string  // the annotations of the Cluster (Policy.Of)
-	withheld  bool               // the Node does not get all labels, because of matched
-	machine   *clusterv1.Machine // the Machine as it is now; nil without AheadOf
+	matched  string
+	named    map[string][]string // the keys that the Cluster names (Policy.Of)
+	withheld bool                // the Node does not get all labels, because of matched
+	machine  *clusterv1.Machine  // the Machine as it is now; nil without AheadOf
 }
 
 // SourceOfMachine returns the source of inheritance for the Node of this Machine.
@@ -49,10 +49,10 @@ func SourceOfMachine(m *clusterv1.Machine) NodeSource {
 	return s
 }
 
-// SourceForPool is SourceOfMachinePool with the worker role and with the keys that the Cluster's annotations name.
+// SourceForPool is SourceOfMachinePool with the worker role and with the keys that the Cluster names.
 func (p Policy) SourceForPool(mp *clusterv1.MachinePool, template *Template) NodeSource {
 	s := SourceOfMachinePool(mp, template).withRole(p.WorkerRole)
-	s.ofCluster = p.ofCluster
+	s.named = p.named
 	return s
 }
 
@@ -85,7 +85,7 @@ func sourceOf(labels, annotations map[string]string, typed []clusterv1.MachineTa
 // has no labels that a kubelet may not set itself: taints restrict the Node, but these labels may be privileges.
 func (p Policy) SourceFor(node *corev1.Node, m *clusterv1.Machine) NodeSource {
 	s := SourceOfMachine(m).withRole(p.WorkerRole)
-	s.ofCluster = p.ofCluster
+	s.named = p.named
 	if Proven(node, m) {
 		return s
 	}

@@ -32,9 +32,8 @@ type Policy struct {
 	// Facts become labels of Nodes.
 	Facts []Fact
 
-	ofCluster map[string]string   // the annotations of the Cluster (Of)
-	named     map[string][]string // keys and prefixes of labels and annotations (naming)
-	facts     map[string]Fact     // labels of the Node that are facts (naming)
+	named map[string][]string // keys and prefixes of labels and annotations that the Cluster names (Of)
+	facts map[string]Fact     // labels of the Node that are facts (naming)
 }
 
 // TaintPropagation is the known state of Cluster API's feature gate MachineTaintPropagation.

@@ -8,13 +8,12 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/util/sets"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// Annotations that name further labels and annotations of Machines for their Nodes, in addition to rules 11 and 12 and the operator's
-// regexes: on a Cluster for all its Nodes, and on a Machine, which inherits them from its topology or its template. Their values are lists
-// of keys, separated by commas; a key that ends with * is a prefix.
+// Annotations on a Cluster, or on a ClusterClass for all its Clusters, that name further labels and annotations of Machines for their Nodes, in
+// addition to rules 11 and 12 and the operator's regexes. Their values are lists of keys, separated by commas; a key that ends with * is a
+// prefix.
 const (
 	SyncLabelsAnnotation      = "sync.heirloom.dev/labels"
 	SyncAnnotationsAnnotation = "sync.heirloom.dev/annotations"
@@ -23,70 +22,51 @@ const (
 // SyncAnyKey in Policy.SyncAllowed stands for all keys outside kubernetes.io, k8s.io and their subdomains.
 const SyncAnyKey = "*"
 
-// mostNamed limits the keys of a list that count: each key is compared with every key of a Machine.
-const mostNamed = 100
+// Limits on a list, which is parsed for each Node: its bytes, the keys that count, and the bytes of a key (a DNS subdomain, a slash and a
+// name).
+const longestNaming, mostNamed, longestKey = 4 << 10, 100, 253 + 1 + 63
 
 //nolint:gochecknoglobals // tables that nothing changes
 var (
 	syncedBy = map[string]string{labelKey: SyncLabelsAnnotation, annotationKey: SyncAnnotationsAnnotation}
-	// namedKey matches a key or a prefix in the list. The match condition of the validating webhooks has the same expression.
 	namedKey = regexp.MustCompile(`^([A-Za-z0-9]([-A-Za-z0-9_./]*[A-Za-z0-9])?|([A-Za-z0-9][-A-Za-z0-9_./]*)?\*)$`)
 )
 
-// Of returns the policy for the objects of this Cluster, with the keys that its annotations name. cluster may be nil.
-func (p Policy) Of(cluster *clusterv1.Cluster) Policy {
-	if cluster != nil {
-		p.ofCluster = cluster.Annotations
-	}
-	return p
-}
-
-// naming returns the policy for a Node, with its facts, and with the keys that the annotations of its Cluster and of its Machine name.
-func (p Policy) naming(from NodeSource) Policy {
-	ofCluster := from.ofCluster
-	if ofCluster == nil {
-		ofCluster = p.ofCluster
-	}
-	p.named, p.facts = nil, from.Facts
+// Of returns the policy for the Nodes of this Cluster, with the keys that its annotations and the annotations of its class name. Both may be
+// nil.
+func (p Policy) Of(cluster *clusterv1.Cluster, class *clusterv1.ClusterClass) Policy {
+	p.named = map[string][]string{}
 	for what, name := range syncedBy {
-		keys, _ := ParseNamedKeys(ofCluster[name])
-		ofMachine, _ := ParseNamedKeys(from.Annotations[name])
-		if keys = append(keys, ofMachine...); len(keys) > 0 {
-			p.named = mergeMaps(p.named, map[string][]string{what: keys})
+		if cluster != nil {
+			p.named[what], _ = ParseNamedKeys(cluster.Annotations[name])
+		}
+		if class != nil {
+			ofClass, _ := ParseNamedKeys(class.Annotations[name])
+			p.named[what] = append(p.named[what], ofClass...)
 		}
 	}
 	return p
 }
 
-// Naming returns the policy with regexes for the keys that the annotations of these Machines and of their Cluster name, as if the operator
-// had set the regexes. At most mostNamed labels and mostNamed annotations count.
-func (p Policy) Naming(machines []Machine) Policy {
-	all := map[string]sets.Set[string]{labelKey: sets.New[string](), annotationKey: sets.New[string]()}
-	for _, m := range machines {
-		for what, keys := range p.naming(NodeSource{Annotations: m.Effective.Annotations}).named {
-			all[what].Insert(keys...)
-		}
+// naming returns the policy for a Node, with its facts, and with the keys that its Cluster names.
+func (p Policy) naming(from NodeSource) Policy {
+	if p.facts = from.Facts; from.named != nil {
+		p.named = from.named
 	}
-	regexes := func(what string) (regexes []*regexp.Regexp) {
-		keys := slices.DeleteFunc(sets.List(all[what]), func(key string) bool { return !p.mayName(key) })
-		for _, key := range keys[:min(len(keys), mostNamed)] {
-			prefix, isPrefix := strings.CutSuffix(key, "*")
-			end := map[bool]string{false: "$"}[isPrefix]
-			regexes = append(regexes, regexp.MustCompile("^"+regexp.QuoteMeta(prefix)+end))
-		}
-		return regexes
-	}
-	p.AdditionalLabels = slices.Concat(p.AdditionalLabels, regexes(labelKey))
-	p.AdditionalAnnotations = slices.Concat(p.AdditionalAnnotations, regexes(annotationKey))
 	return p
 }
 
-// names reports whether an annotation of the Cluster or the Machine names a label or an annotation, and the operator allows the key.
+// Named returns the keys and prefixes that the Cluster names. SyncAllowed limits them.
+func (p Policy) Named() (labels, annotations []string) {
+	return p.named[labelKey], p.named[annotationKey]
+}
+
+// names reports whether the Cluster names a label or an annotation, and the operator allows the key.
 func (p Policy) names(what, key string) bool {
 	return covered(p.named[what], key) && covered(p.SyncAllowed, key)
 }
 
-// mayBeNamed reports whether some Cluster or Machine may name this key.
+// mayBeNamed reports whether some Cluster may name this key.
 func (p Policy) mayBeNamed(key string) bool {
 	return OfItself(key) == "" && covered(p.SyncAllowed, key)
 }
@@ -119,14 +99,18 @@ func covered(list []string, key string) bool {
 	})
 }
 
-// ParseNamedKeys parses a list of keys and prefixes. broken describes the invalid entries; the others count.
+// ParseNamedKeys parses a list of keys and prefixes. broken describes the invalid entries; the others count. Of a list that is too long, no
+// entry counts.
 func ParseNamedKeys(list string) (keys, broken []string) {
+	if len(list) > longestNaming {
+		return nil, []string{fmt.Sprintf("its %d bytes are more than %d, so no entry counts", len(list), longestNaming)}
+	}
 	for entry := range strings.SplitSeq(list, ",") {
 		switch entry = strings.TrimSpace(entry); {
 		case entry == "":
 		case len(keys) == mostNamed:
 			return keys, append(broken, fmt.Sprintf("only the first %d keys count", mostNamed))
-		case namedKey.MatchString(entry):
+		case len(entry) <= longestKey && namedKey.MatchString(entry):
 			keys = append(keys, entry)
 		case len(broken) < mostNamed:
 			broken = append(broken, fmt.Sprintf("%q is neither a key nor a prefix that ends with *", shorten(entry)))
@@ -135,14 +119,21 @@ func ParseNamedKeys(list string) (keys, broken []string) {
 	return keys, broken
 }
 
-// NamingProblems returns the problems of the annotations of a Cluster, or of a Machine or its template: entries that have no effect.
-func (p Policy) NamingProblems(annotations map[string]string) (problems []string) {
+// Names reports whether the annotations of objects of this kind name keys.
+func Names(kind string) bool { return kind == "Cluster" || kind == "ClusterClass" }
+
+// NamingProblems returns the problems of the annotations of an object or a template: entries that have no effect. names says whether
+// annotations name keys there at all.
+func (p Policy) NamingProblems(annotations map[string]string, names bool) (problems []string) {
 	for _, name := range []string{SyncLabelsAnnotation, SyncAnnotationsAnnotation} {
 		keys, broken := ParseNamedKeys(annotations[name])
 		for _, key := range keys {
 			if !p.mayName(key) {
 				broken = append(broken, fmt.Sprintf("%q is not allowed (--per-cluster-sync-allowed)", shorten(key)))
 			}
+		}
+		if !names && has(annotations, name) {
+			broken = []string{"it has effect only in metadata.annotations of a Cluster or a ClusterClass"}
 		}
 		for _, problem := range broken {
 			problems = append(problems, fmt.Sprintf("annotation %s: %s", name, problem))

@@ -13,24 +13,28 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
-// naming returns a Cluster with these annotations.
-func naming(annotated string) *clusterv1.Cluster {
-	return &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Annotations: annotations(annotated)}}
+// naming returns a Cluster and its ClusterClass with these annotations.
+func naming(ofCluster, ofClass string) (*clusterv1.Cluster, *clusterv1.ClusterClass) {
+	return &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Annotations: annotations(ofCluster)}},
+		&clusterv1.ClusterClass{ObjectMeta: metav1.ObjectMeta{Annotations: annotations(ofClass)}}
 }
 
-// A Cluster, or a Machine by its template, may name keys. They reach the Node like keys that an operator's regex selects, within the
-// operator's bounds.
+// A Cluster, or its ClusterClass, may name keys. They reach the Node like keys that an operator's regex selects, within the operator's
+// bounds.
 func TestNamedKeys(t *testing.T) {
 	anyKey := []string{inherit.SyncAnyKey}
 	const of = "sync.heirloom.dev/labels="
 	for _, tc := range []struct {
-		name, cluster, machine string
-		allowed                []string
-		labels, want           string
+		name, cluster, class, machine string
+		allowed                       []string
+		labels, want                  string
 	}{
 		{name: "a key", cluster: of + "team", allowed: anyKey, labels: "team=a,teams=b", want: "team=a"},
 		{name: "a prefix", cluster: of + "example.com/*", allowed: anyKey, labels: "example.com/a=1,example.com.evil/b=2", want: "example.com/a=1"},
-		{name: "of both", cluster: of + "a", machine: of + "b", allowed: anyKey, labels: "a=1,b=2,c=3", want: "a=1,b=2"},
+		{name: "of both", cluster: of + "a", class: of + "b", allowed: anyKey, labels: "a=1,b=2,c=3", want: "a=1,b=2"},
+		{name: "of a class", class: of + "a", allowed: anyKey, labels: "a=1,b=2", want: "a=1"},
+		{name: "a Machine and its templates name none", cluster: of + "a", machine: of + "b", allowed: anyKey, labels: "a=1,b=2", want: "a=1"},
+		{name: "a list of more than 4 KiB names none", cluster: of + "team" + strings.Repeat(",-", 2<<10), class: of + "a", allowed: anyKey, labels: "team=1,a=1", want: "a=1"},
 		{name: "any key", cluster: of + "*", allowed: anyKey, labels: "a=1,kubernetes.io/b=2,x.k8s.io/c=3", want: "a=1"},
 		{name: "a broken entry concerns no other", cluster: of + "-a, team ,,b c,ex*ample", allowed: anyKey, labels: "team=a,b=1", want: "team=a"},
 		{name: "a key that no Node inherits", cluster: of + "argocd.argoproj.io/*,cluster.x-k8s.io/*,heirloom.dev/*", allowed: anyKey, labels: "argocd.argoproj.io/a=1,cluster.x-k8s.io/cluster-name=c,heirloom.dev/ignore="},
@@ -43,7 +47,7 @@ func TestNamedKeys(t *testing.T) {
 			Expect := NewWithT(t).Expect
 			policy := inherit.Policy{SyncAllowed: tc.allowed}
 			m := content{labels: tc.labels, annotations: tc.machine}.machine()
-			node, _ := policy.Of(naming(tc.cluster)).Node(inherit.SourceOfMachine(m), content{}.initialized(), inherit.Privileged)
+			node, _ := policy.Of(naming(tc.cluster, tc.class)).Node(inherit.SourceOfMachine(m), content{}.initialized(), inherit.Privileged)
 			for key, value := range labels(tc.want) {
 				Expect(node.Labels).To(HaveKeyWithValue(key, value))
 			}
@@ -64,25 +68,23 @@ func TestNamedKeys(t *testing.T) {
 func TestNamingProblems(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	policy := inherit.Policy{SyncAllowed: []string{inherit.SyncAnyKey, "node.kubernetes.io/pool*"}}
-	Expect(policy.NamingProblems(annotations("sync.heirloom.dev/labels=a,example.com/*,*,node.kubernetes.io/*"))).To(BeEmpty())
-	Expect(policy.NamingProblems(annotations("sync.heirloom.dev/labels=a b,k8s.io/*; sync.heirloom.dev/annotations=/x"))).To(Equal([]string{
+	longest := strings.Repeat("a", 253+1+63)
+	Expect(policy.NamingProblems(annotations("sync.heirloom.dev/labels=a,example.com/*,*,node.kubernetes.io/*,"+longest), true)).To(BeEmpty())
+	Expect(policy.NamingProblems(annotations("sync.heirloom.dev/labels=a b,k8s.io/*; sync.heirloom.dev/annotations=/x"), true)).To(Equal([]string{
 		`annotation sync.heirloom.dev/labels: "a b" is neither a key nor a prefix that ends with *`,
 		`annotation sync.heirloom.dev/labels: "k8s.io/*" is not allowed (--per-cluster-sync-allowed)`,
 		`annotation sync.heirloom.dev/annotations: "/x" is neither a key nor a prefix that ends with *`,
 	}))
-	keys, problems := inherit.ParseNamedKeys(strings.Repeat("a,", 200))
+	Expect(policy.NamingProblems(annotations("sync.heirloom.dev/labels=a,b c"), false)).To(Equal([]string{
+		"annotation sync.heirloom.dev/labels: it has effect only in metadata.annotations of a Cluster or a ClusterClass",
+	}))
+	keys, problems := inherit.ParseNamedKeys(longest + "a,b")
+	Expect(keys).To(Equal([]string{"b"}), "no object can have a longer key")
+	Expect(problems).To(HaveExactElements(HaveSuffix("is neither a key nor a prefix that ends with *")))
+	keys, problems = inherit.ParseNamedKeys(strings.Repeat("a ,", 4<<10))
+	Expect(keys).To(BeEmpty())
+	Expect(problems).To(Equal([]string{"its 12288 bytes are more than 4096, so no entry counts"}))
+	keys, problems = inherit.ParseNamedKeys(strings.Repeat("a,", 200))
 	Expect(keys).To(HaveLen(100))
 	Expect(problems).To(Equal([]string{"only the first 100 keys count"}))
-}
-
-// A MutatingAdmissionPolicy in a workload cluster accepts the keys that its Cluster and its Machines name.
-func TestNamingForAPolicy(t *testing.T) {
-	Expect := NewWithT(t).Expect
-	m := content{annotations: "sync.heirloom.dev/labels=team"}.machine()
-	rules := inherit.Policy{SyncAllowed: []string{inherit.SyncAnyKey}}.Of(naming("sync.heirloom.dev/labels=example.com/*,k8s.io/a; sync.heirloom.dev/annotations=note"))
-	rules = rules.Naming([]inherit.Machine{{Actual: m, Effective: m}, {Actual: m, Effective: m}})
-	Expect(rules.AdditionalLabels).To(HaveLen(2))
-	Expect(rules.AdditionalLabels[0].String()).To(Equal(`^example\.com/`))
-	Expect(rules.AdditionalLabels[1].String()).To(Equal("^team$"))
-	Expect(rules.AdditionalAnnotations).To(HaveLen(1))
 }

@@ -3,6 +3,7 @@
 package owners_test
 
 import (
+	"cmp"
 	"maps"
 	"testing"
 
@@ -94,6 +95,19 @@ func TestSkipped(t *testing.T) {
 	}
 }
 
+// A Cluster that is not known yet may be paused or opted out: no object inherits until it is. An object that names none inherits.
+func TestAClusterThatIsNotKnownYet(t *testing.T) {
+	for kind, object := range children() {
+		found := evaluate(t, admission(holds(t, world()[1:]...), holds(t)), object, inherit.Policy{})
+		NewWithT(t).Expect(found.Reason).To(Equal(inherit.ClusterDoesNotExist), kind)
+		NewWithT(t).Expect(found.Untouched()).To(BeTrue(), kind)
+	}
+	unnamed := machine("m", "", func(m *clusterv1.Machine) { m.Spec.ClusterName = "" })
+	NewWithT(t).Expect(evaluate(t, from(holds(t)), unnamed, inherit.Policy{}).Outcome).To(Equal(inherit.NoOwner))
+	released := machine("m", "", also[*clusterv1.Machine](label(inherit.IgnoreLabel, inherit.IgnoreAndRelease)))
+	NewWithT(t).Expect(evaluate(t, from(holds(t)), released, inherit.Policy{}).Reason).To(Equal(inherit.IsReleased))
+}
+
 // The cache may be behind if the child was written later than all objects that declare its entries.
 func TestBehind(t *testing.T) {
 	for _, tc := range []struct {
@@ -131,11 +145,12 @@ func TestTopologyInherits(t *testing.T) {
 		object   func(metav1.Object)
 		cached   []client.Object
 		inherits bool
+		why      inherit.Reason
 	}{
 		{name: "what ClusterClass and Cluster declare is inherited", object: func(metav1.Object) {}, cached: both, inherits: true},
 		{name: "an object of no topology inherits nothing", object: labels(map[string]string{clusterv1.ClusterNameLabel: "c"}), cached: both},
-		{name: "an object of another namespace inherits nothing", object: func(o metav1.Object) { o.SetNamespace("other") }, cached: both},
-		{name: "an object whose Cluster is not there inherits nothing", object: func(metav1.Object) {}, cached: both[1:]},
+		{name: "an object of another namespace inherits nothing", object: func(o metav1.Object) { o.SetNamespace("other") }, cached: both, why: inherit.ClusterDoesNotExist},
+		{name: "an object whose Cluster is not there inherits nothing", object: func(metav1.Object) {}, cached: both[1:], why: inherit.ClusterDoesNotExist},
 		{name: "an object whose ClusterClass is not there inherits nothing", object: func(metav1.Object) {}, cached: both[:1]},
 	} {
 		for _, kind := range []string{"ControlPlane", "MachineDeployment", "MachinePool"} {
@@ -151,7 +166,7 @@ func TestTopologyInherits(t *testing.T) {
 					Expect(sources.Of(inherit.Entry{What: "label", Name: "fromCluster"}).String()).To(MatchRegexp(`^Cluster ns/c \(spec\.topology\..*metadata\.labels\)$`))
 					Expect(sources.Of(inherit.Entry{What: "label", Name: "fromClass"}).String()).To(MatchRegexp(`^ClusterClass ns/cc \(spec\..*metadata\.labels\)$`))
 				} else {
-					Expect(found.Reason).To(Equal(inherit.NothingDeclares))
+					Expect(found.Reason).To(Equal(cmp.Or(tc.why, inherit.NothingDeclares)))
 				}
 				Expect(live.gets()).To(BeZero(), "a topology needs no live read")
 			})
@@ -219,7 +234,7 @@ func TestCapacity(t *testing.T) {
 				object.SetLabels(nil)
 				object.SetOwnerReferences(nil)
 				tc.change(object)
-				found := evaluate(t, from(holds(t)), object, inherit.Policy{})
+				found := evaluate(t, from(holds(t, ofCluster("c"))), object, inherit.Policy{})
 				Expect(found.Reason).To(Equal(tc.why))
 				Expect(found.Untouched()).To(Equal(tc.why != ""))
 				if tc.why != "" {

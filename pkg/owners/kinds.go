@@ -154,7 +154,7 @@ func (k Kind) Evaluate(ctx context.Context, c *Chain, object metav1.Object, poli
 	if err != nil {
 		return Decision{}, err
 	}
-	observed, enrolled, _ := c.Observes(ctx, cluster, policy)
+	ofCluster, observed, enrolled, _ := c.Observes(ctx, cluster, policy)
 	decided := skip(inherit.ClusterIsNotEnrolled)
 	if enrolled || policy.SkipNothing {
 		decided, err = k.decide(ctx, c, object, cluster, policy)
@@ -165,22 +165,24 @@ func (k Kind) Evaluate(ctx context.Context, c *Chain, object metav1.Object, poli
 			decided.Decision, err = skipped, nil
 		}
 	}
-	decided = decided.withCapacity(policy.Of(cluster))
+	decided = decided.withCapacity(ofCluster)
 	decided.Observed = observed
 	return decided, err
 }
 
 // Observes reports whether decisions about objects of the Cluster are only observed, and whether the Cluster is enrolled, according to
-// the cache. An error says that its ClusterClass, which may have the mode label, cannot be read; unless the Cluster has the label itself,
-// decisions are then only observed.
-func (c *Chain) Observes(ctx context.Context, cluster *clusterv1.Cluster, policy inherit.Policy) (observed, enrolled bool, err error) {
+// the cache, and returns the policy for its Nodes. An error says that its ClusterClass, which may have the mode label, cannot be read; it
+// then names no keys and, unless the Cluster has the label itself, decisions are only observed.
+func (c *Chain) Observes(
+	ctx context.Context, cluster *clusterv1.Cluster, policy inherit.Policy,
+) (ofCluster inherit.Policy, observed, enrolled bool, err error) {
 	class, err := c.Reading(FromCachePromptly).ClusterClass(ctx, cluster)
 	mode, enrolled := policy.ModeOf(cluster, class)
 	if err != nil {
 		_, labelled := cluster.Labels[inherit.ModeLabel]
-		return mode == inherit.Observe || !labelled, true, err
+		return policy.Of(cluster, nil), mode == inherit.Observe || !labelled, true, err
 	}
-	return mode == inherit.Observe, enrolled, nil
+	return policy.Of(cluster, class), mode == inherit.Observe, enrolled, nil
 }
 
 // decide is Evaluate for an object whose Cluster is known, without the mode and without the annotations for cluster-autoscaler.
@@ -191,6 +193,9 @@ func (k Kind) decide(ctx context.Context, c *Chain, object metav1.Object, cluste
 	}
 	if why, skipped := check.Skips(object, cluster); skipped {
 		return skip(why), nil
+	}
+	if cluster == nil && ClusterName(object) != "" && !policy.SkipNothing {
+		return skip(inherit.ClusterDoesNotExist), nil // it may be paused or opted out; its event wakes the object
 	}
 	rules, err := k.of(object)
 	if err != nil {

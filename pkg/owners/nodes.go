@@ -81,7 +81,7 @@ func (c *Chain) evaluateNodeOfMachine(ctx context.Context, node *corev1.Node, m 
 	if err != nil {
 		return NodeDecision{}, err
 	}
-	observed, enrolled, _ := c.Observes(ctx, cluster, policy)
+	policy, observed, enrolled, _ := c.Observes(ctx, cluster, policy)
 	if !enrolled && !policy.SkipNothing {
 		return skipNode(inherit.ClusterIsNotEnrolled), nil
 	}
@@ -91,7 +91,7 @@ func (c *Chain) evaluateNodeOfMachine(ctx context.Context, node *corev1.Node, m 
 	case skipped:
 		return skipNode(why), nil
 	case !inherit.NoLongerMatches(node, m):
-		source := policy.Of(cluster).SourceFor(node, c.effective(ctx, m, cluster, policy)).AheadOf(m)
+		source := policy.SourceFor(node, c.effective(ctx, m, cluster, policy)).AheadOf(m)
 		if len(policy.Facts) > 0 {
 			source = source.WithFacts(c.facts(ctx, m, policy), inherit.NodeState{Labels: node.Labels, Annotations: node.Annotations, Taints: node.Spec.Taints})
 		}
@@ -157,7 +157,7 @@ func (c *Chain) evaluateNodeOfPool(ctx context.Context, node *corev1.Node, polic
 	if err != nil {
 		return NodeDecision{}, err
 	}
-	observed, enrolled, _ := c.Observes(ctx, cluster, policy)
+	policy, observed, enrolled, _ := c.Observes(ctx, cluster, policy)
 	if !enrolled && !policy.SkipNothing {
 		return skipNode(inherit.ClusterIsNotEnrolled), nil
 	}
@@ -168,7 +168,7 @@ func (c *Chain) evaluateNodeOfPool(ctx context.Context, node *corev1.Node, polic
 	if cluster == nil {
 		return skipNode(inherit.ClusterDoesNotExist), nil
 	}
-	return nodeInherits(policy.Of(cluster).SourceForPool(pool, c.effectiveMachinePool(ctx, pool, cluster, policy))), nil
+	return nodeInherits(policy.SourceForPool(pool, c.effectiveMachinePool(ctx, pool, cluster, policy))), nil
 }
 
 // matchedBefore returns the Machine that the Node matched earlier by a name or an address, or nil if there is none any more.
@@ -197,13 +197,17 @@ func (c *Chain) EffectiveMachines(ctx context.Context, key types.NamespacedName,
 	}
 	machines := make([]inherit.Machine, 0, len(list.Items))
 	for i := range list.Items {
+		if ctx.Err() != nil {
+			return nil, policy, fmt.Errorf("reading the Machines of Cluster %s: %w", key, ctx.Err())
+		}
 		m := inherit.Machine{Actual: &list.Items[i], Effective: &list.Items[i]}
 		if _, skipped := policy.SkipsNode(m.Actual, cluster); !skipped && m.Actual.Status.NodeRef.Name == "" {
 			m.Effective = c.effective(ctx, m.Actual, cluster, policy)
 		}
 		machines = append(machines, m)
 	}
-	return machines, policy.Of(cluster), nil
+	policy, _, _, _ = c.Observes(ctx, cluster, policy)
+	return machines, policy, nil
 }
 
 // effective returns the Machine as it will be after all objects of its owner chain have inherited. An object that is skipped, or whose

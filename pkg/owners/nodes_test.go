@@ -14,6 +14,7 @@ import (
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -385,4 +386,28 @@ func TestFactsOfAnObjectThatIsNotThere(t *testing.T) {
 	decided, err = chain.EvaluateNode(t.Context(), never, inherit.Policy{Facts: []inherit.Fact{fact}})
 	Expect(err).NotTo(HaveOccurred())
 	Expect(decided.Source.Labels).NotTo(HaveKey("example.com/size"))
+}
+
+// A Cluster and its ClusterClass name keys for all Nodes of the Cluster; a Machine names none.
+func TestKeysThatAClusterAndItsClassName(t *testing.T) {
+	Expect, rules := NewWithT(t).Expect, inherit.Policy{SyncAllowed: []string{inherit.SyncAnyKey}}
+	names := func(key string) func(metav1.Object) { return annotated(inherit.SyncLabelsAnnotation, key) }
+	c, class, m, pool := managedCluster(), clusterClass(), machine("m", "", isNode), machinePool("mp", "aws:2")
+	names("a")(c)
+	names("b")(class)
+	names("c")(m)
+	m.Labels = map[string]string{"a": "1", "b": "1", "c": "1"}
+	pool.Spec.Template.Labels = m.Labels
+	chain := from(holds(t, c, class, m, pool)).Within(itself)
+	for _, n := range []*corev1.Node{node("n"), node("pooled aws:2")} {
+		decided, err := chain.EvaluateNode(t.Context(), n, rules)
+		Expect(err).NotTo(HaveOccurred())
+		state, _ := rules.Node(decided.Source, inherit.OfNode(n, time.Now()), inherit.Privileged)
+		Expect(state.Labels).To(And(HaveKey("a"), HaveKey("b"), Not(HaveKey("c"))))
+	}
+	_, rules, err := chain.EffectiveMachines(t.Context(), itself, rules)
+	Expect(err).NotTo(HaveOccurred())
+	labels, annotations := rules.Named()
+	Expect(labels).To(Equal([]string{"a", "b"}))
+	Expect(annotations).To(BeEmpty())
 }

@@ -57,7 +57,7 @@ func TestOwner(t *testing.T) {
 // A failed lookup returns an error, and removes nothing.
 func TestErrorsAreReturned(t *testing.T) {
 	timeout := errors.New("timeout")
-	for want, chain := range map[string]*owners.Chain{"getting Cluster ns/c: timeout": admission(fails(timeout), holds(t, world()...)), "timeout": admission(holds(t), fails(timeout))} {
+	for want, chain := range map[string]*owners.Chain{"getting Cluster ns/c: timeout": admission(fails(timeout), holds(t, world()...)), "timeout": admission(holds(t, ofCluster("c")), fails(timeout))} {
 		chain.Count = func(result metrics.LookupResult) { NewWithT(t).Expect(result).To(Equal(metrics.LookupFailed)) }
 		for _, object := range []metav1.Object{
 			machine("m", "MachineSet/ms"), machine("m", byControlPlane), machineSet("MachineDeployment/md"),
@@ -224,7 +224,7 @@ func TestExternalInherits(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			Expect, live, before := NewWithT(t).Expect, holds(t, tc.live...), tc.object.DeepCopy()
-			found := evaluate(t, admission(holds(t, tc.cached...), live), tc.object, tc.policy)
+			found := evaluate(t, admission(holds(t, append(tc.cached, ofCluster("c"))...), live), tc.object, tc.policy)
 			Expect(tc.object).To(Equal(before), "the input is not mutated")
 			switch {
 			case tc.nobody:

@@ -13,12 +13,16 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/managedfields"
 )
 
-// Transform is the cache transform of all kinds except Nodes: it keeps the fields that the rules and the ClusterCache read. No write
+// Transform returns the cache transform of all kinds except Nodes: it keeps the fields that the rules and the ClusterCache read. No write
 // sends a cached object as a whole, so the dropped fields are not lost.
-func Transform(object any) (any, error) {
+func Transform(policy inherit.Policy) toolscache.TransformFunc {
+	return func(object any) (any, error) { return transform(policy, object), nil }
+}
+
+func transform(policy inherit.Policy, object any) any {
 	o, ok := object.(metav1.Object)
 	if !ok {
-		return object, nil
+		return object
 	}
 	// An informer transforms each object of its first list twice. Trimmed managed fields end with an entry without a manager.
 	if entries := o.GetManagedFields(); len(entries) == 0 || entries[len(entries)-1].Manager != "" {
@@ -40,25 +44,21 @@ func Transform(object any) (any, error) {
 		o.Spec.Variables, o.Spec.Patches = nil, inherit.PatchesRead(o.Spec.Patches)
 		o.Status = clusterv1.ClusterClassStatus{ObservedGeneration: o.Status.ObservedGeneration}
 	case *unstructured.Unstructured:
-		trim(o)
+		trim(policy, o)
 	default:
 		if kind, ok := childOf(object).rules.(trimmed); ok {
 			kind.trim()
 		}
 	}
-	return object, nil
+	return object
 }
 
-// trim drops the status and the spec of a control plane, except for its Machine template. Other objects of providers stay whole, because
-// facts may be in any field.
-func trim(o *unstructured.Unstructured) {
-	if o.GroupVersionKind().Group != inherit.ControlPlaneGroup {
-		return
-	}
+// trim drops everything but the metadata, the facts, and the Machine template of a control plane.
+func trim(policy inherit.Policy, o *unstructured.Unstructured) {
+	kind := o.GroupVersionKind().GroupKind()
 	template, found, err := unstructured.NestedFieldNoCopy(o.Object, "spec", "machineTemplate")
-	delete(o.Object, "status")
-	delete(o.Object, "spec")
-	if found && err == nil {
+	o.Object = policy.OnlyFacts(kind, o.Object)
+	if kind.Group == inherit.ControlPlaneGroup && found && err == nil {
 		o.Object["spec"] = map[string]any{"machineTemplate": template}
 	}
 }

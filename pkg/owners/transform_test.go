@@ -4,13 +4,14 @@ package owners_test
 
 import (
 	"reflect"
+	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/yaml"
 
@@ -18,9 +19,16 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/owners"
 )
 
-// For each kind the cache keeps the fields that the rules, the loop and the ClusterCache read, and drops the largest other fields. A Node
+// For each kind the cache keeps the fields that the rules, the loop and the ClusterCache read, and drops the largest other fields, of objects of providers everything
+// that no fact reads. A Node
 // keeps the labels that rules read, and all annotations, since an API server limits their size.
 func TestTransform(t *testing.T) {
+	policy := inherit.Policy{}
+	for _, field := range []string{
+		"spec.size", "spec.cores", "spec.disks", "spec.room.door", "spec.room", "spec.text", "status.ready", "metadata.labels['rack']", "spec.absent", "spec.size.unit",
+	} {
+		policy.Facts = append(policy.Facts, inherit.Fact{Kind: schema.GroupKind{Group: inherit.InfrastructureGroup, Kind: "AcmeMachine"}, Field: field})
+	}
 	const sent, kept = "spec: {clusterName: c}\nstatus: {observedGeneration: 7, replicas: 3, conditions: [{type: Ready, status: 'True'}]}", "spec: {clusterName: c}\nstatus: {observedGeneration: 7}"
 	for _, tc := range []struct {
 		object     any
@@ -49,9 +57,14 @@ status: {nodeRef: {name: node}, observedGeneration: 7, phase: Running, addresses
 spec: {clusterName: c, providerID: p, infrastructureRef: {kind: K, name: x, apiGroup: g}}
 status: {nodeRef: {name: node}, observedGeneration: 7, addresses: [{type: Hostname, address: h}]}`},
 		{&unstructured.Unstructured{}, "{apiVersion: controlplane.cluster.x-k8s.io/v1, kind: Acme, metadata: {name: cp}, status: {ready: true}, spec: {replicas: 3, machineTemplate: {metadata: {labels: {a: b}}}}}", "{apiVersion: controlplane.cluster.x-k8s.io/v1, kind: Acme, metadata: {name: cp}, spec: {machineTemplate: {metadata: {labels: {a: b}}}}}"},
-		{&unstructured.Unstructured{}, "{apiVersion: controlplane.cluster.x-k8s.io/v1, kind: WithoutMachines, spec: {replicas: 3}}", "{apiVersion: controlplane.cluster.x-k8s.io/v1, kind: WithoutMachines}"},
-		{&unstructured.Unstructured{}, "{apiVersion: controlplane.cluster.x-k8s.io/v1, kind: BreaksTheContract, spec: text}", "{apiVersion: controlplane.cluster.x-k8s.io/v1, kind: BreaksTheContract}"},
-		{&unstructured.Unstructured{}, "{apiVersion: infrastructure.cluster.x-k8s.io/v1, kind: AcmeMachine, spec: {size: xl}}", "{apiVersion: infrastructure.cluster.x-k8s.io/v1, kind: AcmeMachine, spec: {size: xl}}"},
+		{&unstructured.Unstructured{}, "{apiVersion: controlplane.cluster.x-k8s.io/v1, kind: WithoutMachines, metadata: {name: cp}, spec: {replicas: 3}}", "{apiVersion: controlplane.cluster.x-k8s.io/v1, kind: WithoutMachines, metadata: {name: cp}}"},
+		{&unstructured.Unstructured{}, "{apiVersion: controlplane.cluster.x-k8s.io/v1, kind: BreaksTheContract, metadata: {name: cp}, spec: text}", "{apiVersion: controlplane.cluster.x-k8s.io/v1, kind: BreaksTheContract, metadata: {name: cp}}"},
+		{&unstructured.Unstructured{}, "{apiVersion: infrastructure.cluster.x-k8s.io/v1, kind: OtherMachine, metadata: {name: m, labels: {l: '1'}}, spec: {size: xl}, status: {ready: true}}", "{apiVersion: infrastructure.cluster.x-k8s.io/v1, kind: OtherMachine, metadata: {name: m, labels: {l: '1'}}}"},
+		{&unstructured.Unstructured{}, `
+{apiVersion: infrastructure.cluster.x-k8s.io/v1, kind: AcmeMachine, metadata: {name: m, labels: {rack: '1'}, annotations: {a: '1'}, ownerReferences: [{kind: Machine, name: m}]},
+ spec: {size: xl, cores: 8, disks: [{size: 1}, {size: 2}], room: {door: 1, wall: 2}, userData: long, text: ` + strings.Repeat("x", 1000) + `}, status: {ready: true, phase: Running}}`, `
+{apiVersion: infrastructure.cluster.x-k8s.io/v1, kind: AcmeMachine, metadata: {name: m, labels: {rack: '1'}, annotations: {a: '1'}, ownerReferences: [{kind: Machine, name: m}]},
+ spec: {size: xl, cores: 8, disks: {}, room: {door: 1}, text: ` + strings.Repeat("x", 256) + `}, status: {ready: true}}`},
 		{&corev1.Node{}, `
 metadata: {name: n, labels: {l: '1', node.cluster.x-k8s.io/a: '1'}, annotations: {a: '1'}, managedFields: [{manager: m}]}
 spec: {providerID: p, podCIDR: 192.0.2.0/24, taints: [{key: t, effect: NoSchedule}]}
@@ -61,7 +74,7 @@ metadata: {name: n, labels: {node.cluster.x-k8s.io/a: '1'}, annotations: {a: '1'
 spec: {providerID: p, taints: [{key: t, effect: NoSchedule}]}
 status: {addresses: [{type: Hostname, address: n}], conditions: [{type: Ready, status: 'True'}]}`},
 	} {
-		Expect, want, transform := NewWithT(t).Expect, reflect.New(reflect.TypeOf(tc.object).Elem()).Interface(), toolscache.TransformFunc(owners.Transform)
+		Expect, want, transform := NewWithT(t).Expect, reflect.New(reflect.TypeOf(tc.object).Elem()).Interface(), owners.Transform(policy)
 		if _, node := tc.object.(*corev1.Node); node {
 			transform = owners.TransformNode(inherit.Policy{})
 		}
@@ -73,7 +86,7 @@ status: {addresses: [{type: Hostname, address: n}], conditions: [{type: Ready, s
 		}
 	}
 	for _, other := range []any{&corev1.Secret{}, "text"} {
-		NewWithT(t).Expect(owners.Transform(other)).To(BeIdenticalTo(other))
+		NewWithT(t).Expect(owners.Transform(policy)(other)).To(BeIdenticalTo(other))
 		NewWithT(t).Expect(owners.TransformNode(inherit.Policy{})(other)).To(BeIdenticalTo(other))
 	}
 }
@@ -93,7 +106,7 @@ func TestTransformOfManagedFields(t *testing.T) {
 	} {
 		m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.Unix(1, 0), ManagedFields: tc.sent}}
 		for range 2 {
-			_, err := owners.Transform(m)
+			_, err := owners.Transform(inherit.Policy{})(m)
 			NewWithT(t).Expect(err).NotTo(HaveOccurred())
 			NewWithT(t).Expect(m.ManagedFields).To(Equal(tc.kept), name)
 		}

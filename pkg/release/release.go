@@ -31,6 +31,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/pkg/config"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
 const (
@@ -250,7 +251,7 @@ func (s *session) failed(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err != nil && len(err.Error()) > longest {
-		err = errors.New(short(err.Error()))
+		err = errors.New(inherit.Shorten(err.Error(), longest))
 	}
 	s.failures = append(s.failures, err)
 }
@@ -258,13 +259,6 @@ func (s *session) failed(err error) {
 // longest is the maximum size of a failure or of an Event's note, in bytes: API servers of workload clusters may answer with any text,
 // and the API server of the management cluster rejects a note of more than 1024 bytes.
 const longest = 1020
-
-func short(text string) string {
-	if len(text) <= longest {
-		return text
-	}
-	return strings.ToValidUTF8(text[:longest], "") + " …"
-}
 
 // cluster is a client of the management cluster or of a workload cluster. It reports deletions, and deletes nothing in a dry run.
 type cluster struct {

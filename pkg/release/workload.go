@@ -19,6 +19,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/workload"
 	"github.com/heirloom-dev/heirloom/pkg/workload/policy"
 	"github.com/heirloom-dev/heirloom/pkg/workload/webhook"
@@ -125,11 +126,13 @@ func (s *session) remove(ctx context.Context, identity webhook.Identity) (cluste
 	}
 	server := cluster{Client: reached, session: s, where: " in workload cluster " + identity.String()}
 	var errs []error
-	for _, way := range []workload.Way{&webhook.Registrar{BaseURL: s.Config.WorkloadWebhookURL}, workload.ByPolicy{}} {
+	for _, way := range []workload.Way{&webhook.Registrar{BaseURL: s.Config.WorkloadWebhookURL}, workload.ByPolicy{Installed: s.Config.WebhookConfiguration}} {
 		switch _, err := way.Remove(ctx, server, identity); {
 		case errors.Is(err, webhook.ErrForeign):
 			s.note("workload cluster %s: MutatingWebhookConfiguration %s stays: %v; delete it by hand if nothing answers at its URL",
 				identity, webhook.ObjectName, err)
+		case errors.Is(err, policy.ErrForeign):
+			s.note("workload cluster %s: its objects %s stay: %v; delete them by hand if it no longer exists", identity, policy.Name, err)
 		case !apierrors.IsForbidden(err): // a user without the right to read these objects cannot have created them
 			errs = append(errs, err)
 		}
@@ -141,8 +144,8 @@ func (s *session) remove(ctx context.Context, identity webhook.Identity) (cluste
 // left also records an Event on the Cluster.
 func (s *session) left(ctx context.Context, c webhook.Identity, cause error) {
 	say := func(why error) string {
-		return short(fmt.Sprintf(
-			"objects that admit Nodes could not be deleted. To delete them by hand, with the kubeconfig of the workload cluster: %s. The reason: %v", byHand, why))
+		return inherit.Shorten(fmt.Sprintf(
+			"objects that admit Nodes could not be deleted. To delete them by hand, with the kubeconfig of the workload cluster: %s. The reason: %v", byHand, why), longest)
 	}
 	s.note("workload cluster %s: %s", c, say(cause))
 	if s.DryRun {

@@ -77,9 +77,30 @@ func TestProblemsOfHugeListsAreFew(t *testing.T) {
 	Expect(taint.ValidateCarrier(carrier, nil, false)).To(HaveLen(taint.MostProblems))
 
 	_, err := taint.ParseList(strings.Repeat("x,", 1000))
-	Expect(err).To(MatchError(HaveSuffix("\nand 900 more")))
+	Expect(err).To(MatchError(HaveSuffix("\nand 900 more entries, which were not read")))
 	_, err = taint.ParseList(strings.Repeat("x,", huge))
-	Expect(err).To(MatchError("600000 bytes of taints: no object can have more than 262144"))
+	Expect(err).To(MatchError("600000 bytes of taints are more than 262144"))
+}
+
+// Each decision about a Node parses the declarations of its Machine, so longer declarations than any honest declaration declare nothing.
+func TestDeclarationsOfTaintsAreLimited(t *testing.T) {
+	for annotation, declaration := range map[string]string{
+		taint.AlwaysAnnotation: "a:NoSchedule", taint.InitializeAnnotation: "a:NoSchedule", taint.UntilAnnotation: "a:NoSchedule until condition A=True",
+	} {
+		for size, declared := range map[int]int{16 << 10: 1, 16<<10 + 1: 0} {
+			Expect := NewWithT(t).Expect
+			annotations := map[string]string{annotation: declaration + strings.Repeat(",", size-len(declaration))}
+			taints, unreadable := taint.FromAnnotations(annotations)
+			Expect(taints).To(HaveLen(declared), annotation)
+			Expect(unreadable).To(HaveLen(1-declared), annotation)
+			if annotation == taint.UntilAnnotation {
+				Expect(taint.Gates(annotations)).To(HaveLen(declared))
+			}
+			path := field.NewPath("metadata")
+			Expect(taint.ValidateAnnotations(path, taint.Worker, annotations, nil)).To(HaveLen(1-declared), annotation)
+			Expect(taint.ValidateAnnotations(path, taint.Worker, annotations, annotations)).To(BeEmpty(), "a stored object can still be updated")
+		}
+	}
 }
 
 // Validation reads only the templates of Cluster API: in endlessly nested templates, each problem would have a path as long as the request.

@@ -149,32 +149,34 @@ func Parse(s string) (corev1.Taint, error) {
 	return corev1.Taint{Key: key, Value: value, Effect: corev1.TaintEffect(effect)}, nil
 }
 
-// ParseList parses a comma-separated list of taints. Invalid entries are left out and reported together in the error.
-func ParseList(s string) ([]corev1.Taint, error) { return parseList(s, Parse) }
+// ParseList parses a comma-separated list of taints. Invalid entries are left out and reported together in the error. After MostProblems
+// invalid entries, the rest of the list is left out as well.
+func ParseList(s string) ([]corev1.Taint, error) { return parseList(s, longestList, Parse) }
 
-func parseList[T any](s string, parse func(string) (T, error)) ([]T, error) {
-	if len(s) > longestList {
-		return nil, fmt.Errorf("%d bytes of taints: no object can have more than %d", len(s), longestList)
+func parseList[T any](s string, longest int, parse func(string) (T, error)) ([]T, error) {
+	if len(s) > longest {
+		return nil, fmt.Errorf("%d bytes of taints are more than %d", len(s), longest)
 	}
 	var all []T
 	var errs []error
-	wrong := 0
-	for _, entry := range Split(s) {
+	entries := Split(s)
+	for i, entry := range entries {
 		one, err := parse(entry)
 		if err == nil {
 			all = append(all, one)
-		} else if wrong++; wrong <= MostProblems {
-			errs = append(errs, err)
+			continue
 		}
-	}
-	if wrong > MostProblems {
-		errs = append(errs, fmt.Errorf("and %d more", wrong-MostProblems))
+		if errs = append(errs, err); len(errs) == MostProblems && i+1 < len(entries) {
+			errs = append(errs, fmt.Errorf("and %d more entries, which were not read", len(entries)-i-1))
+			break
+		}
 	}
 	return all, errors.Join(errs...)
 }
 
-// longestList is the maximum size of a list in bytes: an API server accepts no more bytes of annotations.
-const longestList = apivalidation.TotalAnnotationSizeLimitB
+// longestList is the maximum size of a list in bytes: an API server accepts no more bytes of annotations. longestDeclaration is the maximum
+// size of an annotation that declares taints, which is parsed for each Node.
+const longestList, longestDeclaration = apivalidation.TotalAnnotationSizeLimitB, 16 << 10
 
 // Split splits a comma-separated list. It ignores blanks around entries, empty entries, and a list that is longer than an API server
 // stores.
@@ -217,7 +219,7 @@ func declared(annotations map[string]string, name string) ([]clusterv1.MachineTa
 		propagation = clusterv1.MachineTaintPropagationAlways
 	}
 	var taints []clusterv1.MachineTaint
-	parsed, err := parseList(annotations[name], parserOf(name))
+	parsed, err := parseList(annotations[name], longestDeclaration, parserOf(name))
 	for _, t := range parsed {
 		taints = append(taints, clusterv1.MachineTaint{Key: t.Key, Value: t.Value, Effect: t.Effect, Propagation: propagation})
 	}

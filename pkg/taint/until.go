@@ -69,7 +69,7 @@ func ParseGate(s string) (g Gate, err error) {
 
 // Gates returns the start-up gates that an object's annotations declare, by the identity of their taints. Invalid entries are left out.
 func Gates(annotations map[string]string) map[ID]Gate {
-	list, _ := parseList(annotations[UntilAnnotation], ParseGate) // FromAnnotations reports invalid entries
+	list, _ := parseList(annotations[UntilAnnotation], longestDeclaration, ParseGate) // FromAnnotations reports invalid entries
 	gates := make(map[ID]Gate, len(list))
 	for _, g := range slices.Backward(list) { // the first wins
 		gates[IDOf(g.Taint)] = g

@@ -54,8 +54,10 @@ func ValidateAnnotations(path *field.Path, role Role, annotations, old map[strin
 	var errs field.ErrorList
 	for _, name := range Annotations {
 		value, at := annotations[name], path.Key(name)
-		if len(value) > longestList {
-			errs = append(errs, field.TooLong(at, "", longestList))
+		if len(value) > longestDeclaration {
+			if value != old[name] {
+				errs = append(errs, field.TooLong(at, "", longestDeclaration))
+			}
 			continue
 		}
 		known, wrong := sets.New(Split(old[name])...), 0
@@ -126,8 +128,8 @@ func reserved(role Role, key string) string {
 	return ""
 }
 
-// Carrier is an object of Cluster API that can declare taints, of any kind. It has only the fields that can hold taints or taint
-// annotations.
+// Carrier is an object of Cluster API that can declare taints, of any kind. It has only its Cluster and the fields that can hold taints or
+// taint annotations.
 type Carrier struct {
 	Metadata metadata    `json:"metadata"`
 	Spec     carrierSpec `json:"spec"`
@@ -140,6 +142,7 @@ type metadata struct {
 }
 
 type carrierSpec struct {
+	ClusterName     string                   `json:"clusterName"`     // of a kind of Cluster API
 	Taints          []clusterv1.MachineTaint `json:"taints"`          // of a Machine
 	Template        template                 `json:"template"`        // of a MachineSet, MachineDeployment, MachinePool or control plane's template
 	MachineTemplate place                    `json:"machineTemplate"` // of a control plane
@@ -195,16 +198,17 @@ func ValidateCarrier(object, old *Carrier, controlPlane bool) field.ErrorList {
 	return errs[:min(len(errs), MostProblems)]
 }
 
-// Annotations calls a function with the annotations of each place that Machines inherit from, and of the object itself.
-func (c *Carrier) Annotations(each func(annotations map[string]string)) {
+// Annotations calls a function with the annotations of each place that Machines inherit from, and first with the annotations of the object
+// itself.
+func (c *Carrier) Annotations(each func(annotations map[string]string, itself bool)) {
 	places := []metadata{c.Metadata, c.Spec.Template.Metadata, c.Spec.MachineTemplate.Metadata, c.Spec.Template.Spec.MachineTemplate.Metadata}
 	for _, s := range []sections{c.Spec.Topology, c.Spec.sections} {
 		for _, section := range slices.Concat([]place{s.ControlPlane}, s.Workers.MachineDeployments, s.Workers.MachinePools) {
 			places = append(places, section.Metadata)
 		}
 	}
-	for _, at := range places {
-		each(at.Annotations)
+	for i, at := range places {
+		each(at.Annotations, i == 0)
 	}
 }
 

@@ -52,8 +52,6 @@ const (
 	ReasonUnknown    = "UnknownWorkloadAdmission"
 	ReasonNotServed  = "NoAdmissionPolicies"
 	ReasonNoRoom     = "AdmissionPolicyFull"
-	// ReasonForeign is for a note without an Event: the webhook configuration in the workload cluster belongs to another Heirloom.
-	ReasonForeign = ""
 )
 
 // handover is the time that API servers get to use a way that was just set up. The previous way stays for this time.
@@ -78,12 +76,20 @@ type Way interface {
 	Remove(ctx context.Context, server client.Client, cluster webhook.Identity) (removed bool, err error)
 }
 
-// ByPolicy admits the Nodes of workload clusters by a MutatingAdmissionPolicy there. Remove needs none of its fields.
+// ByPolicy admits the Nodes of workload clusters by a MutatingAdmissionPolicy there. Remove needs only Installed.
 type ByPolicy struct {
+	// Installed is the name of the installed webhook configuration.
+	Installed string
 	// Machines returns the Machines of a Cluster, as they are and as they will be after they have inherited, and the policy for their Nodes.
 	Machines func(ctx context.Context, cluster types.NamespacedName, policy inherit.Policy) ([]inherit.Machine, inherit.Policy, error)
 	// Policy returns the current settings of the rules.
 	Policy func() inherit.Policy
+}
+
+// Owner returns the owner of a Cluster's policy. A second Heirloom in the management cluster has another webhook configuration, and a Cluster
+// in a restored copy of the management cluster has another UID.
+func (a ByPolicy) Owner(cluster webhook.Identity) string {
+	return a.Installed + "/" + cluster.String() + "/" + string(cluster.UID)
 }
 
 // Ensure implements Way.
@@ -92,12 +98,12 @@ func (a ByPolicy) Ensure(ctx context.Context, server client.Client, cluster webh
 	if err != nil {
 		return false, webhook.OwnError{Err: err}
 	}
-	return policy.Ensure(ctx, server, cluster.NamespacedName, machines, rules)
+	return policy.Ensure(ctx, server, a.Owner(cluster), machines, rules)
 }
 
 // Remove implements Way.
-func (ByPolicy) Remove(ctx context.Context, server client.Client, _ webhook.Identity) (bool, error) {
-	return policy.Remove(ctx, server)
+func (a ByPolicy) Remove(ctx context.Context, server client.Client, cluster webhook.Identity) (bool, error) {
+	return policy.Remove(ctx, server, a.Owner(cluster))
 }
 
 // Admission admits the Nodes of workload clusters.
@@ -262,12 +268,8 @@ func refused(err error) bool { return apierrors.IsForbidden(err) || apierrors.Is
 
 func (v visit) remove(ctx context.Context, way string) error {
 	removed, err := v.Ways[way].Remove(ctx, v.server, v.cluster)
-	if errors.Is(err, webhook.ErrForeign) {
-		v.tell(ReasonForeign, err.Error())
-		return nil
-	}
-	if apierrors.IsForbidden(err) {
-		err = nil // a user without the right to get it cannot have set it up
+	if errors.Is(err, webhook.ErrForeign) || errors.Is(err, policy.ErrForeign) || apierrors.IsForbidden(err) {
+		err = nil // another Heirloom has set it up, or nobody: a user without the right to get it cannot have done so
 	}
 	if removed && err == nil {
 		v.tell(ReasonRemoved, "The workload cluster's API server no longer admits Nodes by "+way)

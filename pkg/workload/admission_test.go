@@ -80,7 +80,8 @@ func TestEnsureTellsWhatItDid(t *testing.T) {
 		{name: "one is set up", way: "policy", policy: answer{changed: true}, told: []string{registered + "policy"}},
 		{name: "the other is taken away", way: "policy", webhook: answer{changed: true}, told: []string{removed + "webhook"}},
 		{name: "all are taken away, the first with an error", way: "none", policy: answer{changed: true}, webhook: answer{err: broken}, told: []string{failed + "webhook; the loop still adds inherited entries: broken", removed + "policy"}, fails: broken},
-		{name: "it does not belong to this Heirloom", way: "policy", webhook: answer{err: webhook.ErrForeign}, told: []string{" " + webhook.ErrForeign.Error()}},
+		{name: "it does not belong to this Heirloom", way: "policy", webhook: answer{err: webhook.ErrForeign}},
+		{name: "the policy of another Heirloom stays", way: "webhook", policy: answer{err: policy.ErrForeign}},
 		{name: "a user without the right to look has not set it up", way: "policy", webhook: answer{err: forbidden}},
 		{name: "there is no such way", way: "magic", webhook: answer{changed: true}, told: []string{
 			`UnknownWorkloadAdmission Label heirloom.dev/workload-admission: admission by "magic" is not available; see --workload-admission and --workload-webhook-url`, removed + "webhook",

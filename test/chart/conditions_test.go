@@ -30,7 +30,7 @@ type conditions struct {
 func conditionsOf(t *testing.T, kind, webhook string) conditions {
 	t.Helper()
 	Expect := NewWithT(t).Expect
-	objects, err := render(t, nil)
+	objects, err := render(t, values{"managementCluster": "fleet/self"})
 	Expect(err).NotTo(HaveOccurred())
 	compiler, err := cel.NewCompositedCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))
 	Expect(err).NotTo(HaveOccurred())

@@ -75,7 +75,8 @@ func webhookMeanings() []meaning {
 	const mutating, validating = "MutatingWebhookConfiguration heirloom", "ValidatingWebhookConfiguration heirloom"
 	const excluded = `{"matchExpressions": [{"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-system", "azure"]}]}`
 	aks := values{"webhooks": values{"annotations": values{"admissions.enforcer/disabled": "true"}, "excludeNamespaces": []any{"kube-system", "azure"}}}
-	slow := values{"webhooks": values{"timeoutSeconds": 5}}
+	slow := values{"webhooks": values{"timeoutSeconds": 5}, "managementCluster": "fleet/self"}
+	const ofNodes = ".webhooks[?(@.name=='nodes.heirloom.dev')].failurePolicy"
 	both := `{"admissions.enforcer/disabled": "true", "cert-manager.io/inject-ca-from": "heirloom-system/heirloom-webhook"}`
 	all := []meaning{
 		{"AKS", aks, mutating, ".metadata.annotations", both},
@@ -84,11 +85,18 @@ func webhookMeanings() []meaning {
 		{"timeout", slow, mutating, ".webhooks[?(@.name=='controlplanes.heirloom.dev')].timeoutSeconds", `5`},
 		{"timeout", slow, mutating, ".webhooks[?(@.name=='siblings.heirloom.dev')].timeoutSeconds", `5`},
 		{"a kubelet waits no longer", slow, mutating, ".webhooks[?(@.name=='nodes.heirloom.dev')].timeoutSeconds", `2`},
-		{"Nodes have no namespace", aks, mutating, ".webhooks[?(@.name=='nodes.heirloom.dev')].namespaceSelector", `null`},
+		{"the plugin's rights are for whom they are bound to", values{"pluginRoles": values{"create": true}}, "ClusterRole heirloom-plugin",
+			`.metadata.labels.rbac\.authorization\.k8s\.io/aggregate-to-view`, `null`},
+		{"or for everybody with view", values{"pluginRoles": values{"create": true, "aggregateToView": true}}, "ClusterRole heirloom-plugin",
+			`.metadata.labels.rbac\.authorization\.k8s\.io/aggregate-to-view`, `"true"`},
+		{"no API server calls it", nil, mutating, ofNodes, `null`},
+		{"the management cluster calls it", slow, mutating, ofNodes, `"Ignore"`},
+		{"workload clusters have a copy", values{"workloadClusters": values{"webhookURL": "https://h"}}, mutating, ofNodes, `"Ignore"`},
+		{"Nodes have no namespace", slow, mutating, ".webhooks[?(@.name=='nodes.heirloom.dev')].namespaceSelector", `null`},
 		{"one namespace", values{"watchNamespace": "fleet", "webhooks": aks["webhooks"]}, mutating,
 			".webhooks[?(@.name=='machines.heirloom.dev')].namespaceSelector", `{"matchLabels": {"kubernetes.io/metadata.name": "fleet"}}`},
 	}
-	selected := values{"webhooks": values{"namespaceSelector": aSelector("a"), "objectSelector": aSelector("b"), "excludeNamespaces": []any{"azure"}}}
+	selected := values{"managementCluster": "fleet/self", "webhooks": values{"namespaceSelector": aSelector("a"), "objectSelector": aSelector("b"), "excludeNamespaces": []any{"azure"}}}
 	const more = `{"key": "b", "operator": "In", "values": ["x", "y"]}`
 	all = append(all, []meaning{
 		{"selected", selected, mutating, ".webhooks[?(@.name=='machines.heirloom.dev')].objectSelector",

@@ -15,7 +15,7 @@ import (
 // "kubectl heirloom check" looks for the webhooks of the chart, and each has the match condition that it expects.
 func TestThePluginHasTheChartsWebhooks(t *testing.T) {
 	Expect := NewWithT(t).Expect
-	objects, err := render(t, nil)
+	objects, err := render(t, values{"managementCluster": "fleet/self"})
 	Expect(err).NotTo(HaveOccurred())
 	var names []string
 	for _, object := range objects {

@@ -80,7 +80,7 @@ func allExamples() []example {
 			labels: map[string]string{"node-restriction.kubernetes.io/tenant": "acme"}, also: (*examples).expectPodFits,
 		},
 		{
-			dir: "keys-per-cluster", node: "costs-1", machine: ofDeployment("costs"), always: "costs:PreferNoSchedule", onMachine: map[string]string{"team": "ml"},
+			dir: "keys-per-cluster", node: "costs-1", machine: (*examples).ofNamedKeys, always: "costs:PreferNoSchedule", onMachine: map[string]string{"team": "ml"},
 			labels: map[string]string{"costs.example.com/center": "research", "costs.example.com/owner": "ml"},
 		},
 		{
@@ -201,6 +201,12 @@ func ofDeployment(name string) func(*examples, string) *clusterv1.Machine {
 		s.get(md)
 		return s.below(md, machine)
 	}
+}
+
+// ofNamedKeys names keys on the Cluster, as the example's page does.
+func (s *examples) ofNamedKeys(machine string) *clusterv1.Machine {
+	s.byKubectl("annotate", "--namespace", "fleet", "cluster", "prod", inherit.SyncLabelsAnnotation+"=costs.example.com/*")
+	return ofDeployment("costs")(s, machine)
 }
 
 // ofTopology creates the MachineDeployment of a topology's section, without inherited entries.

@@ -57,7 +57,7 @@ func (s *scene) refusedPolicy(a abroad) bool {
 func (s *scene) admitBefore(a abroad) {
 	s.t.Helper()
 	if a.byDefault() == workload.AdmitByPolicy {
-		s.Expect(policy.Ensure(s.ctx, a.Client, client.ObjectKeyFromObject(a.cluster), nil, inherit.Policy{})).Error().To(Succeed())
+		s.Expect(policy.Ensure(s.ctx, a.Client, workload.ByPolicy{Installed: "heirloom"}.Owner(webhook.IdentityOf(a.cluster)), nil, inherit.Policy{})).Error().To(Succeed())
 		return
 	}
 	installed := &admissionregistrationv1.MutatingWebhookConfiguration{}

@@ -106,7 +106,9 @@ func (h *Heirloom) wire(ctx context.Context, c *config.Config, environment Envir
 		Cache: mgr.GetCache(), Live: loops, Layout: schemas.ControlPlane,
 		Mapper: &owners.Kinds{Discovery: discoveryClient, UnknownFor: time.Second, KnownFor: c.SyncPeriod},
 	}
-	nodes, keys, err := addAdmission(ctx, mgr, c, workload.ByPolicy{Machines: chain.EffectiveMachines, Policy: policy})
+	nodes, keys, err := addAdmission(ctx, mgr, c, workload.ByPolicy{
+		Installed: c.WebhookConfiguration, Machines: chain.EffectiveMachines, Policy: policy,
+	})
 	if err != nil {
 		return err
 	}

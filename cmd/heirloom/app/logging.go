@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/go-logr/logr"
+
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
 // longestLogged is the number of bytes that are logged of a message, an error or a value. Others choose the content: a review, a kubeconfig
@@ -77,8 +79,5 @@ func (b brief) all(keysAndValues []any) []any {
 
 func cut(value any) (text string, long bool) {
 	text = fmt.Sprint(value)
-	if len(text) <= longestLogged {
-		return text, false
-	}
-	return strings.ToValidUTF8(text[:longestLogged], "") + "…", true
+	return inherit.Shorten(text, longestLogged), len(text) > longestLogged
 }

@@ -68,7 +68,7 @@ func newScheme() *runtime.Scheme {
 func cacheOptions(c *config.Config) cache.Options {
 	options := cache.Options{
 		SyncPeriod:       &c.SyncPeriod,
-		DefaultTransform: owners.Transform,
+		DefaultTransform: owners.Transform(c.Rules),
 		ByObject:         map[client.Object]cache.ByObject{&corev1.Node{}: {Transform: owners.TransformNode(c.Rules)}},
 	}
 	if key := c.WorkloadWebhookKeyName; key.Name != "" {

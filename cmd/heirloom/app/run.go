@@ -6,9 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"runtime"
-	"runtime/debug"
 	"sync/atomic"
 	"time"
 
@@ -20,14 +17,8 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/workload/connect"
 )
 
-// reserve is memory that is never touched, so that it takes no memory of the machine; growth is the percentage by which the heap, with the
-// reserve, grows before a garbage collection. Together they allow a small heap about 40 MiB of garbage, so that a replica does not collect
-// garbage every few requests (BenchmarkWebhookCPU), and a large heap little more (BenchmarkResidentMemory).
-const reserve, growth = 256 << 20, 13
-
 // run serves until told is done and the shutdown delay is over.
 func run(told context.Context, c *config.Config) error {
-	defer runtime.KeepAlive(reserved())
 	ctrl.Log.Info("Starting Heirloom", "version", version.String())
 	ctx, stop := drain(told, c.ShutdownDelay)
 	defer stop()
@@ -52,20 +43,6 @@ func run(told context.Context, c *config.Config) error {
 		return err
 	}
 	return start(ctx, h.Manager, filled)
-}
-
-// reserved allocates the reserve, but at most a quarter of the memory limit (GOMEMLIMIT), which counts it. The reserve consists of pieces,
-// because Go writes zeros to a whole object if it has used any of its memory before.
-func reserved() [][]byte {
-	const piece = 1 << 20
-	pieces := make([][]byte, min(reserve, debug.SetMemoryLimit(-1)/4)/piece)
-	for i := range pieces {
-		pieces[i] = make([]byte, piece)
-	}
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(growth)
-	}
-	return pieces
 }
 
 // drain returns a context that is done a delay after told: until then, the Service may still send requests to this Pod.

@@ -47,7 +47,8 @@ const (
 	briefTimeout = 5 * time.Second
 	mostHeaders  = 8 << 10
 	// mostConnections limits the connections of a server of webhooks or diagnostics; other clients wait until a connection is closed.
-	mostConnections = 1000
+	// mostProbes is larger: a client that keeps probes waiting would have the program restarted, and needs a thousand connections a second.
+	mostConnections, mostProbes = 1000, 5000
 	// The limits of a client certificate with its intermediate CAs. Go keeps ten times this size for each connection.
 	mostCertificates, mostCertificateBytes = 5, 16 << 10
 	// failuresLogged is how often each server logs failures before a request, such as a failed TLS handshake, which any client can cause.
@@ -141,15 +142,13 @@ func fewCertificates(state tls.ConnectionState) error {
 }
 
 // listen makes the manager run a server, and stop it last. It binds the port at once, so a program that answers probes listens. The server
-// has at most as many connections as most says, or any number if most is 0.
+// has at most this number of connections.
 func listen(mgr ctrl.Manager, c *config.Config, address string, most int, server *manager.Server, tlsConfig *tls.Config) error {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		return fmt.Errorf("listening for %s: %w", server.Name, err)
 	}
-	if most > 0 {
-		listener = netutil.LimitListener(listener, most)
-	}
+	listener = netutil.LimitListener(listener, most)
 	if tlsConfig != nil {
 		for _, change := range c.TLS {
 			change(tlsConfig)
@@ -186,8 +185,7 @@ func onlyClients(ctx context.Context, c *config.Config, webhooks http.Handler, r
 
 // addProbes adds the probes. Ready means that the caches have synced and the certificate is valid. The caches then have all kinds that
 // admission always needs. Kinds of providers, which are cached later, do not count: a kind that cannot be listed would leave no replica
-// ready for the other kinds. A server of webhooks that fails ends the program, so no probe connects to it. The number of connections is not
-// limited here, because a client that takes all connections would have the program restarted.
+// ready for the other kinds. A server of webhooks that fails ends the program, so no probe connects to it.
 func addProbes(mgr ctrl.Manager, c *config.Config, served certs.Source, filled *atomic.Bool) error {
 	synced := func(*http.Request) error {
 		if !filled.Load() {
@@ -203,7 +201,7 @@ func addProbes(mgr ctrl.Manager, c *config.Config, served certs.Source, filled *
 		mux.Handle(path, handler)
 		mux.Handle(path+"/", handler) // each check by its name
 	}
-	return listen(mgr, c, c.HealthAddr, 0, bounded("probes", briefTimeout, mux), nil)
+	return listen(mgr, c, c.HealthAddr, mostProbes, bounded("probes", briefTimeout, mux), nil)
 }
 
 // addDiagnostics serves the paths of controller-runtime's metrics server. It adds limits, and uses the certificate of the webhooks, which

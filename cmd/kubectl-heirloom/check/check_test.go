@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -105,6 +106,11 @@ func both(changes ...func(*scenery)) func(*scenery) {
 	}
 }
 
+// noNodes removes the webhook of Nodes.
+func noNodes(s *scenery) {
+	s.mutating.Webhooks = slices.DeleteFunc(s.mutating.Webhooks, func(w admissionv1.MutatingWebhook) bool { return w.Name == "nodes.heirloom.dev" })
+}
+
 func gone(what ...string) func(*scenery) {
 	return func(s *scenery) { s.gone = append(s.gone, what...) }
 }
@@ -151,6 +157,9 @@ func TestInstallation(t *testing.T) {
 		{"registered", "timeout", mutating(func(w *admissionv1.MutatingWebhook) { w.TimeoutSeconds = new(int32(30)) }), Failed, []string{"timeoutSeconds should be 2: machines.heirloom.dev"}},
 		{"registered", "called once", mutating(func(w *admissionv1.MutatingWebhook) { w.ReinvocationPolicy = nil }), Failed, []string{"reinvocationPolicy should be IfNeeded"}},
 		{"registered", "one is missing", func(s *scenery) { s.mutating.Webhooks = s.mutating.Webhooks[1:] }, Failed, []string{"not registered: controlplanes.heirloom.dev"}},
+		{"registered", "the webhook of Nodes, which nobody calls", noNodes, OK, []string{"All 8 webhooks are registered."}},
+		{"registered", "the webhook of the management cluster's Nodes", both(noNodes, flags("--management-cluster=fleet/self")), Failed, []string{"not registered: nodes.heirloom.dev"}},
+		{"registered", "the webhook of Nodes by URL", both(noNodes, flags("--workload-webhook-url=https://h", "--workload-webhook-key-secret=a/b", "--workload-webhook-port=9444")), Failed, []string{"not registered: nodes.heirloom.dev"}},
 		{"registered", "none of a kind", gone("validating"), Failed, []string{"not registered: taints.heirloom.dev, topology.taints.heirloom.dev", "helm get manifest heirloom -n heirloom-system | kubectl diff -f -"}},
 		{"registered", "what an operator may choose", both(byURL, mutating(func(w *admissionv1.MutatingWebhook) { w.TimeoutSeconds = new(int32(10)) })), OK, nil},
 		{"registered", "no rights", denied("MutatingWebhookConfigurationList"), Unknown, []string{"listing MutatingWebhookConfigurations"}},

@@ -30,15 +30,16 @@ import (
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/settings"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/owners"
+	"github.com/heirloom-dev/heirloom/pkg/workload/webhook"
 )
 
-// Webhooks has the names of the chart's webhooks. Each has the match condition "changed", without which API servers call it for every
+// Webhooks has the names of the chart's webhooks; the chart has the webhook of Nodes only if some API server calls it. Each has the match condition "changed", without which API servers call it for every
 // write.
 var Webhooks = func() (names []string) { //nolint:gochecknoglobals // a list that nothing changes
 	for _, kind := range owners.Table {
 		names = append(names, kind.Resource+".heirloom.dev")
 	}
-	return append(names, "nodes.heirloom.dev", refuser, "topology."+refuser)
+	return append(names, webhook.WebhookName, refuser, "topology."+refuser)
 }()
 
 // hook is a webhook of Heirloom, with its configuration. The type for mutating webhooks has the fields of both kinds.
@@ -80,7 +81,10 @@ func (c *Checker) readHooks(ctx context.Context) (all []hook, err error) {
 // registered finds webhooks that can harm a cluster: a webhook that is missing or is called only once, stops writes if it fails, has a
 // longer timeout than the chart allows, or is called for more writes than necessary.
 func (c *Checker) registered(context.Context) answer {
-	r, missing := result(OK, "All %d webhooks are registered.", len(Webhooks)), slices.Clone(Webhooks)
+	missing := slices.DeleteFunc(slices.Clone(Webhooks), func(name string) bool {
+		return name == webhook.WebhookName && c.Settings.Config.ManagementCluster == "" && c.Settings.Config.WorkloadWebhookURL == ""
+	})
+	r := result(OK, "All %d webhooks are registered.", len(missing))
 	release, namespace := "RELEASE", "NAMESPACE"
 	for _, h := range c.hooks {
 		missing = slices.DeleteFunc(missing, func(name string) bool { return name == h.Name })
@@ -90,7 +94,7 @@ func (c *Checker) registered(context.Context) answer {
 		for should, wrong := range map[string]bool{
 			"failurePolicy should be Ignore":        mutating && ptr.Deref(h.FailurePolicy, "") != admissionv1.Ignore, // a chart value for the others
 			"reinvocationPolicy should be IfNeeded": mutating && ptr.Deref(h.ReinvocationPolicy, "") != admissionv1.IfNeededReinvocationPolicy,
-			"timeoutSeconds should be 2":            seconds > 10 || seconds > 2 && h.Name == "nodes.heirloom.dev", // longer timeouts are a chart value
+			"timeoutSeconds should be 2":            seconds > 10 || seconds > 2 && h.Name == webhook.WebhookName, // longer timeouts are a chart value
 			"matchConditions should include changed": !slices.ContainsFunc(h.MatchConditions, func(c admissionv1.MatchCondition) bool {
 				return c.Name == "changed"
 			}),

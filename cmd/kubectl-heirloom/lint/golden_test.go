@@ -87,8 +87,8 @@ func TestExamples(t *testing.T) {
 	meant := map[string][]string{
 		"clusterclass": {listReplaced.ID}, // its README says that a pool overrides all taints
 		"gpu-pool":     {notForNodes.ID},
-		// The example shows a label that stays away because no key names it.
-		"keys-per-cluster": {notForNodes.ID},
+		// No file has the Cluster, which names the keys.
+		"keys-per-cluster": {notForNodes.ID, notForNodes.ID, notForNodes.ID},
 	}
 	dirs, err := filepath.Glob(filepath.Join(root, "*", "README.md"))
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())

@@ -56,7 +56,8 @@ func (l *linter) judge(ctx context.Context, object client.Object) error {
 		}
 	}
 	cluster, _ := l.chain.Cluster(ctx, object.GetNamespace(), owners.ClusterName(object)) // reads of a world never fail
-	node, toNode := l.Policy.Of(cluster).Node(inherit.SourceOfMachine(m), inherit.NodeState{}, inherit.Privileged)
+	class, _ := l.chain.ClusterClass(ctx, cluster)
+	node, toNode := l.Policy.Of(cluster, class).Node(inherit.SourceOfMachine(m), inherit.NodeState{}, inherit.Privileged)
 	declared := append(l.topology(ctx, object), own)
 	_, noRoom := inherit.Fit(has, decided.Desired, func() inherit.Object { return has }, nil)
 	l.leftOut(declared, errors.Join(decided.Problems(), noRoom, toMachine.Problems(), toNode.Problems()))

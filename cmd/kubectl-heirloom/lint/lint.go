@@ -204,8 +204,9 @@ func (l *linter) itself(s *subject) {
 			l.found(refusedTaint, s, err.Field, "Correct or remove the taint: Heirloom's webhook refuses the object.", "%s", err.ErrorBody())
 		}
 	}
-	s.carrier.Annotations(func(annotations map[string]string) {
-		for _, problem := range l.Policy.NamingProblems(annotations) {
+	kind := s.GroupVersionKind().Kind
+	s.carrier.Annotations(func(annotations map[string]string, itself bool) {
+		for _, problem := range l.Policy.NamingProblems(annotations, itself && inherit.Names(kind)) {
 			l.found(namesNothing, s, "", "Correct or remove the entry: it has no effect.", "%s", problem)
 		}
 	})

@@ -4,7 +4,9 @@ package policy_test
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +14,7 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -126,6 +129,46 @@ func TestThePolicyKnowsTheOperatorsRegularExpressions(t *testing.T) {
 		got := evaluatorBy(t, rules).register(nodeNamed("n"), written("team=ml,teams=ml", "", "team=ml", "teams=ml"))
 		NewWithT(t).Expect(got.Labels).To(HaveLen(want), name)
 		NewWithT(t).Expect(got.Annotations).To(HaveLen(want+1), "%s: and the mark of the guard", name)
+	}
+}
+
+// The MutatingAdmissionPolicy brings the keys that a Cluster names and the operator allows, and no others: not even from parameters of
+// somebody else. A wide prefix names no key of Kubernetes, Cluster API or Heirloom.
+func TestThePolicyKnowsTheNamedKeys(t *testing.T) {
+	anyKey := []string{inherit.SyncAnyKey}
+	all := []string{
+		"team", "teams", "k", "example.com/a", "kubernetes.io/a", "x.kubernetes.io/a", "k8s.io/a", "x.k8s.io/a", "cluster.x-k8s.io/a",
+		"topology.cluster.x-k8s.io/a", "heirloom.dev/a", "taints.heirloom.dev/always", "argocd.argoproj.io/a",
+	}
+	for _, tc := range []struct {
+		named   string
+		allowed []string
+		want    []string
+	}{
+		{"", anyKey, nil},
+		{"team", nil, nil},
+		{"team", anyKey, []string{"team"}},
+		{"team*,example.com/*", anyKey, []string{"team", "teams", "example.com/a"}},
+		{"*", anyKey, []string{"team", "teams", "k", "example.com/a"}},
+		{"k*,x*", anyKey, []string{"k"}},
+		{"*,kubernetes.io/a", anyKey, []string{"team", "teams", "k", "example.com/a"}},
+		{"*", []string{"team", "example.com/*"}, []string{"team", "example.com/a"}},
+		{"kubernetes.io/*", []string{"kubernetes.io/a"}, []string{"kubernetes.io/a"}},
+		{"c*,h*,t*,a*", []string{"c*", "h*", "t*", "a*"}, []string{"team", "teams"}},
+	} {
+		Expect := NewWithT(t).Expect
+		rules := inherit.Policy{SyncAllowed: tc.allowed}.Of(&clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
+			inherit.SyncLabelsAnnotation: tc.named, inherit.SyncAnnotationsAnnotation: tc.named,
+		}}}, nil)
+		entries := make([]string, 0, len(all))
+		for _, key := range all {
+			entries = append(entries, key+"=1")
+		}
+		got := evaluatorBy(t, rules).register(nodeNamed("n"), written(strings.Join(entries, ","), "", entries...))
+		delete(got.Annotations, inherit.UninitializedAnnotation)
+		Expect(slices.Collect(maps.Keys(got.Annotations))).To(ConsistOf(tc.want), "annotations by %s in %v", tc.named, tc.allowed)
+		labels := slices.DeleteFunc(slices.Clone(tc.want), func(key string) bool { return strings.Contains(key, "kubernetes.io") })
+		Expect(slices.Collect(maps.Keys(got.Labels))).To(ConsistOf(labels), "labels by %s in %v", tc.named, tc.allowed)
 	}
 }
 

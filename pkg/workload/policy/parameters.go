@@ -4,6 +4,7 @@ package policy
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -40,14 +41,18 @@ func (e *NoRoomError) Error() string {
 	return fmt.Sprintf("the parameters of the admission policy have no room for %d Machines", e.Machines)
 }
 
-// encode returns the data of the parameters. The error is a NoRoomError if it left Machines out; the data is valid nevertheless.
-func encode(machines []inherit.Machine, rules inherit.Policy) (map[string]any, error) {
+// encode returns the data of the parameters. The error is a NoRoomError if it left Machines out; the data is valid nevertheless. A tenant may
+// declare any number of Machines, so encode stops when ctx is done.
+func encode(ctx context.Context, machines []inherit.Machine, rules inherit.Policy) (map[string]any, error) {
 	data, numbers, share := map[string]any{"format": format}, map[string]string{"": ""}, strings.Repeat(" ", kubeletsShare)
 	var lines []string
 	known, foreign := sets.Set[string]{}, sets.Set[string]{}
 	text, contents, leftOut := 0, 0, 0
 	byName := func(a, b inherit.Machine) int { return cmp.Compare(a.Actual.Name, b.Actual.Name) }
 	for _, m := range slices.SortedFunc(slices.Values(machines), byName) { // so that numbers do not depend on the order of the list
+		if ctx.Err() != nil {
+			return nil, fmt.Errorf("computing the parameters of the admission policy: %w", ctx.Err())
+		}
 		names := namesOf(m.Actual)
 		if m.Actual.Status.NodeRef.Name != "" || strings.ContainsAny(m.Actual.Spec.ProviderID, separators) {
 			maps.Copy(foreign, names)

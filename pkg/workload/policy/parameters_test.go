@@ -46,7 +46,6 @@ func TestTheFormatIsTheDocumentedOne(t *testing.T) {
 	parameters := parametersOf(t, same, worker, paused, there, controller, elsewhere)
 	Expect(parameters.Namespace).To(Equal(policy.Namespace))
 	Expect(parameters.Name).To(Equal(policy.Name))
-	Expect(parameters.Annotations).To(HaveKeyWithValue("heirloom.dev/cluster", "fleet/prod"))
 	Expect(parameters.Data).To(Equal(map[string]string{
 		"format": "2",
 		"machines": "1\tp://1/α\n" +
@@ -246,7 +245,7 @@ func TestMachinesForWhichThereIsNoRoom(t *testing.T) {
 			Expect := NewWithT(t).Expect
 			first, last := tc.machines[0], tc.machines[len(tc.machines)-1]
 			first.Status.Addresses = append(first.Status.Addresses, last.Status.Addresses[0])
-			made, err := policy.Parameters(fleet, complete(tc.machines...), inherit.Policy{})
+			made, err := policy.Parameters(t.Context(), complete(tc.machines...), inherit.Policy{})
 			var noRoom *policy.NoRoomError
 			Expect(errors.As(err, &noRoom)).To(BeTrue())
 			Expect(noRoom.Machines).To(And(BeNumerically(">", 0), BeNumerically("<=", len(tc.machines)-tc.room)))
@@ -275,7 +274,7 @@ func TestWhatCannotBeFoundCostsNothing(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	unknown, machines := instance(2), instances(1200)
 	unknown.Spec.ProviderID, unknown.Status.Addresses = "", nil
-	made, err := policy.Parameters(fleet, complete(unknown), inherit.Policy{})
+	made, err := policy.Parameters(t.Context(), complete(unknown), inherit.Policy{})
 	Expect(err).NotTo(HaveOccurred())
 	Expect(made.Object["data"]).To(Equal(map[string]any{"format": "2", "machines": ""}))
 
@@ -284,7 +283,7 @@ func TestWhatCannotBeFoundCostsNothing(t *testing.T) {
 	}
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	_, err = policy.Parameters(fleet, complete(machines...), inherit.Policy{})
+	_, err = policy.Parameters(t.Context(), complete(machines...), inherit.Policy{})
 	runtime.ReadMemStats(&after)
 	Expect(err).To(MatchError(ContainSubstring("no room")))
 	Expect(after.TotalAlloc-before.TotalAlloc).To(BeNumerically("<", 30<<20), "bytes")
@@ -295,7 +294,7 @@ func TestAContentThatIsTooLong(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	machines := instances(2)
 	machines[1].Annotations = map[string]string{"node.cluster.x-k8s.io/a": strings.Repeat("%", 180<<10)}
-	made, err := policy.Parameters(fleet, complete(machines...), inherit.Policy{})
+	made, err := policy.Parameters(t.Context(), complete(machines...), inherit.Policy{})
 	Expect(err).To(MatchError(&policy.NoRoomError{Machines: 1}))
 	Expect(made.Object["data"]).To(HaveLen(3), "the format, the Machines, and the content of the other Machine")
 }

@@ -5,6 +5,7 @@ package policy_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -88,12 +89,12 @@ func (w *workload) request(request string, do func() error) error {
 
 func (w *workload) ensure(machines ...*clusterv1.Machine) (bool, error) {
 	w.writes, w.reads = nil, nil
-	return policy.Ensure(w.t.Context(), w, fleet, complete(machines...), inherit.Policy{})
+	return policy.Ensure(w.t.Context(), w, owner, complete(machines...), inherit.Policy{})
 }
 
 func (w *workload) remove() (bool, error) {
 	w.writes, w.reads = nil, nil
-	return policy.Remove(w.t.Context(), w)
+	return policy.Remove(w.t.Context(), w, owner)
 }
 
 // stored reads the object of this type that Heirloom writes.
@@ -111,6 +112,9 @@ func stored[T any, P interface {
 	return object
 }
 
+// owner is the Heirloom that these tests are about.
+const owner = "heirloom/fleet/prod/uid"
+
 type (
 	policyObject  = admissionregistrationv1.MutatingAdmissionPolicy
 	bindingObject = admissionregistrationv1.MutatingAdmissionPolicyBinding
@@ -121,15 +125,22 @@ var (
 	nothing    = []string{"delete MutatingAdmissionPolicyBinding", "delete MutatingAdmissionPolicy", "delete ConfigMap"}
 )
 
-// Heirloom writes the MutatingAdmissionPolicy first: if this write is forbidden, it writes nothing. It reads only one object, by name.
+// Heirloom writes only what differs, the MutatingAdmissionPolicy first: if this write is forbidden, it writes nothing. It reads only its own
+// objects, by name.
 func TestEnsure(t *testing.T) {
 	w := newWorkload(t)
 	w.Expect(w.ensure(instances(3)...)).To(BeTrue())
 	w.Expect(w.writes).To(Equal(everything))
 	w.Expect(stored[corev1.ConfigMap](w).Data).To(Equal(parametersOf(t, instances(3)...).Data))
 
+	w.Expect(w.ensure(instances(3)...)).To(BeFalse())
+	w.Expect(w.writes).To(BeEmpty(), "nothing has changed")
+	w.Expect(w.reads).To(Equal([]string{
+		"get MutatingAdmissionPolicy /nodes.heirloom.dev", "get MutatingAdmissionPolicyBinding /nodes.heirloom.dev", "get ConfigMap kube-system/nodes.heirloom.dev",
+	}))
+
 	w.Expect(w.ensure(instance(1))).To(BeFalse(), "it is bound already")
-	w.Expect(w.reads).To(Equal([]string{"get MutatingAdmissionPolicyBinding /nodes.heirloom.dev"}))
+	w.Expect(w.writes).To(Equal(everything[2:]), "the policy and the binding have not changed")
 	w.Expect(stored[corev1.ConfigMap](w).Data).To(Equal(parametersOf(t, instance(1)).Data), "entries without a declaration are removed")
 }
 
@@ -177,9 +188,9 @@ func (unknowing) RESTMapping(schema.GroupKind, ...string) (*meta.RESTMapping, er
 func TestNobodyKnowsWhetherPoliciesAreServed(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	server := fake.NewClientBuilder().WithRESTMapper(unknowing{}).Build()
-	Expect(policy.Ensure(t.Context(), server, fleet, nil, inherit.Policy{})).Error().
+	Expect(policy.Ensure(t.Context(), server, owner, nil, inherit.Policy{})).Error().
 		To(MatchError("looking for MutatingAdmissionPolicies in the workload cluster: no answer"))
-	Expect(policy.Remove(t.Context(), server)).Error().To(MatchError(ContainSubstring("no answer")))
+	Expect(policy.Remove(t.Context(), server, owner)).Error().To(MatchError(ContainSubstring("no answer")))
 }
 
 // Heirloom restores its own fields. Fields of other managers may stay.
@@ -203,8 +214,60 @@ func TestWhatSomebodyChangesIsPutBack(t *testing.T) {
 		w.Expect(w.Update(t.Context(), object)).To(Succeed())
 	}
 	w.Expect(w.ensure(instance(1))).To(BeFalse())
+	w.Expect(w.writes).To(Equal(everything))
 	p, b, c = read()
 	w.Expect([]any{p.Spec, b.Spec.ParamRef.Name, c.Data, c.Labels}).To(Equal(want))
+}
+
+// Further match conditions and labels of an administrator stay, and a label causes no writes.
+func TestWhatAnAdministratorAddsStays(t *testing.T) {
+	w := newWorkload(t)
+	w.Expect(w.ensure(instance(1))).To(BeTrue())
+	p := stored[policyObject](w)
+	mine := admissionregistrationv1.MatchCondition{Name: "mine", Expression: "true"}
+	p.Spec.MatchConditions = append([]admissionregistrationv1.MatchCondition{mine}, p.Spec.MatchConditions...)
+	w.Expect(w.Update(t.Context(), p)).To(Succeed())
+	w.Expect(w.ensure(instance(1))).To(BeFalse())
+	p = stored[policyObject](w)
+	w.Expect(p.Spec.MatchConditions).To(ContainElement(mine))
+
+	p.Labels["mine"] = ""
+	p.Spec.MatchConditions = slices.DeleteFunc(p.Spec.MatchConditions, func(c admissionregistrationv1.MatchCondition) bool { return c == mine })
+	w.Expect(w.Update(t.Context(), p)).To(Succeed())
+	w.Expect(w.ensure(instance(1))).To(BeFalse())
+	w.Expect(w.writes).To(BeEmpty())
+}
+
+// Each item must be there and unchanged, in its order: a variable uses the variables above it.
+func TestALostOrChangedItemIsPutBack(t *testing.T) {
+	for _, change := range []func(*admissionregistrationv1.MutatingAdmissionPolicySpec){
+		func(s *admissionregistrationv1.MutatingAdmissionPolicySpec) {
+			s.MatchConditions = s.MatchConditions[1:]
+		},
+		func(s *admissionregistrationv1.MutatingAdmissionPolicySpec) {
+			s.MatchConditions[0].Expression = "false"
+		},
+		func(s *admissionregistrationv1.MutatingAdmissionPolicySpec) { s.Variables = s.Variables[:2] },
+		func(s *admissionregistrationv1.MutatingAdmissionPolicySpec) { slices.Reverse(s.Variables) },
+		func(s *admissionregistrationv1.MutatingAdmissionPolicySpec) { s.ReinvocationPolicy = "Never" },
+	} {
+		w := newWorkload(t)
+		w.Expect(w.ensure()).To(BeTrue())
+		p := stored[policyObject](w)
+		change(&p.Spec)
+		w.Expect(w.Update(t.Context(), p)).To(Succeed())
+		w.Expect(w.ensure()).To(BeFalse())
+		w.Expect(w.writes).To(Equal(everything[:1]))
+	}
+}
+
+// A tenant may declare any number of Machines: the set-up ends with its context.
+func TestASetUpEndsWithItsContext(t *testing.T) {
+	w := newWorkload(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	w.Expect(policy.Ensure(ctx, w, owner, complete(instances(3)...), inherit.Policy{})).Error().To(MatchError(context.Canceled))
+	w.Expect(w.writes).To(BeEmpty())
 }
 
 // If a step is forbidden, the next steps are skipped. The next call goes on from there.
@@ -215,7 +278,8 @@ func TestASetUpThatFailsHalfway(t *testing.T) {
 		writes           int
 		registered       bool
 	}{
-		{request: "get MutatingAdmissionPolicyBinding /nodes.heirloom.dev", problem: "getting MutatingAdmissionPolicyBinding nodes.heirloom.dev: things"},
+		{request: "get MutatingAdmissionPolicy /nodes.heirloom.dev", problem: "getting MutatingAdmissionPolicy nodes.heirloom.dev: things"},
+		{request: "get MutatingAdmissionPolicyBinding /nodes.heirloom.dev", problem: "getting MutatingAdmissionPolicyBinding nodes.heirloom.dev: things", writes: 1},
 		{request: "apply MutatingAdmissionPolicy", problem: "applying MutatingAdmissionPolicy nodes.heirloom.dev: things", writes: 1},
 		{request: "apply MutatingAdmissionPolicyBinding", problem: "applying MutatingAdmissionPolicyBinding nodes.heirloom.dev: things", writes: 2},
 		{request: "apply ConfigMap", problem: "applying ConfigMap nodes.heirloom.dev: things", writes: 3, registered: true},
@@ -245,7 +309,7 @@ func TestWithoutRoom(t *testing.T) {
 	w.Expect(registered).To(BeTrue())
 	w.Expect(w.writes).To(Equal(everything))
 	w.fail["apply ConfigMap"] = errors.New("away")
-	w.Expect(w.ensure(instances(1500)...)).Error().To(MatchError("applying ConfigMap nodes.heirloom.dev: away"))
+	w.Expect(w.ensure(instances(1500)[1:]...)).Error().To(MatchError("applying ConfigMap nodes.heirloom.dev: away"))
 }
 
 // An object is removed after the objects that refer to it, also if the removal is interrupted.
@@ -277,7 +341,7 @@ func TestRemoveWherePoliciesAreServedNoLonger(t *testing.T) {
 	w := newWorkload(t)
 	w.Expect(w.ensure(instance(1))).To(BeTrue())
 	w.writes = nil
-	w.Expect(policy.Remove(t.Context(), oldAgain{w})).To(BeFalse())
+	w.Expect(policy.Remove(t.Context(), oldAgain{w}, owner)).To(BeFalse())
 	w.Expect(w.writes).To(Equal([]string{"delete ConfigMap"}))
 }
 
@@ -304,5 +368,24 @@ func TestWhatIsSomebodyElses(t *testing.T) {
 	w.Expect(w.writes).To(BeEmpty())
 	for _, object := range theirs {
 		w.Expect(w.WithWatch.Get(t.Context(), client.ObjectKeyFromObject(object), object)).To(Succeed())
+	}
+}
+
+// Two Heirlooms may reach the same workload cluster: a trial next to the real installation, or a restored copy of the management cluster.
+// Neither removes the policy of the other. If it admits the Nodes itself, it takes the policy over.
+func TestThePolicyOfAnotherHeirloom(t *testing.T) {
+	for _, other := range []string{"trial/fleet/prod/uid", "heirloom/fleet/prod/restored"} {
+		w := newWorkload(t)
+		w.Expect(w.ensure(instance(1))).To(BeTrue())
+		w.writes = nil
+		removed, err := policy.Remove(t.Context(), w, other)
+		w.Expect(removed).To(BeFalse())
+		w.Expect(err).To(MatchError(policy.ErrForeign))
+		w.Expect(w.writes).To(BeEmpty())
+
+		w.Expect(policy.Ensure(t.Context(), w, other, complete(instance(1)), inherit.Policy{})).To(BeFalse())
+		w.Expect(w.writes).To(Equal(everything))
+		w.Expect(w.remove()).Error().To(MatchError(policy.ErrForeign), "it has moved")
+		w.Expect(policy.Remove(t.Context(), w, other)).To(BeTrue())
 	}
 }

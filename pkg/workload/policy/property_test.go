@@ -25,8 +25,6 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/workload/policy"
 )
 
-var fleet = types.NamespacedName{Namespace: "fleet", Name: "prod"}
-
 // parametersOf returns the parameters of these Machines, and expects room for all.
 func parametersOf(t *testing.T, machines ...*clusterv1.Machine) *corev1.ConfigMap {
 	t.Helper()
@@ -35,7 +33,7 @@ func parametersOf(t *testing.T, machines ...*clusterv1.Machine) *corev1.ConfigMa
 
 func parametersBy(t *testing.T, rules inherit.Policy, machines []inherit.Machine) *corev1.ConfigMap {
 	t.Helper()
-	parameters, err := policy.Parameters(fleet, machines, rules)
+	parameters, err := policy.Parameters(t.Context(), machines, rules)
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	return typed[corev1.ConfigMap](t, parameters)
 }

@@ -23,18 +23,15 @@ import (
 )
 
 const (
-	// keyData is the name of the key in the Secret, formerKeyData its name in a Secret of an earlier version.
-	keyData, formerKeyData = "key", "current"
+	// keyData is the name of the key in the Secret.
+	keyData = "key"
 	// look is the interval at which the leader checks, in its cache, whether there is a Secret.
 	look = 2 * time.Second
 )
 
 // KeyOf returns the key in its Secret. The error does not quote the Secret's content.
 func KeyOf(secret *corev1.Secret) ([]byte, error) {
-	key, there := secret.Data[keyData]
-	if !there {
-		key = secret.Data[formerKeyData]
-	}
+	key := secret.Data[keyData]
 	if len(key) != KeySize {
 		return nil, fmt.Errorf("the Secret %s/%s has no usable key: its %q has %d bytes instead of %d (delete the Secret, and Heirloom creates another)",
 			secret.Namespace, secret.Name, keyData, len(key), KeySize)

@@ -52,16 +52,6 @@ func TestABrokenKeyDoesNotReplaceAGoodOne(t *testing.T) {
 	}
 }
 
-// After an upgrade, the known paths of workload clusters stay valid.
-func TestTheKeyOfAnEarlierVersion(t *testing.T) {
-	Expect := NewWithT(t).Expect
-	secret := secretWith(nil)
-	secret.Data = map[string][]byte{"current": key(1), "next": key(2), "previous": key(3)}
-	Expect(KeyOf(secret)).To(Equal(key(1)))
-	secret.Data[keyData] = key(4)
-	Expect(KeyOf(secret)).To(Equal(key(4)))
-}
-
 // Subscribers hear of another key, and not of each read.
 func TestAnotherKeyIsTold(t *testing.T) {
 	Expect := NewWithT(t).Expect

@@ -319,8 +319,3 @@ t.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?
 {{- define "heirloom.opens" -}}
 {{ " until (condition ([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?=(True|False|Unknown)|daemonset [a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?/[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*)" }}
 {{- end }}
-
-{{- /* A list of keys and prefixes without a broken entry, as pkg/inherit reads it. */ -}}
-{{- define "heirloom.namedKeys" -}}
-'^[\\s,]*(([A-Za-z0-9]([-A-Za-z0-9_./]*[A-Za-z0-9])?|([A-Za-z0-9][-A-Za-z0-9_./]*)?[*])[\\s]*(,[\\s,]*|$))*$'
-{{- end }}
