@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
@@ -60,6 +61,9 @@ const handover = 10 * time.Second
 // share and longestRest limit how often the parameters of a Cluster's policy are computed: after a set-up, they are not computed again for
 // share times as long as the set-up took, at most for longestRest.
 const share, longestRest = 10, 30 * time.Second
+
+// discoverEvery is the time until the next attempt if an API server does not say whether it serves admission policies.
+const discoverEvery = time.Minute
 
 // errNoAPIServer replaces the message of a server that does not answer like an API server.
 var errNoAPIServer = errors.New("it does not answer like an API server")
@@ -151,6 +155,8 @@ type visit struct {
 	server  client.Client
 	cluster webhook.Identity
 	tell    func(reason, note string)
+	// undiscovered says that the API server did not say whether it serves admission policies: the loop adds the entries meanwhile.
+	undiscovered bool
 }
 
 // Ensure sets up this way to admit the Nodes of a workload cluster, and removes the others; with AdmitByLoop, or a way that is not
@@ -166,7 +172,7 @@ func (a *Admission) Ensure(
 		return rest, nil
 	}
 	ctx = ctrl.LoggerInto(ctx, logr.Discard()) // an API server may answer with any number of warnings
-	v, others := visit{a, server, cluster, tell}, preferred
+	v, others := &visit{Admission: a, server: server, cluster: cluster, tell: tell}, preferred
 	if way == AdmitAutomatically {
 		way, others, err = v.best(ctx)
 	} else {
@@ -184,7 +190,10 @@ func (a *Admission) Ensure(
 			errs = append(errs, v.remove(ctx, other))
 		}
 	}
-	return 0, errors.Join(errs...)
+	if v.undiscovered {
+		again = discoverEvery
+	}
+	return again, errors.Join(errs...)
 }
 
 func timeOf(times *sync.Map, cluster webhook.Identity) time.Time {
@@ -194,7 +203,7 @@ func timeOf(times *sync.Map, cluster webhook.Identity) time.Time {
 }
 
 // setUpChosen sets up the way that an operator has chosen.
-func (v visit) setUpChosen(ctx context.Context, way string) error {
+func (v *visit) setUpChosen(ctx context.Context, way string) error {
 	if v.Ways[way] == nil {
 		if way != "" && way != AdmitByLoop {
 			v.tell(ReasonUnknown, fmt.Sprintf("Label %s: admission by %q is not available; see --workload-admission and --workload-webhook-url", AdmissionLabel, way))
@@ -202,6 +211,11 @@ func (v visit) setUpChosen(ctx context.Context, way string) error {
 		return nil
 	}
 	err := v.setUp(ctx, way)
+	if isUndiscovered(err) {
+		v.undiscovered = true
+		v.tell(ReasonFailed, "The workload cluster's API server does not say whether it serves MutatingAdmissionPolicies; the loop still adds inherited entries")
+		return nil
+	}
 	if meta.IsNoMatchError(err) {
 		v.tell(ReasonNotServed, "The workload cluster's API server does not serve MutatingAdmissionPolicies "+
 			"(Kubernetes 1.36 or later does): only the loop adds inherited entries to Nodes")
@@ -213,7 +227,7 @@ func (v visit) setUpChosen(ctx context.Context, way string) error {
 // best sets up the best way that the workload cluster supports. It returns the name of this way, and the worse ways, which the caller
 // removes. It keeps a better way that the API server refuses now, or does not serve now, as in the middle of an upgrade: otherwise the
 // better way would not work when the API server serves it again (see docs/workload-clusters.md#limits).
-func (v visit) best(ctx context.Context) (way string, worse []string, err error) {
+func (v *visit) best(ctx context.Context) (way string, worse []string, err error) {
 	var reasons []string
 	mend := false
 	for i, way := range preferred {
@@ -221,6 +235,8 @@ func (v visit) best(ctx context.Context) (way string, worse []string, err error)
 		if v.Ways[way] != nil {
 			err := v.setUp(ctx, way)
 			switch {
+			case isUndiscovered(err):
+				why, v.undiscovered = "the workload cluster's API server does not say whether it serves MutatingAdmissionPolicies", true
 			case refused(err):
 				why, mend = Told(err).Error(), true
 			case meta.IsNoMatchError(err):
@@ -235,14 +251,16 @@ func (v visit) best(ctx context.Context) (way string, worse []string, err error)
 		}
 		reasons = append(reasons, fmt.Sprintf("Not by %s: %s.", way, why))
 	}
-	v.chosen.Store(v.cluster.NamespacedName, AdmitByLoop)
+	if before, _ := v.chosen.Swap(v.cluster.NamespacedName, AdmitByLoop); before == AdmitByLoop && v.undiscovered {
+		return AdmitByLoop, nil, nil // it has been said
+	}
 	v.tell(ReasonFallback, "Only the loop adds inherited entries to new Nodes, a moment after they register: until then, Pods that do not tolerate "+
 		"their taints can be scheduled there. To accept this, set the label "+AdmissionLabel+"=none. "+strings.Join(reasons, " "))
 	return AdmitByLoop, nil, nil
 }
 
 // setUp sets up a way. It reports a new registration and a lack of room; it returns all other errors without a report.
-func (v visit) setUp(ctx context.Context, way string) error {
+func (v *visit) setUp(ctx context.Context, way string) error {
 	began := time.Now()
 	registered, err := v.Ways[way].Ensure(ctx, v.server, v.cluster)
 	if _, computes := v.Ways[way].(ByPolicy); computes {
@@ -266,8 +284,18 @@ func (v visit) setUp(ctx context.Context, way string) error {
 // refused reports whether the API server forbids a request to the user of the kubeconfig, or refuses the object as invalid.
 func refused(err error) bool { return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) }
 
-func (v visit) remove(ctx context.Context, way string) error {
+// isUndiscovered reports whether an API server answered discovery with an error, as some do for a group that they do not know. This error
+// needs no attention: nothing could be set up there, and the loop does the work.
+func isUndiscovered(err error) bool {
+	var failed *apiutil.ErrResourceDiscoveryFailed
+	return errors.As(err, &failed) && !meta.IsNoMatchError(err)
+}
+
+func (v *visit) remove(ctx context.Context, way string) error {
 	removed, err := v.Ways[way].Remove(ctx, v.server, v.cluster)
+	if isUndiscovered(err) {
+		v.undiscovered, err = true, nil
+	}
 	if errors.Is(err, webhook.ErrForeign) || errors.Is(err, policy.ErrForeign) || apierrors.IsForbidden(err) {
 		err = nil // another Heirloom has set it up, or nobody: a user without the right to get it cannot have done so
 	}
@@ -278,7 +306,7 @@ func (v visit) remove(ctx context.Context, way string) error {
 }
 
 // failed reports an error, and returns it. The code that makes connections reports lost connections.
-func (v visit) failed(way string, err error) error {
+func (v *visit) failed(way string, err error) error {
 	if err == nil || errors.Is(err, clustercache.ErrClusterNotConnected) {
 		return err
 	}

@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/workload"
@@ -120,6 +121,35 @@ func TestEnsureTellsWhatItDid(t *testing.T) {
 				Expect(err).To(MatchError(tc.fails))
 			}
 		})
+	}
+}
+
+// An API server that answers discovery with 500, as some do for a group that they do not know, is no error: there is one Event, and the loop
+// does the work until a later attempt succeeds.
+func TestUnreachableDiscoveryIsNoError(t *testing.T) {
+	undiscovered := fmt.Errorf("looking for policies: %w", &apiutil.ErrResourceDiscoveryFailed{
+		schema.GroupVersion{Group: "admissionregistration.k8s.io", Version: "v1"}: apierrors.NewInternalError(errors.New("not defined")),
+	})
+	for _, way := range []string{"auto", "none"} {
+		Expect := NewWithT(t).Expect
+		policies := &answer{err: undiscovered}
+		a := &workload.Admission{Ways: map[string]workload.Way{"policy": policies}}
+		var events []string
+		for range 3 {
+			told, again, err := ensure(t, a, way)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(again).To(Equal(time.Minute))
+			events = append(events, told...)
+		}
+		if way == "auto" {
+			Expect(events).To(ConsistOf(ContainSubstring("Not by policy: the workload cluster's API server does not say whether it serves MutatingAdmissionPolicies.")))
+		} else {
+			Expect(events).To(BeEmpty())
+		}
+		policies.err = nil
+		_, again, err := ensure(t, a, way)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(again).To(BeZero())
 	}
 }
 
