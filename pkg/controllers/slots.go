@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// turn is the time between the retries of two requests that find no slot: thousands of them must not keep the loop busy.
-	turn = 2 * time.Millisecond
+	// retrySpacing is the time between the retries of two requests that find no slot: thousands of them must not keep the loop busy.
+	retrySpacing = 2 * time.Millisecond
 	// slowRetry is the first pause after an unanswered request. Each further unanswered request doubles the pause, up to longestPause. It is
 	// also the time for which an answer counts: no longer than a request may hang.
 	slowRetry    = 5 * time.Second
@@ -23,8 +23,9 @@ const (
 	// promptly is the maximum time of an answer that proves a server to be well. A server that answers just in time must not hold many
 	// workers.
 	promptly = time.Second
-	// liveReads is the number of live reads that the Nodes of a Cluster may cause each second, and at once. Beyond it, the cache decides.
-	liveReads = 200
+	// liveNodes is the number of Nodes of a Cluster about which the loop decides from live reads each second, and at once. Each costs a read
+	// of its own Machine; many Nodes share the reads of the other owners (owners.Live).
+	liveNodes = 100
 )
 
 // slots limit the number of workers that may wait for the answers of a workload cluster, or for answers about a kind. A key without a
@@ -39,6 +40,8 @@ type slots[K comparable] struct {
 type slot struct {
 	running int
 	reads   *rate.Limiter
+	// nextRead is the time of the last retry among the Nodes that found reads at their limit.
+	nextRead time.Time
 	// answered is the time of the latest prompt answer, failures the number of pauses since then.
 	answered time.Time
 	failures int
@@ -68,17 +71,25 @@ func (s *slots[K]) try(key K, request func() (sent bool, err error)) (again time
 func (s *slots[K]) slot(key K) *slot {
 	of := s.of[key]
 	if of == nil {
-		of = &slot{reads: rate.NewLimiter(liveReads, liveReads)}
+		of = &slot{reads: rate.NewLimiter(liveNodes, liveNodes)}
 		s.of[key] = of
 	}
 	return of
 }
 
-// reads returns the rate limit of live reads for a key.
-func (s *slots[K]) reads(key K) *rate.Limiter {
+// read counts a live decision. Beyond the limit, again is the time until the next attempt.
+func (s *slots[K]) read(key K, now time.Time) (again time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.slot(key).reads
+	of := s.slot(key)
+	if of.reads.AllowN(now, 1) {
+		return 0
+	}
+	if of.nextRead.Before(now) {
+		of.nextRead = now
+	}
+	of.nextRead = of.nextRead.Add(time.Second / liveNodes)
+	return of.nextRead.Sub(now)
 }
 
 func (s *slots[K]) take(key K, now time.Time) (of *slot, again time.Duration) {
@@ -101,7 +112,7 @@ func (s *slots[K]) take(key K, now time.Time) (of *slot, again time.Duration) {
 	if of.next.Before(free) {
 		of.next = free
 	}
-	of.next = of.next.Add(turn)
+	of.next = of.next.Add(retrySpacing)
 	return of, of.next.Sub(now)
 }
 
@@ -110,7 +121,7 @@ func (s *slots[K]) release(of *slot, sent bool, err error, started, now time.Tim
 	defer s.mu.Unlock()
 	of.running--
 	switch {
-	case !sent: // it proves nothing
+	case !sent, unanswered(err) && now.Sub(started) <= promptly: // it proves nothing
 	case !unanswered(err):
 		if now.Sub(started) <= promptly {
 			of.answered, of.failures = now, 0

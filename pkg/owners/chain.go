@@ -7,6 +7,7 @@ package owners
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
 	"time"
@@ -90,6 +91,29 @@ func Recheck[D any](ctx context.Context, c *Chain, inDoubt func(D) bool, decide 
 		return decided, err
 	}
 	return Again(ctx, c, decided, decide), nil
+}
+
+// DecideLive decides for the loop from live reads. The loop can wait: if a read fails, DecideLive returns the error.
+func DecideLive[D any](ctx context.Context, c *Chain, decide func(context.Context, *Chain) (D, error)) (D, error) {
+	ctx, cancel := c.bounded(ctx)
+	defer cancel()
+	reads, live := &strictReader{Reader: c.Live}, *c
+	live.fresh, live.Live = true, reads
+	decided, err := decide(ctx, &live)
+	return decided, errors.Join(err, reads.failed)
+}
+
+// strictReader collects the errors of reads.
+type strictReader struct {
+	client.Reader
+	failed error
+}
+
+// Get implements client.Reader.
+func (s *strictReader) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+	err := s.Reader.Get(ctx, key, into, options...)
+	s.failed = errors.Join(s.failed, client.IgnoreNotFound(err))
+	return err //nolint:wrapcheck // the caller knows the object
 }
 
 // Again is the second decision of Recheck. Without Live, it returns the first.
