@@ -202,7 +202,7 @@ func recheckNode(t *testing.T, chain *owners.Chain, known string) (first, second
 	t.Helper()
 	decided := func(d owners.NodeDecision) bool { first = d; return true }
 	second, err := owners.Recheck(t.Context(), chain.Within(itself), decided, func(ctx context.Context, c *owners.Chain) (owners.NodeDecision, error) {
-		return c.EvaluateNode(ctx, node(known), inherit.Policy{})
+		return c.SourceOf(ctx, node(known), inherit.Policy{})
 	})
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	return first, second

@@ -27,7 +27,7 @@ func TestWhatAKubeletSaysCameFromItsMachine(t *testing.T) {
 	s.Expect(kubelet.Create(s.ctx, node)).To(Succeed())
 	s.eventually(node, func(g Gomega) {
 		g.Expect(node.Labels).To(HaveKey("node-role.kubernetes.io/worker"))
-		g.Expect(inherit.RecordOf(inherit.OfNode(node, time.Now())).Taints).NotTo(BeEmpty())
+		g.Expect(inherit.RecordOf(inherit.OfNode(node)).Taints).NotTo(BeEmpty())
 	})
 	s.update(node, func() {
 		node.Labels[quarantine] = "yes"
