@@ -41,7 +41,6 @@ const (
 // takeTurn is the step that decides whether it is the Node's turn to get taints that evict Pods. The write takes the turn.
 func (r *nodes) takeTurn(ctx context.Context, v *visit, p owners.NodePlan) (requeueAfter time.Duration, err error) {
 	if v.turn.Eviction == inherit.AsksPods && len(p.Held) > 0 {
-		v.allowed = v.allowed || v.node.Record.Softened.IsZero()
 		return evictEvery, nil
 	}
 	if v.turn.Eviction != inherit.Waits || len(p.Held) == 0 {

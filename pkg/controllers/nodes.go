@@ -118,9 +118,12 @@ func (r *nodes) sync(ctx context.Context, req NodeRequest) (requeueAfter time.Du
 		requeueAfter = sooner(requeueAfter, later)
 	}
 	if p.Changes() || v.allowed {
-		var later time.Duration
-		if later, err = r.write(ctx, v, &p); err != nil || later > 0 {
-			return later, err
+		later, err := r.write(ctx, v, &p)
+		if err != nil {
+			return 0, err
+		}
+		if later > 0 || len(p.Held)+len(p.Gates) == 0 { // otherwise the steps say when to look again
+			requeueAfter = later
 		}
 	}
 	r.report(ctx, v, p)
@@ -190,25 +193,27 @@ func (r *nodes) write(ctx context.Context, v *visit, p *owners.NodePlan) (requeu
 		if later = r.clusters.read(v.Cluster, time.Now()); later > 0 {
 			return false, nil
 		}
-		if *p, err = owners.DecideLive(ctx, r.Chain, v.plan); err != nil || !p.Changes() || p.Observed {
+		live, err := owners.DecideLive(ctx, r.Chain, v.plan)
+		if err != nil || !live.Changes() || live.Observed {
 			return false, err
 		}
 		var turn pace.Reservation
-		if v.limits != nil && len(p.Evicting) > 0 {
+		if v.limits != nil && len(live.Evicting) > 0 {
 			if turn, later = r.pacer.Take(v.now, *v.limits); later > 0 {
 				later = retrySpacing
 				return false, nil
 			}
 		}
-		err = r.patch(ctx, v, p.Result)
+		err = r.patch(ctx, v, live.Result)
 		if refused(err) {
 			turn.Cancel() // the Node was not tainted
 		}
 		if err != nil {
-			r.failed(p.Source.Object, workload.Told(err))
+			r.failed(live.Source.Object, workload.Told(err))
 			return true, err
 		}
-		r.recordWrite(ctx, v, *p)
+		*p = live
+		r.recordWrite(ctx, v, live)
 		return true, nil
 	})
 	if apierrors.IsConflict(err) {

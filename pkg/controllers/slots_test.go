@@ -63,7 +63,7 @@ func TestSlots(t *testing.T) {
 		}
 		sent, waits := s.all("c", 5, slowly)
 		Expect(sent).To(Equal(1))
-		Expect(waits).To(Equal([]time.Duration{turn, 2 * turn, 3 * turn, 4 * turn}))
+		Expect(waits).To(Equal([]time.Duration{retrySpacing, 2 * retrySpacing, 3 * retrySpacing, 4 * retrySpacing}))
 		sent, waits = s.all("c", 5, slowly)
 		Expect(sent).To(Equal(4))
 		Expect(waits).To(HaveLen(1))
@@ -141,16 +141,23 @@ func TestAForgottenClusterWithWritesOnTheirWay(t *testing.T) {
 	})
 }
 
-// Each Cluster has its own limit for live reads of its Nodes.
+// Each Cluster has its own limit for live decisions about its Nodes. Nodes beyond the limit come back one after the other, at the same rate.
 func TestReadsOfAClusterAreLimited(t *testing.T) {
 	s, allowed, now := newSlots[string](1), 0, time.Now()
-	for range 3 * liveReads {
-		if s.reads("c").AllowN(now, 1) {
-			allowed++
+	var waits []time.Duration
+	for range 3 * liveNodes {
+		if again := s.read("c", now); again > 0 {
+			waits = append(waits, again)
+			continue
 		}
+		allowed++
 	}
-	NewWithT(t).Expect(allowed).To(Equal(liveReads))
-	NewWithT(t).Expect(s.reads("other").Allow()).To(BeTrue())
+	NewWithT(t).Expect(allowed).To(Equal(liveNodes))
+	NewWithT(t).Expect(s.read("other", now)).To(BeZero())
+	for i, wait := range waits {
+		NewWithT(t).Expect(wait).To(Equal(time.Duration(i+1) * time.Second / liveNodes))
+		NewWithT(t).Expect(s.read("c", now.Add(wait))).To(BeZero())
+	}
 }
 
 // A hundred clusters with twenty Nodes each answer no write. Nodes of a healthy cluster wait at most five seconds for a worker, and usually

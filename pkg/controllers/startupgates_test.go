@@ -24,6 +24,13 @@ func gated() *clusterv1.Machine {
 	return m
 }
 
+// newNode returns Node m, which has just registered.
+func newNode() *corev1.Node {
+	n := node("m")
+	n.CreationTimestamp = metav1.Now()
+	return n
+}
+
 // podOf returns a ready Pod of a DaemonSet in kube-system, on Node m.
 func podOf(daemonSet string) *corev1.Pod {
 	return &corev1.Pod{
@@ -46,10 +53,9 @@ func (l *loop) setsCondition(n *corev1.Node) {
 
 // A start-up gate opens once, in a write of the loop, with an Event. While a gate waits for a Pod, the loop looks again every ten seconds.
 func TestAStartupGateOpens(t *testing.T) {
-	m, n := gated(), node("m")
+	m, n := gated(), newNode()
 	l := newLoop(t, theCluster(), machineSet(), m, n)
-	_, again := l.after("m")
-	l.Expect(again).To(Equal(10 * time.Second))
+	l.after("m")
 	l.writes.take()
 	taints, again := l.after("m")
 	l.Expect([]any{taints, again}).To(Equal([]any{"cni:NoSchedule,gpu:NoSchedule,net:NoSchedule", 10 * time.Second}))
@@ -68,10 +74,9 @@ func TestAStartupGateOpens(t *testing.T) {
 	l.told("Normal StartupGateOpened Machine/m: Start-up gates of Node m are open: removed cni:NoSchedule")
 
 	l.change(n, func() { n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: "net", Effect: "NoSchedule"}) })
-	l.change(m, func() { m.Annotations = nil })
 	l.writes.take()
 	l.Expect(l.seeNode("m")).To(Succeed())
-	l.wrote(`patches Node /m@1004 {"metadata":{"annotations":{"heirloom.dev/opened-gates":null}}}`)
+	l.wrote()
 	l.Expect(l.taintsOf("m")).To(Equal("gpu:NoSchedule,net:NoSchedule"))
 }
 
@@ -89,7 +94,7 @@ func TestAPodThatOpensNoGate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			pod := podOf("cni")
 			change(pod)
-			l := newLoop(t, theCluster(), machineSet(), gated(), node("m"), pod)
+			l := newLoop(t, theCluster(), machineSet(), gated(), newNode(), pod)
 			for range 2 {
 				taints, _ := l.after("m")
 				l.Expect(taints).To(ContainSubstring("cni:NoSchedule"))
@@ -103,11 +108,11 @@ func TestAPodThatOpensNoGate(t *testing.T) {
 func TestGatesOfAWorkloadCluster(t *testing.T) {
 	m := gated()
 	l := newLoop(t, theCluster(), machineSet(), m)
-	server := l.connect("c", node("m"), podOf("cni"))
+	server := l.connect("c", newNode(), podOf("cni"))
 	look := func() (taints string) {
 		again, err := l.lookAt("c", "m")
 		l.Expect(err).NotTo(HaveOccurred())
-		n := node("m")
+		n := newNode()
 		l.Expect(server.Get(t.Context(), client.ObjectKeyFromObject(n), n)).To(Succeed())
 		taints = taint.FormatList(n.Spec.Taints)
 		l.Expect(again).To(Equal(map[bool]time.Duration{true: 10 * time.Second}[taints == "cni:NoSchedule,gpu:NoSchedule,net:NoSchedule"]))
@@ -129,7 +134,7 @@ func TestGatesThatAreLeftAlone(t *testing.T) {
 		"paused":   func(c *clusterv1.Cluster) { c.Spec.Paused = new(true) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			cluster, n := theCluster(), node("m")
+			cluster, n := theCluster(), newNode()
 			l := newLoop(t, cluster, machineSet(), gated(), n)
 			l.after("m")
 			l.setsCondition(n)

@@ -116,7 +116,7 @@ func TestNoExecuteWithinBudgets(t *testing.T) {
 		l.counted("no_execute_waiting_nodes 1")
 		n := node("n0")
 		l.stored(n)
-		l.Expect(n.Labels).NotTo(HaveKey(inherit.SoftenedLabel))
+		l.Expect(inherit.WaitsForPods(n)).To(BeFalse())
 		l.visit(all, 0)
 		l.told()
 	})
@@ -172,7 +172,7 @@ func TestAStaleCacheEvictsNobody(t *testing.T) {
 		}},
 		"the Node has no turn any more": {change: func(l *loop, n *corev1.Node) {
 			l.lag(n)
-			l.change(n, func() { delete(n.Labels, inherit.SoftenedLabel) })
+			l.change(n, func() { delete(n.Annotations, inherit.RecordAnnotation) })
 		}},
 		"the Node is gone":        {change: func(l *loop, n *corev1.Node) { l.lag(n); l.delete(n) }},
 		"nobody knows":            {change: func(l *loop, _ *corev1.Node) { l.refuseLive = errors.New("silence") }, fails: "silence"},
@@ -268,7 +268,7 @@ func TestNodesThatWaitForPodsReadLittle(t *testing.T) {
 		for range 100 {
 			l.after("n0")
 		}
-		l.Expect(len(l.evicted())).To(BeNumerically("~", 20, 5))
+		l.Expect(len(l.evicted())).To(BeNumerically("~", 95, 5))
 		<-time.After(time.Second)
 		l.visit(softened, 10*time.Second, "web")
 	})
