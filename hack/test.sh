@@ -90,7 +90,7 @@ check() { "${@:2}" || echo "$1" >>"$results/failed"; }
 unit() {
 	local directories=() directory
 	# The tests of pkg/controllers and of the simulated world take longest, so they begin first.
-	for directory in pkg/controllers test/sim/world test/sim/apiserver pkg cmd webhooks certs test/rules test/lockup; do
+	for directory in pkg/controllers test/sim/world test/sim/apiserver pkg cmd webhooks certs test/rules; do
 		[[ ! -d $directory ]] || directories+=("./$directory/...")
 	done
 	# Parallel tests mostly wait, and so do some packages, hence -p.

@@ -31,7 +31,6 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
 	"github.com/heirloom-dev/heirloom/pkg/owners"
 	"github.com/heirloom-dev/heirloom/pkg/workload"
-	"github.com/heirloom-dev/heirloom/test/lockup"
 )
 
 func TestMain(m *testing.M) {
@@ -169,8 +168,6 @@ func (l *loop) running() *fakeManager {
 func (l *loop) start() {
 	l.t.Helper()
 	var running sync.WaitGroup
-	before, err := lockup.Queues()
-	l.Expect(err).NotTo(HaveOccurred())
 	ctx := ctrl.LoggerInto(l.t.Context(), funcr.New(func(_, line string) { l.logged.note(line) }, funcr.Options{}))
 	for _, controller := range l.running().controllers {
 		running.Go(func() {
@@ -179,19 +176,7 @@ func (l *loop) start() {
 			}
 		})
 	}
-	l.t.Cleanup(func() { // the context is cancelled before the cleanup
-		stopped := make(chan struct{})
-		go func() { running.Wait(); close(stopped) }()
-		l.Eventually(func() (bool, error) {
-			select {
-			case <-stopped:
-				return true, nil
-			case <-time.After(10 * time.Second): // the lock-up of a queue is the only excuse
-				lockedUp, err := lockup.Queues()
-				return lockedUp > before, err
-			}
-		}).WithTimeout(10*time.Minute).Should(BeTrue(), "a controller does not end")
-	})
+	l.t.Cleanup(running.Wait) // the context is cancelled before the cleanup
 }
 
 // eventually polls the running loop for a minute.

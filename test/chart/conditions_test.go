@@ -72,7 +72,7 @@ func (c conditions) match(t *testing.T, old, object *unstructured.Unstructured) 
 	record := admission.NewAttributesRecord(object, before, gvk, object.GetNamespace(), object.GetName(), resource, "", operation, options, false,
 		&user.DefaultInfo{Name: "somebody"})
 	result := c.Match(c.compiler.CreateContext(context.Background()), &admission.VersionedAttributes{
-		Attributes: record, VersionedKind: gvk, VersionedObject: object, VersionedOldObject: before,
+		Attributes: record, VersionedKind: gvk, VersionedObject: admission.NewLazyObject(object), VersionedOldObject: admission.NewLazyObject(before),
 	}, nil, nil)
 	if result.Error != nil {
 		t.Fatalf("%v for\n%v\nbefore\n%v", result.Error, object, old)

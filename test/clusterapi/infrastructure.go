@@ -51,10 +51,7 @@ func (i *Infrastructure) Start(ctx context.Context, management *rest.Config) err
 	mgr, err := ctrl.NewManager(management, ctrl.Options{
 		Metrics: metricsserver.Options{BindAddress: "0"},
 		Client:  client.Options{Cache: &client.CacheOptions{Unstructured: true}},
-		Controller: ctrlconfig.Controller{
-			SkipNameValidation: ptr.To(true), MaxConcurrentReconciles: 4,
-			UsePriorityQueue: ptr.To(false), // up to controller-runtime v0.24 it can lock up at its shutdown (issue 3538)
-		},
+		Controller: ctrlconfig.Controller{SkipNameValidation: ptr.To(true), MaxConcurrentReconciles: 4},
 	})
 	if err != nil {
 		return fmt.Errorf("creating the manager of the infrastructure provider: %w", err)

@@ -127,7 +127,7 @@ func attributes(node *corev1.Node, u user.Info) *admission.VersionedAttributes {
 	node.SetGroupVersionKind(kind)
 	record := admission.NewAttributesRecord(node, nil, kind, "", node.Name, corev1.SchemeGroupVersion.WithResource("nodes"),
 		"", admission.Create, &metav1.CreateOptions{}, false, u)
-	return &admission.VersionedAttributes{Attributes: record, VersionedKind: kind, VersionedObject: node}
+	return &admission.VersionedAttributes{Attributes: record, VersionedKind: kind, VersionedObject: admission.NewLazyObject(node)}
 }
 
 func TestThePolicyIsForKubeletsAndTheirOwnNodes(t *testing.T) {

@@ -294,9 +294,11 @@ type builtinStrategy struct {
 	subresource string
 }
 
-func (s builtinStrategy) NamespaceScoped() bool          { return s.namespaced }
-func (s builtinStrategy) AllowCreateOnUpdate() bool      { return s.upserts && s.subresource == "" }
-func (s builtinStrategy) AllowUnconditionalUpdate() bool { return s.unconditional }
+func (s builtinStrategy) NamespaceScoped() bool { return s.namespaced }
+func (s builtinStrategy) AllowCreateOnUpdate(context.Context) bool {
+	return s.upserts && s.subresource == ""
+}
+func (s builtinStrategy) AllowUnconditionalUpdate(context.Context) bool { return s.unconditional }
 
 func (s builtinStrategy) PrepareForCreate(_ context.Context, object runtime.Object) {
 	accessor, _ := meta.Accessor(object)

@@ -94,11 +94,12 @@ func (d *dispatch) round(ctx context.Context, again bool) error {
 	if d.versioned == nil || !d.versioned.Dirty {
 		return nil
 	}
-	if _, ok := d.versioned.VersionedObject.(*unstructured.Unstructured); !ok {
-		reflect.ValueOf(d.attributes.GetObject()).Elem().Set(reflect.ValueOf(d.versioned.VersionedObject).Elem())
+	object := d.versioned.VersionedObject.Object()
+	if _, ok := object.(*unstructured.Unstructured); !ok {
+		reflect.ValueOf(d.attributes.GetObject()).Elem().Set(reflect.ValueOf(object).Elem())
 		return nil
 	}
-	return d.interfaces.GetObjectConvertor().Convert(d.versioned.VersionedObject, d.attributes.GetObject(), nil)
+	return d.interfaces.GetObjectConvertor().Convert(object, d.attributes.GetObject(), nil)
 }
 
 // verdict returns the error of the request for an error of a webhook, according to the failure policy.
@@ -216,7 +217,8 @@ func (d *dispatch) apply(h hook, result *webhookrequest.AdmissionResponse) (bool
 		return false, &webhookutil.ErrCallingWebhook{WebhookName: h.spec.Name, Reason: fmt.Errorf("unsupported patch type %q", result.PatchType)}
 	}
 	format := serializer.NewSerializerWithOptions(serializer.DefaultMetaFactory, d.interfaces.GetObjectCreater(), d.interfaces.GetObjectTyper(), serializer.SerializerOptions{})
-	before, err := runtime.Encode(format, d.versioned.VersionedObject)
+	object := d.versioned.VersionedObject.Object()
+	before, err := runtime.Encode(format, object)
 	if err != nil {
 		return false, apierrors.NewInternalError(err)
 	}
@@ -225,15 +227,15 @@ func (d *dispatch) apply(h hook, result *webhookrequest.AdmissionResponse) (bool
 		return false, apierrors.NewInternalError(err)
 	}
 	into := runtime.Object(&unstructured.Unstructured{})
-	if _, ok := d.versioned.VersionedObject.(*unstructured.Unstructured); !ok {
+	if _, ok := object.(*unstructured.Unstructured); !ok {
 		into = made(d.versioned.VersionedKind)
 	}
-	object, _, err := format.Decode(after, nil, into)
+	patched, _, err := format.Decode(after, nil, into)
 	if err != nil {
 		return false, apierrors.NewInternalError(err)
 	}
-	differs := changed(d.versioned.VersionedObject, object)
-	d.versioned.Dirty, d.versioned.VersionedObject = true, object
-	d.interfaces.GetObjectDefaulter().Default(object)
+	differs := changed(object, patched)
+	d.versioned.UpdateObject(patched)
+	d.interfaces.GetObjectDefaulter().Default(patched)
 	return differs, nil
 }

@@ -200,7 +200,7 @@ func (e *endpoint) Update(ctx context.Context, name string, info rest.UpdatedObj
 ) (runtime.Object, bool, error) {
 	key, dry := e.key(ctx, name), dryrun.IsDryRun(options.DryRun)
 	for {
-		before, existing, err := e.existing(key, name, create || e.strategy.AllowCreateOnUpdate(), info.Preconditions())
+		before, existing, err := e.existing(key, name, create || e.strategy.AllowCreateOnUpdate(ctx), info.Preconditions())
 		if err != nil {
 			return nil, false, err
 		}
@@ -277,7 +277,7 @@ func (e *endpoint) beforeUpdate(ctx context.Context, name string, object, existi
 		return nil, err
 	}
 	switch version := accessor.GetResourceVersion(); {
-	case (version == "" || version == "0") && e.strategy.AllowUnconditionalUpdate():
+	case (version == "" || version == "0") && e.strategy.AllowUnconditionalUpdate(ctx):
 		accessor.SetResourceVersion(old.GetResourceVersion())
 	case version == "" || version == "0":
 		invalid := field.Invalid(field.NewPath("metadata", "resourceVersion"), 0, "must be specified for an update")

@@ -58,9 +58,9 @@ type customStrategy struct {
 	version  *preparedVersion
 }
 
-func (s customStrategy) NamespaceScoped() bool        { return s.kind.namespaced }
-func (customStrategy) AllowCreateOnUpdate() bool      { return false }
-func (customStrategy) AllowUnconditionalUpdate() bool { return false }
+func (s customStrategy) NamespaceScoped() bool                       { return s.kind.namespaced }
+func (customStrategy) AllowCreateOnUpdate(context.Context) bool      { return false }
+func (customStrategy) AllowUnconditionalUpdate(context.Context) bool { return false }
 
 func (s customStrategy) PrepareForCreate(_ context.Context, object runtime.Object) {
 	u := custom(object)
@@ -106,7 +106,7 @@ func (s customStrategy) Validate(ctx context.Context, object runtime.Object) fie
 	}
 	errs = append(errs, apivalidation.ValidateObjectMetaAccessor(u, s.kind.namespaced, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))...)
 	errs = append(errs, validation.ValidateCustomResource(nil, u.Object, s.version.validator)...)
-	errs = append(errs, objectmeta.Validate(nil, u.Object, structural, false)...)
+	errs = append(errs, objectmeta.Validate(ctx, nil, u.Object, structural, false)...)
 	errs = append(errs, listtype.ValidateListSetsAndMaps(nil, structural, u.Object)...)
 	return s.validateRules(ctx, errs, u, nil)
 }
@@ -119,7 +119,7 @@ func (s customStrategy) ValidateUpdate(ctx context.Context, object, old runtime.
 		errs = append(errs, apivalidation.ValidateObjectMetaAccessorUpdate(u, before, field.NewPath("metadata"))...)
 		errs = append(errs, validation.ValidateCustomResourceUpdate(nil, u.Object, before.Object, s.version.validator, validation.WithRatcheting(correlated))...)
 	}
-	errs = append(errs, objectmeta.Validate(nil, u.Object, structural, false)...)
+	errs = append(errs, objectmeta.Validate(ctx, nil, u.Object, structural, false)...)
 	errs = append(errs, s.validateLists(u, before)...)
 	return s.validateRules(ctx, errs, u, before, apiextensionscel.WithRatcheting(correlated))
 }

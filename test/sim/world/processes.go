@@ -228,7 +228,6 @@ func simulated(mapper meta.RESTMapper) func(*ctrl.Options) {
 		o.MapperProvider = func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return mapper, nil }
 		o.Cache.NewInformer = drained(o.Cache.NewInformer)
 		o.Controller.SkipNameValidation = ptr.To(true)
-		o.Controller.UsePriorityQueue = ptr.To(false) // it can lock up when it is shut down (controller-runtime's issue 3538)
 	}
 }
 

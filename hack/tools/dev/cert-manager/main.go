@@ -36,9 +36,7 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
-	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 )
 
@@ -116,8 +114,6 @@ func startInjector(ctx context.Context, group *errgroup.Group, kubeconfig string
 	}
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme: scheme, Metrics: server.Options{BindAddress: "0"},
-		// Up to controller-runtime v0.24, the priority queue can lock up when it is shut down (its issue 3538).
-		Controller: ctrlconfig.Controller{UsePriorityQueue: ptr.To(false)},
 	})
 	if err != nil {
 		return fmt.Errorf("making the injector's manager: %w", err)
