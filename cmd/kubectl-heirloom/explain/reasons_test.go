@@ -23,7 +23,6 @@ import (
 
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/compare"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
-	taints "github.com/heirloom-dev/heirloom/pkg/taint"
 	"github.com/heirloom-dev/heirloom/test/fleet"
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
