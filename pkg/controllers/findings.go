@@ -34,24 +34,20 @@ func newFindings(m *metrics.Metrics) findings {
 	}
 }
 
-// track remembers the Node's record, and whether the Node lacks a taint or a label or is ignored. Nothing is remembered about a Node whose
-// Cluster is gone: its deletion may have been handled already.
-func (r *nodes) track(ctx context.Context, v *visit, p owners.NodePlan) {
+// track remembers the Node's record, and whether the Node lacks a taint or a label or is ignored.
+func (r *nodes) track(v *visit, p owners.NodePlan) {
 	if !p.Inherits() {
 		r.forget(v.NodeRequest, p.Reason.OptedOut())
-	} else {
-		if record := inherit.ValidRecord(p.Node.NodeState); record != "" {
-			r.records.set(v.NodeRequest, record)
-		}
-		r.ignored.set(v.NodeRequest, false)
-		r.unprotected.set(v.NodeRequest, len(p.Unprotected) > 0)
-		unlabelled := p.Unlabelled && (r.unlabelled.get(v.NodeRequest) || p.Node.Registering())
-		if was := r.unlabelled.set(v.NodeRequest, unlabelled); was && !unlabelled {
-			r.Metrics.NodeLabelled(v.now.Sub(p.Node.Object.CreationTimestamp.Time))
-		}
+		return
 	}
-	if cluster, err := r.Chain.Cluster(ctx, v.Cluster.Namespace, v.Cluster.Name); err == nil && cluster == nil {
-		r.forgetAll(v.Cluster)
+	if record := inherit.ValidRecord(p.Node.NodeState); record != "" {
+		r.records.set(v.NodeRequest, record)
+	}
+	r.ignored.set(v.NodeRequest, false)
+	r.unprotected.set(v.NodeRequest, len(p.Unprotected) > 0)
+	unlabelled := p.Unlabelled && (r.unlabelled.get(v.NodeRequest) || p.Node.Registering())
+	if was := r.unlabelled.set(v.NodeRequest, unlabelled); was && !unlabelled {
+		r.Metrics.NodeLabelled(v.now.Sub(p.Node.Object.CreationTimestamp.Time))
 	}
 }
 
@@ -88,7 +84,7 @@ func (r *nodes) forgetAll(cluster types.NamespacedName) {
 func (r *nodes) recordWrite(ctx context.Context, v *visit, p owners.NodePlan) {
 	defer func() {
 		p.NodePlan = p.Written()
-		r.track(ctx, v, p)
+		r.track(v, p)
 	}()
 	for _, key := range p.Added {
 		r.Metrics.Key(metrics.ByResync, "Node", key.What, metrics.KeyInjected)

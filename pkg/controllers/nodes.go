@@ -58,6 +58,10 @@ func (r *nodes) Reconcile(ctx context.Context, req NodeRequest) (ctrl.Result, er
 	ctx, cancel := context.WithTimeout(ctx, nodeTimeout)
 	defer cancel()
 	requeueAfter, err := r.sync(ctx, req)
+	// If the Cluster went meanwhile, its deletion may have been handled before the last findings.
+	if cluster, clusterErr := r.Chain.Cluster(ctx, req.Cluster.Namespace, req.Cluster.Name); clusterErr == nil && cluster == nil {
+		r.forgetAll(req.Cluster)
+	}
 	return ctrl.Result{RequeueAfter: requeueAfter}, err
 }
 
@@ -96,7 +100,7 @@ func (r *nodes) sync(ctx context.Context, req NodeRequest) (requeueAfter time.Du
 		return 0, err // the last findings about the Node count until it can be read
 	}
 	if !p.Observed {
-		r.track(ctx, v, p)
+		r.track(v, p)
 	}
 	switch {
 	case p.Reason.Released() && !p.Observed:
@@ -109,8 +113,8 @@ func (r *nodes) sync(ctx context.Context, req NodeRequest) (requeueAfter time.Du
 		r.observeNode(v, p)
 		return r.watchFacts(ctx, v, p)
 	}
-	for _, step := range []step{r.watchFacts, r.takeTurn, r.askPodsToLeave, r.findReadyPods} {
-		later, err := step(ctx, v, p)
+	for _, take := range []step{r.watchFacts, r.takeTurn, r.askPodsToLeave, r.findReadyPods} {
+		later, err := take(ctx, v, p)
 		if err != nil {
 			r.report(ctx, v, p)
 			return 0, err

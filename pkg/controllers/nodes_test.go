@@ -237,6 +237,22 @@ func TestANodeThatIsGoneLacksNothing(t *testing.T) {
 	}
 }
 
+// A reconcile that is still running when its Cluster is deleted leaves no findings.
+func TestAClusterThatGoesDuringAReconcile(t *testing.T) {
+	l := evictions(t, 1, machineDeployment(), machineSet(), evicting("n1", "MachineSet/ms"))
+	server := l.connect("c", node("n0"), node("n1"))
+	l.Expect(l.lookAt("c", "n0")).Error().NotTo(HaveOccurred())
+	l.workloads.clients[key("c")] = interceptor.NewClient(server, interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+			l.delete(theCluster())
+			l.Expect(l.seeWorkload(key("c"))).To(Succeed())
+			return c.Patch(ctx, object, patch, options...)
+		},
+	})
+	l.Expect(l.lookAt("c", "n1")).Error().NotTo(HaveOccurred())
+	l.counted(noneWaits)
+}
+
 // refusedNode reconciles a Node whose write is refused. After each conflict the next look comes soon: a kubelet that writes the Node all
 // the time must not delay it.
 func (l *loop) refusedNode(name string, refusal error) {

@@ -259,6 +259,41 @@ func TestASetKeepsNodesForPodsThatMove(t *testing.T) {
 	})
 }
 
+// A new leader knows from the Nodes who waits for Pods, whichever Node it sees first: a small set never waits as a whole.
+func TestANewLeaderKnowsWhoWaits(t *testing.T) {
+	inUse(t, func(t *testing.T) {
+		l := withinBudgets(t, 2, pod("web"))
+		l.staying["web"] = budget()
+		l.visit(softened, 10*time.Second)
+		<-time.After(time.Hour)
+		l.manager = nil
+		taints, again := l.after("n1")
+		l.Expect([]any{taints, again}).To(Equal([]any{withoutDrain, 10 * time.Second}))
+	})
+}
+
+// An API server that answers evictions late, or asks for a retry, for which client-go waits inside the request, does not count as dead: the
+// loop asks the other Pods of the Node, and writes other Nodes at once.
+func TestSlowEvictionsStopNobody(t *testing.T) {
+	for _, takes := range []time.Duration{700 * time.Millisecond, 10 * time.Second} {
+		inUse(t, func(t *testing.T) {
+			var pods []client.Object
+			for i := range 10 {
+				pods = append(pods, pod(fmt.Sprintf("p%02d", i)))
+			}
+			l := withinBudgets(t, 1, append(pods, nodeMachine("other"), node("other"))...)
+			l.visit(softened, 10*time.Second)
+			l.evictionTakes = takes
+			_, again := l.after("n0")
+			l.Expect(again).To(Equal(10 * time.Second))
+			l.Expect(l.evicted()).To(HaveLen(10))
+			l.Expect(l.events.take()).To(ContainElement(ContainSubstring("stays on Node n0 for now: the API server does not answer")))
+			taints, again := l.after("other")
+			l.Expect([]any{taints, again}).To(Equal([]any{withoutDrain, time.Duration(0)}))
+		})
+	}
+}
+
 // Nodes that wait for their Pods cause no more live reads than other Nodes, at any number.
 func TestNodesThatWaitForPodsReadLittle(t *testing.T) {
 	inUse(t, func(t *testing.T) {

@@ -4,6 +4,8 @@ package controllers_test
 
 import (
 	"errors"
+	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -78,6 +80,44 @@ func TestAStartupGateOpens(t *testing.T) {
 	l.Expect(l.seeNode("m")).To(Succeed())
 	l.wrote()
 	l.Expect(l.taintsOf("m")).To(Equal("gpu:NoSchedule,net:NoSchedule"))
+}
+
+// The gates of many Nodes that wait for the same DaemonSet open together, although all look for its Pods at the same time.
+func TestGatesOfManyNodesOpenTogether(t *testing.T) {
+	inUse(t, func(t *testing.T) {
+		const nodes = 100
+		objects := []client.Object{theCluster(), machineSet()}
+		for i := range nodes {
+			name := fmt.Sprint("n", i)
+			m, n, pod := gated(), newNode(), podOf("cni")
+			m.Name, n.Name, pod.Name, pod.Spec.NodeName = name, name, name, name
+			m.Spec.ProviderID, n.Spec.ProviderID = "id-"+name, "id-"+name
+			m.Annotations = map[string]string{taint.UntilAnnotation: "cni:NoSchedule until daemonset kube-system/cni"}
+			objects = append(objects, m, n, pod)
+		}
+		l := newLoop(t, objects...)
+		for i := range nodes {
+			l.after(fmt.Sprint("n", i))
+		}
+		<-time.After(time.Minute)
+		l.listTakes = 10 * time.Millisecond
+		start, running := time.Now(), sync.WaitGroup{}
+		for i := range nodes {
+			running.Go(func() {
+				for again := time.Nanosecond; again > 0; <-time.After(again) {
+					var err error
+					if again, err = l.lookAt("c", fmt.Sprint("n", i)); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		running.Wait()
+		l.Expect(time.Since(start)).To(BeNumerically("<", 20*time.Second))
+		for i := range nodes {
+			l.Expect(l.taintsOf(fmt.Sprint("n", i))).To(Equal("gpu:NoSchedule"))
+		}
+	})
 }
 
 // Only a ready Pod of the named DaemonSet on the same Node opens a gate.

@@ -151,7 +151,7 @@ type nodeWrite struct {
 
 // completed adds taints, the guard and the record to a state with metadata. A kubelet cannot write the record.
 func (w *nodeWrite) completed(metadata NodeState) NodeState {
-	result := w.guard(w.openGates(w.withTaints(metadata)))
+	result := w.guard(w.openGates(w.taints(metadata)))
 	if !w.turn.Registering {
 		result = w.withRecord(result)
 	}

@@ -111,8 +111,8 @@ func (w *nodeWrite) standIns() (standIns []clusterv1.MachineTaint) {
 	return standIns
 }
 
-// withTaints implements rule 13: it returns the result with taints and with the annotations that track them.
-func (w *nodeWrite) withTaints(result NodeState) NodeState {
+// taints implements rule 13: it returns the result with taints and with the annotations that track them.
+func (w *nodeWrite) taints(result NodeState) NodeState {
 	result.Annotations = mergeMaps(result.Annotations, nil)
 	result.Taints = taint.Sync(w.node.Taints, w.declared(), w.node.Record.Taints, !w.initializes)
 	theirs, ours := taint.ByID(w.node.taints[0]), taint.ByID(w.node.taints[1])

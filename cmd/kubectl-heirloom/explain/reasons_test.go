@@ -343,6 +343,9 @@ func TestAClosedGateIsNoted(t *testing.T) {
 	closed := ContainElement("A start-up gate is closed: net:NoSchedule until condition Net=True.")
 	NewWithT(t).Expect(w.list(t, "node", "").Items[0].Notes).NotTo(closed)
 	w.node.Spec.Taints = []corev1.Taint{{Key: "net", Effect: "NoSchedule"}}
+	NewWithT(t).Expect(w.list(t, "node", "").Items[0].Notes).NotTo(closed, "somebody else's taint")
+	recorded := inherit.Record{Gates: []string{"net:NoSchedule"}}.Recorded(inherit.OfNode(&w.node))
+	w.node.Labels, w.node.Annotations = recorded.Labels, recorded.Annotations
 	NewWithT(t).Expect(w.list(t, "node", "").Items[0].Notes).To(closed)
 }
 
