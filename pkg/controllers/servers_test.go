@@ -71,6 +71,9 @@ func selectable(builder *fake.ClientBuilder) *fake.ClientBuilder {
 func (l *loop) evict(ctx context.Context, c client.Client, subResource string, pod, eviction client.Object, options ...client.SubResourceCreateOption) error {
 	l.Expect(subResource).To(Equal("eviction"))
 	l.Expect(eviction.(*policyv1.Eviction).DeleteOptions.Preconditions.UID).To(HaveValue(Equal(pod.GetUID()))) //nolint:forcetypeassert // see above
+	if ctx.Err() != nil {
+		return fmt.Errorf("posting: %w", ctx.Err())
+	}
 	l.writes.note("evicts " + pod.GetName())
 	select {
 	case <-ctx.Done():

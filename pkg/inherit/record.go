@@ -21,10 +21,7 @@ const (
 	RecordAnnotation = "heirloom.dev/record-from-machine"
 	// RecordLabel has a digest of RecordAnnotation. NodeRestriction lets no kubelet set, change or remove it. So Heirloom has written a
 	// Node with the label since the Node registered.
-	RecordLabel = ownDomain + "/record"
-
-	// ownDomain is the domain of Heirloom's own labels. Nobody may declare a label in it.
-	ownDomain = "heirloom.node-restriction.kubernetes.io"
+	RecordLabel = taint.OwnDomain + "/record"
 )
 
 // Record is the record of a Node.
@@ -104,7 +101,7 @@ func digest(text string) string {
 }
 
 // marks reports whether a label is in Heirloom's own domain.
-func marks(key string) bool { return domain(key) == ownDomain }
+func marks(key string) bool { return domain(key) == taint.OwnDomain }
 
 // forged reports whether the Node has the record's label with the value of its Machine. Cluster API propagates every label of a Machine in
 // this domain to the Node. Such a record is not believed, and Heirloom does not fight with Cluster API over the label.

@@ -51,6 +51,8 @@ func TestTaintsAreJudgedWhereSomethingMayBeWrong(t *testing.T) {
 		{"keys for Nodes", nil, machine(`,"annotations":{"sync.heirloom.dev/labels":"team, example.com/*,*"}`, ""), false},
 		{"a broken key for Nodes", nil, machine(`,"annotations":{"sync.heirloom.dev/labels":"team,-a"}`, ""), true},
 		{"two keys without a comma", nil, machine(`,"annotations":{"sync.heirloom.dev/annotations":"team note"}`, ""), true},
+		{"a label in Heirloom's domain", nil, machine(`,"labels":{"heirloom.node-restriction.kubernetes.io/x":""}`, ""), true},
+		{"a label in another domain", nil, machine(`,"labels":{"node-restriction.kubernetes.io/x":""}`, ""), false},
 		{"start-up gates", nil, gated("net=a:NoSchedule until condition example.com/Net=False, cni:NoExecute until daemonset kube-system/cni"), false},
 		{"a gate that waits for nothing", nil, gated("net=a:NoSchedule"), true},
 		{"a gate with a reserved taint", nil, gated("node.kubernetes.io/x:NoSchedule until condition Net=False"), true},
