@@ -171,8 +171,8 @@ func TestWhoSharesAPace(t *testing.T) {
 		HavePrefix("Normal NoExecuteTaintsRollingOut MachinePool/mp: "), HaveSuffix("limit reached in MachinePool ns/mp"))))
 }
 
-// Events about waiting Nodes are on the declaring object. Those who may read a ClusterClass of another namespace must not learn the names
-// in this Cluster, so the Events are then on the Machine.
+// Events about waiting Nodes are on the declaring object. Readers of a ClusterClass in another namespace must not learn the names in this
+// Cluster, so the Events are then on the Machine.
 func TestAMachineStandsForAClassOfAnotherNamespace(t *testing.T) {
 	for namespace, about := range map[string]string{"ns": "ClusterClass/class", "classes": "Machine/n1"} {
 		class, cluster := clusterClass(), managedCluster()

@@ -17,7 +17,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
-// findings are what the loop remembers about Nodes between reconciles.
+// findings are the memory of the loop about Nodes.
 type findings struct {
 	// records are the last valid records (inherit.Record) that the loop saw on Nodes. With them, a kubelet that makes its record invalid
 	// does not keep entries that its Machine loses.

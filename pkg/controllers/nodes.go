@@ -73,7 +73,7 @@ type visit struct {
 	node   inherit.Node
 	policy inherit.Policy
 	now    time.Time
-	// turn is what the write may do. Steps after the first plan may allow more; then the Node is planned again.
+	// turn limits the write. Steps after the first plan may allow more; then the Node is planned again.
 	turn    inherit.Turn
 	allowed bool
 	// limits are the limits in which the Node takes a turn with the write, limitedBy is the limit that makes it wait.
@@ -89,7 +89,7 @@ func (v *visit) plan(ctx context.Context, chain *owners.Chain) (owners.NodePlan,
 // step is a step after the first plan. It may allow more for the turn; requeueAfter is the time until the next reconcile, or 0.
 type step func(ctx context.Context, v *visit, p owners.NodePlan) (requeueAfter time.Duration, err error)
 
-// sync reads the Node, plans, takes the steps, and writes what a second plan from live owners decides.
+// sync reads the Node, plans, and carries the plan out.
 func (r *nodes) sync(ctx context.Context, req NodeRequest) (requeueAfter time.Duration, err error) {
 	v, err := r.read(ctx, req)
 	if err != nil || v == nil {
@@ -99,20 +99,26 @@ func (r *nodes) sync(ctx context.Context, req NodeRequest) (requeueAfter time.Du
 	if err != nil {
 		return 0, err // the last findings about the Node count until it can be read
 	}
-	if !p.Observed {
+	if p.Observed {
+		r.forget(req, false)
+	} else {
 		r.track(v, p)
 	}
 	switch {
-	case p.Reason.Released() && !p.Observed:
-		return r.release(ctx, v)
-	case !p.Inherits():
-		ctrl.LoggerFrom(ctx).V(2).Info("Node inherits nothing for now", "reason", p.Reason)
-		return 0, nil
-	case p.Observed:
-		r.forget(req, false)
+	case p.Inherits() && p.Observed:
 		r.observeNode(v, p)
 		return r.watchFacts(ctx, v, p)
+	case p.Inherits():
+		return r.carryOut(ctx, v, p)
+	case p.Reason.Released() && !p.Observed:
+		return r.release(ctx, v)
 	}
+	ctrl.LoggerFrom(ctx).V(2).Info("Node inherits nothing for now", "reason", p.Reason)
+	return 0, nil
+}
+
+// carryOut takes the steps after the first plan, and writes the result of a second plan from live owners.
+func (r *nodes) carryOut(ctx context.Context, v *visit, p owners.NodePlan) (requeueAfter time.Duration, err error) {
 	for _, take := range []step{r.watchFacts, r.takeTurn, r.askPodsToLeave, r.findReadyPods} {
 		later, err := take(ctx, v, p)
 		if err != nil {

@@ -33,11 +33,11 @@ func newNode() *corev1.Node {
 	return n
 }
 
-// podOf returns a ready Pod of a DaemonSet in kube-system, on Node m.
-func podOf(daemonSet string) *corev1.Pod {
+// readyPod returns a ready Pod of DaemonSet kube-system/cni, on Node m.
+func readyPod() *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "pod", OwnerReferences: []metav1.OwnerReference{
-			{APIVersion: "apps/v1", Kind: "DaemonSet", Name: daemonSet, UID: "u", Controller: new(true)},
+			{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "cni", UID: "u", Controller: new(true)},
 		}},
 		Spec:   corev1.PodSpec{NodeName: "m"},
 		Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
@@ -70,7 +70,7 @@ func TestAStartupGateOpens(t *testing.T) {
 	l.told("Normal StartupGateOpened Machine/m: Start-up gates of Node m are open: removed net:NoSchedule")
 	l.counted(`inherited_keys_total{by="resync",change="removed",kind="Node",what="taint"} 1`)
 
-	l.Expect(l.server.Create(t.Context(), podOf("cni"))).To(Succeed())
+	l.Expect(l.server.Create(t.Context(), readyPod())).To(Succeed())
 	l.Expect(l.seeNode("m")).To(Succeed())
 	l.Expect(l.taintsOf("m")).To(Equal("gpu:NoSchedule"))
 	l.told("Normal StartupGateOpened Machine/m: Start-up gates of Node m are open: removed cni:NoSchedule")
@@ -89,7 +89,7 @@ func TestGatesOfManyNodesOpenTogether(t *testing.T) {
 		objects := []client.Object{theCluster(), machineSet()}
 		for i := range nodes {
 			name := fmt.Sprint("n", i)
-			m, n, pod := gated(), newNode(), podOf("cni")
+			m, n, pod := gated(), newNode(), readyPod()
 			m.Name, n.Name, pod.Name, pod.Spec.NodeName = name, name, name, name
 			m.Spec.ProviderID, n.Spec.ProviderID = "id-"+name, "id-"+name
 			m.Annotations = map[string]string{taint.UntilAnnotation: "cni:NoSchedule until daemonset kube-system/cni"}
@@ -132,7 +132,7 @@ func TestAPodThatOpensNoGate(t *testing.T) {
 		"it is being deleted":            func(pod *corev1.Pod) { pod.DeletionTimestamp, pod.Finalizers = new(metav1.Now()), []string{"a/b"} },
 	} {
 		t.Run(name, func(t *testing.T) {
-			pod := podOf("cni")
+			pod := readyPod()
 			change(pod)
 			l := newLoop(t, theCluster(), machineSet(), gated(), newNode(), pod)
 			for range 2 {
@@ -148,7 +148,7 @@ func TestAPodThatOpensNoGate(t *testing.T) {
 func TestGatesOfAWorkloadCluster(t *testing.T) {
 	m := gated()
 	l := newLoop(t, theCluster(), machineSet(), m)
-	server := l.connect("c", newNode(), podOf("cni"))
+	server := l.connect("c", newNode(), readyPod())
 	look := func() (taints string) {
 		again, err := l.lookAt("c", "m")
 		l.Expect(err).NotTo(HaveOccurred())

@@ -44,12 +44,10 @@ func (w *nodeWrite) entries(what string, current, declared, machine map[string]s
 	inherits := func(key string) bool { return has(declared, key) && w.policy.notOnNode(what, key) == "" }
 	ahead := func(key string) bool { return w.from.machine != nil && !has(machine, key) } // see NodeSource.AheadOf
 	result = filter(current, func(key string) bool { return inherits(key) || !w.fromMachine(what, key, theirs, ours) })
-	var listed, extra []string
-	for key := range theirs { // Cluster API also lists keys of its own there, which it manages itself
-		if has(result, key) && (!inherits(key) || !ahead(key)) {
-			listed = append(listed, key)
-		}
-	}
+	var extra []string
+	listed := slices.DeleteFunc(theirs.UnsortedList(), func(key string) bool { // Cluster API also lists keys that it manages itself
+		return !has(result, key) || inherits(key) && ahead(key)
+	})
 	for key, value := range declared {
 		if why, detail := w.leavesOut(what, key, value, current); why != "" {
 			w.out.drop(Entry{what, key, true}, why, value, detail)

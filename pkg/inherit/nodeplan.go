@@ -16,7 +16,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
-// Eviction says what a write does with NoExecute taints that would evict Pods from a Node in use.
+// Eviction is the treatment of NoExecute taints that would evict Pods from a Node in use.
 type Eviction int
 
 const (
@@ -28,7 +28,7 @@ const (
 	AsksPods
 )
 
-// Turn is what a write may do to a Node. The caller of PlanNode decides it. The zero value is a write that may do everything.
+// Turn limits a write to a Node. The caller of PlanNode decides it. The zero value is a write that may do everything.
 type Turn struct {
 	Eviction Eviction
 	// PodsLeft are the taints for which all Pods have left the Node: these taints need not wait for Pods any longer.
@@ -197,7 +197,7 @@ func (w *nodeWrite) tooLarge(result NodeState) error {
 	return apivalidation.ValidateAnnotationsSize(result.Annotations)
 }
 
-// kept returns the added entries that another writer removed: those that an update in admission removes from the stored Node, or those
+// kept returns the added entries that another writer removed: entries that an update in admission removes from the stored Node, or entries
 // that the tracking annotations list. A different value does not count in a list, because an owner may have declared it before.
 func (w *nodeWrite) kept(added []NodeKey) []NodeKey {
 	if w.turn.Stored != nil {

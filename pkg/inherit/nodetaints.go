@@ -80,7 +80,7 @@ func (w *nodeWrite) dropOnInitialization() {
 	}
 }
 
-// withoutHeld returns the taints without those that wait, or with the values that the Node has from an earlier declaration.
+// withoutHeld returns the taints without waiting taints, or with the values that the Node has from an earlier declaration.
 func (w *nodeWrite) withoutHeld(declared []clusterv1.MachineTaint) (rest []clusterv1.MachineTaint) {
 	held, recorded, there := taint.ByID(w.held), taint.ByID(w.node.Record.Taints), taint.ByID(w.node.Taints)
 	for _, t := range declared {
@@ -141,9 +141,9 @@ func (w *nodeWrite) taints(result NodeState) NodeState {
 	return result
 }
 
-// openGates finds the start-up gates that are closed on the Node, and removes the taints of those that open: the Node has the gate's
+// openGates finds the start-up gates that are closed on the Node, and removes the taints of gates that open: the Node has the gate's
 // condition, or a ready Pod of the gate's DaemonSet. Gates close when the Node initializes, and are recorded then: a taint that somebody
-// else added, or that was declared later, stays. So does a taint with another value.
+// else added, or that was declared later, or with another value, stays.
 func (w *nodeWrite) openGates(result NodeState) NodeState {
 	w.closed, w.opened = nil, nil
 	gates, there, before := taint.Gates(w.from.Annotations), taint.ByID(result.Taints), taint.ByID(w.node.Taints)
