@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/heirloom-dev/heirloom/pkg/owners"
 	workloadwebhook "github.com/heirloom-dev/heirloom/pkg/workload/webhook"
 )
 
@@ -31,11 +30,4 @@ func within(r *http.Request, longest time.Duration) (context.Context, context.Ca
 	}
 	waits = min(waits, longest)
 	return context.WithTimeout(r.Context(), waits-max(waits/answerShare, shortestAnswer))
-}
-
-// inBudget returns a chain whose live reads may take the rest of a request's time.
-func inBudget(chain *owners.Chain) *owners.Chain {
-	budgeted := *chain
-	budgeted.LiveTimeout = LongestAnswer
-	return &budgeted
 }

@@ -60,7 +60,6 @@ func Register(server webhook.Server, dependencies Dependencies) {
 
 // decidersOf returns the decider of each path.
 func decidersOf(dependencies Dependencies) map[string]decider {
-	dependencies.Chain = inBudget(dependencies.Chain)
 	all := map[string]decider{NodesPath: nodesOf(dependencies, dependencies.ManagementCluster), TaintsPath: taints{dependencies.Policy}}
 	for _, kind := range owners.Table {
 		all[PathOf(kind)] = children{dependencies, kind}

@@ -120,7 +120,7 @@ func newServer(t testing.TB, cache, live client.Reader, policy inherit.Policy) s
 	counters, err := metrics.New(registry)
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	return server{registry: registry, Dependencies: Dependencies{
-		Chain:             &owners.Chain{Cache: newUnchanging(t, cache), Live: live, AskMissing: true, Layout: newer.ControlPlane},
+		Chain:             &owners.Chain{Cache: newUnchanging(t, cache), Live: live, Freshness: owners.FromCacheElseLive, Layout: newer.ControlPlane},
 		Metrics:           counters,
 		ManagementCluster: types.NamespacedName{Namespace: "ns", Name: "c"},
 		Policy:            func() inherit.Policy { return policy },

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
+	"github.com/heirloom-dev/heirloom/pkg/owners"
 	workloadwebhook "github.com/heirloom-dev/heirloom/pkg/workload/webhook"
 )
 
@@ -27,8 +28,7 @@ func RegisterWorkload(server webhook.Server, dependencies Dependencies, key func
 // names and proves. Of all other requests, only the path is read. They get the same answer, which does not reveal which Clusters exist.
 func newWorkload(d Dependencies, key func(context.Context) []byte) http.Handler {
 	// Requests of workload clusters must cause only a few requests to the management cluster's API server.
-	d.Chain = inBudget(d.Chain)
-	d.Chain.AskMissing = false
+	d.Chain = d.Chain.Reading(owners.FromCachePromptly)
 	reviews := newReviewer(workloadRoom, longestWorkloadAnswer, d.Metrics.AdmissionRejected(metrics.WorkloadServer)).
 		of(failOpen{decider: workloadNodes{d, lru.New(limitedClusters)}, metrics: d.Metrics})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -79,7 +79,7 @@ func (h workloadNodes) decide(ctx context.Context, req admission.Request) (answe
 		return unmatched(), nil
 	}
 	own := nodesOf(h.Dependencies, cluster)
-	own.Chain.AllowLive = h.limit(cluster).Allow
+	own.Chain.Live = owners.Limited{Reader: own.Chain.Live, Allow: h.limit(cluster).Allow}
 	return own.decide(ctx, req)
 }
 

@@ -47,7 +47,7 @@ const (
 // ClusterAPI returns an error that names the missing kinds if Cluster API is not installed or too old.
 func ClusterAPI(mapper meta.RESTMapper) error {
 	var missing []string
-	for _, name := range []string{"Cluster", "ClusterClass", "Machine", "MachineDeployment", "MachinePool", "MachineSet"} {
+	for _, name := range append([]string{"Cluster", "ClusterClass"}, inherit.Kinds...) {
 		kind := clusterv1.GroupVersion.WithKind(name).GroupKind()
 		_, err := mapper.RESTMapping(kind, clusterv1.GroupVersion.Version)
 		switch {

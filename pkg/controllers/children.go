@@ -107,18 +107,19 @@ func syncChild(
 	if p.Reason.Released() {
 		return d.release(ctx, object, gvk)
 	}
+	var unread error
 	if p.writes() {
 		again, err = d.ofKind(ctx, d.changing, gvk.GroupKind(), clusterOf(object), func(ctx context.Context) (sent bool, err error) {
 			if p.Behind(object) {
-				if p = owners.Again(ctx, d.Chain, p, plan); !p.writes() {
+				if p, unread = owners.DecideLive(ctx, d.Chain, plan); unread != nil || !p.writes() {
 					return false, nil
 				}
 			}
 			return true, d.write(ctx, object, gvk, p)
 		})
 	}
-	if again > 0 {
-		return again, nil
+	if again > 0 || unread != nil {
+		return again, unread
 	}
 	if p.Plan == nil {
 		ctrl.LoggerFrom(ctx).V(2).Info("Object inherits nothing for now", "reason", p.Reason)

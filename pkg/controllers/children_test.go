@@ -258,6 +258,19 @@ func TestAChildThatHasLostSomethingIsSeenWithLiveOwners(t *testing.T) {
 	})
 }
 
+// If the owners of such a child cannot be read live, the loop writes nothing and tries again: the cache must not decide.
+func TestAChildWaitsForItsLiveOwners(t *testing.T) {
+	each(t, func(l *loop, s *scene) {
+		l.change(s.child, func() { s.child.SetFinalizers([]string{"another"}) })
+		l.refuseLive = errors.New("no answer")
+		l.Expect(l.see(s.about)).To(MatchError(l.refuseLive))
+		l.wrote()
+		l.refuseLive = nil
+		l.Expect(l.see(s.about)).To(Succeed())
+		l.Expect(l.writes.take()).To(HaveLen(1))
+	})
+}
+
 // observed sets the observed generation of an owner, as its controller in Cluster API does, if its kind has the field.
 func observed[T client.Object](owner T) T {
 	if status := reflect.ValueOf(owner).Elem().FieldByName("Status"); status.IsValid() {

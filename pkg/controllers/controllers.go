@@ -89,8 +89,8 @@ func Setup(mgr ctrl.Manager, d *Dependencies) error {
 	d.changing, d.listing = newSlots[schema.GroupKind](workers), newSlots[schema.GroupKind](workers)
 	for name, add := range map[string]func(ctrl.Manager, *builder.Builder) error{
 		"controlplane":      d.addControlPlanes,
-		"machinedeployment": d.addOfTopology(owners.MachineDeployments, &clusterv1.MachineDeploymentList{}),
-		"machinepool":       d.addOfTopology(owners.MachinePools, &clusterv1.MachinePoolList{}),
+		"machinedeployment": d.addOfTopology(owners.MachineDeployments),
+		"machinepool":       d.addOfTopology(owners.MachinePools),
 		"machineset":        d.addMachineSets,
 		"machine":           d.addMachines,
 		"workload":          d.addNodes,
@@ -124,8 +124,9 @@ func (d *Dependencies) addControlPlanes(mgr ctrl.Manager, b *builder.Builder) er
 }
 
 // addOfTopology returns a function that adds the controller of a kind that inherits from a topology.
-func (d *Dependencies) addOfTopology(kind owners.Kind, list client.ObjectList) func(ctrl.Manager, *builder.Builder) error {
+func (d *Dependencies) addOfTopology(kind owners.Kind) func(ctrl.Manager, *builder.Builder) error {
 	return func(_ ctrl.Manager, b *builder.Builder) error {
+		list := kind.NewList()
 		return b.For(kind.New()).
 			Watches(&clusterv1.Cluster{}, d.members(itsOwn, list), builder.WithPredicates(declaredAnew())).
 			Watches(&clusterv1.ClusterClass{}, d.members(d.Chain.ClustersOf, list), builder.WithPredicates(classChanged())).

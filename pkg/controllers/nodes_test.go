@@ -323,6 +323,53 @@ func TestDriftIsRepairedByLiveOwners(t *testing.T) {
 	l.Expect(l.taintsOf("m")).To(BeEmpty(), "the loop does not write from its cache while the API server does not answer")
 }
 
+// The loop does not write a Node if an owner of its Machine cannot be read live: without this owner, the Node would lose entries that its
+// Machine is about to inherit.
+func TestANodeWaitsForEachLiveOwner(t *testing.T) {
+	for _, kind := range []string{"Cluster", "ClusterClass", "MachineDeployment", "MachineSet", "Machine"} {
+		t.Run(kind, func(t *testing.T) {
+			md := managed(&clusterv1.MachineDeployment{ObjectMeta: named("md"), Spec: clusterv1.MachineDeploymentSpec{ClusterName: "c"}})
+			ms := machineSet()
+			ms.OwnerReferences = machine("x", "MachineDeployment/md").OwnerReferences
+			l := newLoop(t, managedCluster(), clusterClass(pool+"=a"), md, ms, machine("m", "MachineSet/ms"), node("m"))
+			l.Expect(l.seeNode("m")).To(Succeed())
+			l.Expect(l.stored(node("m")).GetLabels()).To(HaveKeyWithValue(pool, "a"))
+			n := node("m")
+			l.change(n, func() { delete(n.Labels, pool) })
+			l.writes.take()
+			l.broken["live "+kind] = errors.New("no answer")
+			l.Expect(l.seeNode("m")).To(MatchError(ContainSubstring("no answer")))
+			l.wrote()
+			delete(l.broken, "live "+kind)
+			l.Expect(l.seeNode("m")).To(Succeed())
+			l.Expect(l.stored(node("m")).GetLabels()).To(HaveKeyWithValue(pool, "a"))
+		})
+	}
+}
+
+// Live reads for the Nodes of a Cluster are limited. Beyond the limit, a Node waits, and the loop does not write it from its cache.
+func TestANodeWaitsForItsLiveReads(t *testing.T) {
+	inUse(t, func(t *testing.T) {
+		l := newLoop(t, theCluster(), machineSet(), nodeMachine("m"), node("m"))
+		n, again := node("m"), time.Duration(0)
+		for range 1000 {
+			l.change(n, func() { delete(n.Labels, pool) })
+			l.writes.take()
+			var err error
+			again, err = l.lookAt("c", "m")
+			l.Expect(err).NotTo(HaveOccurred())
+			if again > 0 {
+				break
+			}
+		}
+		l.Expect(again).To(BeNumerically(">", 0))
+		l.wrote()
+		<-time.After(again)
+		l.Expect(l.seeNode("m")).To(Succeed())
+		l.Expect(l.stored(n).GetLabels()).To(HaveKeyWithValue(pool, "a"))
+	})
+}
+
 // The loop repairs a wrong tracking annotation, and an Event reports it.
 func TestABrokenRecordIsMended(t *testing.T) {
 	n := node("m")

@@ -300,10 +300,10 @@ func TestNodesThatWaitForPodsReadLittle(t *testing.T) {
 		l := withinBudgets(t, 1, pod("web"))
 		l.staying["web"] = budget()
 		l.visit(softened, 10*time.Second)
-		for range 100 {
+		for range 300 {
 			l.after("n0")
 		}
-		l.Expect(len(l.evicted())).To(BeNumerically("~", 95, 5))
+		l.Expect(len(l.evicted())).To(BeNumerically("~", 100, 5))
 		<-time.After(time.Second)
 		l.visit(softened, 10*time.Second, "web")
 	})

@@ -143,6 +143,9 @@ func (l *loop) getLive(ctx context.Context, c client.WithWatch, key client.Objec
 	if l.refuseLive != nil {
 		return l.refuseLive
 	}
+	if err := l.broken["live "+l.kindOf(into).Kind]; err != nil {
+		return err
+	}
 	return c.Get(ctx, key, into)
 }
 

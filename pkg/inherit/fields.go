@@ -4,6 +4,7 @@ package inherit
 
 import (
 	"cmp"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,7 +18,7 @@ import (
 // Field is an in-place field: a field of a Machine's spec that Cluster API changes without a rollout (docs/design.md §1).
 type Field int
 
-// The in-place fields. Numbers come first.
+// The in-place fields. Numbers come first. A new number needs a constant and a row, and nothing else.
 const (
 	NodeDrainTimeout Field = iota
 	NodeVolumeDetachTimeout
@@ -30,15 +31,25 @@ const (
 // fieldTable has a row for each field. All code for fields loops over the rows.
 var fieldTable = [fields]struct { //nolint:gochecknoglobals // a table that nothing changes
 	path      string // below a Machine's spec
+	seconds   func(*clusterv1.MachineSpec) *int32
 	duration  string // the field's name in a control plane of the v1beta1 contract: a duration such as "1m30s", next to the metadata
 	key       string // identifies the items of a list
 	ofWorkers bool   // Machines of control planes do not inherit the field
 }{
-	NodeDrainTimeout:        {path: "deletion.nodeDrainTimeoutSeconds", duration: "nodeDrainTimeout"},
-	NodeVolumeDetachTimeout: {path: "deletion.nodeVolumeDetachTimeoutSeconds", duration: "nodeVolumeDetachTimeout"},
-	NodeDeletionTimeout:     {path: "deletion.nodeDeletionTimeoutSeconds", duration: "nodeDeletionTimeout"},
-	MinReadySeconds:         {path: "minReadySeconds", ofWorkers: true},
-	ReadinessGates:          {path: "readinessGates", key: "conditionType"},
+	NodeDrainTimeout: {
+		path: "deletion.nodeDrainTimeoutSeconds", duration: "nodeDrainTimeout",
+		seconds: func(s *clusterv1.MachineSpec) *int32 { return s.Deletion.NodeDrainTimeoutSeconds },
+	},
+	NodeVolumeDetachTimeout: {
+		path: "deletion.nodeVolumeDetachTimeoutSeconds", duration: "nodeVolumeDetachTimeout",
+		seconds: func(s *clusterv1.MachineSpec) *int32 { return s.Deletion.NodeVolumeDetachTimeoutSeconds },
+	},
+	NodeDeletionTimeout: {
+		path: "deletion.nodeDeletionTimeoutSeconds", duration: "nodeDeletionTimeout",
+		seconds: func(s *clusterv1.MachineSpec) *int32 { return s.Deletion.NodeDeletionTimeoutSeconds },
+	},
+	MinReadySeconds: {path: "minReadySeconds", ofWorkers: true, seconds: func(s *clusterv1.MachineSpec) *int32 { return s.MinReadySeconds }},
+	ReadinessGates:  {path: "readinessGates", key: "conditionType"},
 }
 
 // Seconds are the values of the fields that are numbers, in seconds. A nil field is not declared.
@@ -52,9 +63,11 @@ type Fields struct {
 
 // fieldsOf returns the in-place fields in the spec of a Machine or of a Machine template.
 func fieldsOf(spec *clusterv1.MachineSpec) Fields {
-	at := &spec.Deletion
-	seconds := Seconds{at.NodeDrainTimeoutSeconds, at.NodeVolumeDetachTimeoutSeconds, at.NodeDeletionTimeoutSeconds, spec.MinReadySeconds}
-	return Fields{Seconds: seconds, ReadinessGates: spec.ReadinessGates}
+	fields := Fields{ReadinessGates: spec.ReadinessGates}
+	for f := range fields.Seconds {
+		fields.Seconds[f] = fieldTable[f].seconds(spec)
+	}
+	return fields
 }
 
 // or returns the fields, and takes fields that are not declared from other.
@@ -107,8 +120,8 @@ func (f Fields) value(name string) (string, bool) {
 func sectionOfControlPlane(t clusterv1.ControlPlaneTopology, class *clusterv1.ClusterClass) *Section {
 	c := class.Spec.ControlPlane
 	section := &Section{
-		Class:    partOf("", c.Metadata, c.Taints, c.ReadinessGates, nil, clusterv1.MachineDeletionSpec(c.Deletion)),
-		Topology: partOf("", t.Metadata, t.Taints, t.ReadinessGates, nil, clusterv1.MachineDeletionSpec(t.Deletion)),
+		Class:    partOf("", c.Metadata, &c),
+		Topology: partOf("", t.Metadata, &t),
 	}
 	section.Class.OfMachines = HasMachines(class)
 	return section
@@ -122,11 +135,10 @@ func sectionOfMachineDeployment(name string, topology *clusterv1.WorkersTopology
 		return nil
 	}
 	t, c := &inTopology[i], &inClass[j]
-	deletion := withoutOrder(clusterv1.MachineDeploymentTopologyMachineDeletionSpec(c.Deletion))
 	return &Section{
 		list:     machineDeployments,
-		Class:    partOf(c.Class, c.Metadata, c.Taints, c.ReadinessGates, c.MinReadySeconds, deletion),
-		Topology: partOf(name, t.Metadata, t.Taints, t.ReadinessGates, t.MinReadySeconds, withoutOrder(t.Deletion)),
+		Class:    partOf(c.Class, c.Metadata, c),
+		Topology: partOf(name, t.Metadata, t),
 	}
 }
 
@@ -140,24 +152,28 @@ func sectionOfMachinePool(name string, topology *clusterv1.WorkersTopology, clas
 	t, c := &inTopology[i], &inClass[j]
 	return &Section{
 		list:     machinePools,
-		Class:    partOf(c.Class, c.Metadata, c.Taints, nil, c.MinReadySeconds, clusterv1.MachineDeletionSpec(c.Deletion)),
-		Topology: partOf(name, t.Metadata, t.Taints, nil, t.MinReadySeconds, clusterv1.MachineDeletionSpec(t.Deletion)),
+		Class:    partOf(c.Class, c.Metadata, c),
+		Topology: partOf(name, t.Metadata, t),
 	}
 }
 
-func partOf(
-	name string, metadata clusterv1.ObjectMeta, taints []clusterv1.MachineTaint,
-	gates []clusterv1.MachineReadinessGate, minReady *int32, deletion clusterv1.MachineDeletionSpec,
-) Part {
-	spec := clusterv1.MachineSpec{Taints: taints, ReadinessGates: gates, MinReadySeconds: minReady, Deletion: deletion}
-	return Part{Name: name, Content: contentOf(&clusterv1.MachineTemplateSpec{ObjectMeta: metadata, Spec: spec})}
+func partOf(name string, metadata clusterv1.ObjectMeta, section any) Part {
+	template := &clusterv1.MachineTemplateSpec{ObjectMeta: metadata}
+	copyFields(reflect.ValueOf(&template.Spec).Elem(), reflect.ValueOf(section).Elem())
+	return Part{Name: name, Content: contentOf(template)}
 }
 
-// withoutOrder returns the deletion settings without the order in which a MachineDeployment deletes Machines.
-func withoutOrder(s clusterv1.MachineDeploymentTopologyMachineDeletionSpec) clusterv1.MachineDeletionSpec {
-	return clusterv1.MachineDeletionSpec{
-		NodeDrainTimeoutSeconds: s.NodeDrainTimeoutSeconds, NodeVolumeDetachTimeoutSeconds: s.NodeVolumeDetachTimeoutSeconds,
-		NodeDeletionTimeoutSeconds: s.NodeDeletionTimeoutSeconds,
+// copyFields copies the fields that two structs have in common, by name and type.
+func copyFields(into, from reflect.Value) {
+	for i := range into.NumField() {
+		at, has := into.Field(i), from.FieldByName(into.Type().Field(i).Name)
+		switch {
+		case !has.IsValid():
+		case has.Type() == at.Type():
+			at.Set(has)
+		case has.Kind() == reflect.Struct && at.Kind() == reflect.Struct:
+			copyFields(at, has)
+		}
 	}
 }
 

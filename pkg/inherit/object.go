@@ -30,6 +30,9 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
+// Kinds are the kinds of Cluster API whose objects inherit.
+var Kinds = []string{"MachineDeployment", "MachinePool", "MachineSet", "Machine"} //nolint:gochecknoglobals // nothing changes it
+
 // The sorts of entries.
 const (
 	labelKey      = "label"

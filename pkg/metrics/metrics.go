@@ -251,7 +251,7 @@ const (
 // Kind returns the value of the label kind. A forged request can name any kind, so only the kinds of the registered webhooks have their own
 // values; the kinds of all providers have one value for each role.
 func Kind(group, kind string) string {
-	handled := []string{"Cluster", "ClusterClass", "MachineDeployment", "MachineSet", "MachinePool", "Machine"}
+	handled := append([]string{"Cluster", "ClusterClass"}, inherit.Kinds...)
 	role, isProviders := map[string]string{
 		inherit.ControlPlaneGroup: "ControlPlane", inherit.InfrastructureGroup: "InfraMachine", inherit.BootstrapGroup: "BootstrapConfig",
 	}[group]

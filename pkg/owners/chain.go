@@ -7,7 +7,6 @@ package owners
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"reflect"
 	"time"
@@ -27,40 +26,64 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
 )
 
-// liveTimeout limits the time of the live reads for one decision, unless the chain has its own LiveTimeout.
-const liveTimeout = time.Second
+const (
+	// liveTimeout limits the time of a live decision of the loop.
+	liveTimeout = time.Second
+	// listTimeout limits the time for which admission and decisions about Nodes wait for the informer of a provider's kind. A kind with a
+	// broken conversion webhook cannot be listed.
+	listTimeout = 250 * time.Millisecond
+	// discoveryTimeout limits the time for which a decision waits until the API server has listed its kinds.
+	discoveryTimeout = 500 * time.Millisecond
+)
 
-// listTimeout limits the time for which admission and decisions about Nodes wait for the informer of a provider's kind. A kind with a
-// broken conversion webhook cannot be listed.
-const listTimeout = 250 * time.Millisecond
+// Freshness says from where a chain reads objects.
+type Freshness int
 
-// Chain reads the objects of an owner chain.
+const (
+	// FromCache reads the cache, and waits for the informer of a provider's kind until the context ends.
+	FromCache Freshness = iota
+	// FromCachePromptly reads the cache, and waits for an informer for listTimeout at most.
+	FromCachePromptly
+	// FromCacheElseLive is FromCachePromptly, and reads an owner that is not cached from the API server. Unlike the loop, admission cannot
+	// wait for the owner's event.
+	FromCacheElseLive
+	// FromLive reads the API server. A read that fails is an error.
+	FromLive
+)
+
+// Chain reads the objects of an owner chain. The context of a call is the only limit of its time.
 type Chain struct {
 	// Cache gets and lists objects from informers. Prepare sets up the informers of known kinds; the first read of a provider's kind starts
 	// its informer. Objects from Cache are not copied and must not be changed.
 	Cache client.Reader
-	// Live gets objects from the API server; nil if the chain reads only the cache.
+	// Live gets objects from the API server. A chain that reads only the cache needs none.
 	Live client.Reader
-	// AskMissing makes the chain read an owner that is not cached from Live. Unlike the loop, admission cannot wait for the owner's event.
-	AskMissing bool
-	// LiveTimeout limits the time of the live reads for one decision, in addition to the context's own deadline; 0 means a second. In
-	// admission, it is so long that only the caller's deadline counts.
-	LiveTimeout time.Duration
-	// AllowLive reports whether the rate limit allows another live read; nil allows all. Beyond the limit, the chain reads the cache.
-	AllowLive func() bool
+	// Freshness says which of the two readers answers.
+	Freshness Freshness
 	// Mapper returns the version in which to read a provider's kind. If it is nil, the chain reads the version in the reference.
 	Mapper meta.RESTMapper
 	// Layout returns the fields in which a kind of control plane can inherit. If it is nil, control planes count as they are.
 	Layout func(ctx context.Context, gvk schema.GroupVersionKind) (inherit.Layout, error)
-	// Count counts owner look-ups; nil counts none.
+	// Count counts the look-ups of owners in admission, which never reads FromCache; nil counts none.
 	Count func(metrics.LookupResult)
 
-	// fresh makes the chain get every object from Live.
-	fresh bool
-	// hurried makes reads of a provider's kind wait for listTimeout at most, as AskMissing does.
-	hurried bool
 	// within is the argument of Within.
 	within types.NamespacedName
+}
+
+// Reading returns a chain with this freshness.
+func (c *Chain) Reading(from Freshness) *Chain {
+	reading := *c
+	reading.Freshness = from
+	return &reading
+}
+
+// cachedOnly returns a chain for look-ups that are not worth a request or a long wait. A chain that reads live continues to do so.
+func (c *Chain) cachedOnly() *Chain {
+	if c.Freshness == FromLive {
+		return c
+	}
+	return c.Reading(FromCachePromptly)
 }
 
 // Within returns a chain for the Nodes of the Cluster. Without a Cluster, a Node has no Machine.
@@ -70,83 +93,62 @@ func (c *Chain) Within(cluster types.NamespacedName) *Chain {
 	return &within
 }
 
-// bounded returns a context for the live reads of one decision.
-func (c *Chain) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, cmp.Or(c.LiveTimeout, liveTimeout))
-}
-
-// cachedOnly returns a chain that does not ask the API server for owners that are not cached, and waits for an informer for listTimeout
-// at most. A chain that reads live continues to do so.
-func (c *Chain) cachedOnly() *Chain {
-	only := *c
-	only.AskMissing, only.hurried = false, true
-	return &only
-}
-
-// Recheck decides from the cache and, if inDoubt is true for the decision, again from live reads: a cache can be stale (docs/design.md
-// §5). All live reads of the second decision share one timeout. If the second decision fails, the first counts.
+// Recheck decides for admission: from the cache and, if inDoubt is true for the decision, again from live reads, because a cache can be
+// stale (docs/design.md §5). Admission has to answer: if a live read fails, the first decision counts.
 func Recheck[D any](ctx context.Context, c *Chain, inDoubt func(D) bool, decide func(context.Context, *Chain) (D, error)) (D, error) {
 	decided, err := decide(ctx, c)
-	if err != nil || !inDoubt(decided) {
+	if err != nil || c.Live == nil || !inDoubt(decided) {
 		return decided, err
 	}
-	return Again(ctx, c, decided, decide), nil
+	again, err := decideLive(ctx, c, decide)
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Live decision failed; using cache")
+		return decided, nil
+	}
+	return again, nil
 }
 
-// DecideLive decides for the loop from live reads. The loop can wait: if a read fails, DecideLive returns the error.
+// DecideLive decides for the loop from live reads, which share a second. The loop can wait: if a read fails, DecideLive returns the error.
 func DecideLive[D any](ctx context.Context, c *Chain, decide func(context.Context, *Chain) (D, error)) (D, error) {
-	ctx, cancel := c.bounded(ctx)
+	ctx, cancel := context.WithTimeout(ctx, liveTimeout)
 	defer cancel()
-	reads, live := &strictReader{Reader: c.Live}, *c
-	live.fresh, live.Live = true, reads
-	decided, err := decide(ctx, &live)
-	return decided, errors.Join(err, reads.failed)
+	return decideLive(ctx, c, decide)
 }
 
-// strictReader collects the errors of reads.
+// decideLive decides from live reads. A failed read is an error, also if the decision does not need the object.
+func decideLive[D any](ctx context.Context, c *Chain, decide func(context.Context, *Chain) (D, error)) (D, error) {
+	reads, live := &strictReader{Reader: c.Live}, c.Reading(FromLive)
+	live.Live = reads
+	decided, err := decide(ctx, live)
+	return decided, cmp.Or(err, reads.failed)
+}
+
+// strictReader keeps the first error of its reads. Objects of providers' kinds do not count: a decision about a Node can do without them,
+// and a kind with a broken conversion webhook must not keep Nodes waiting.
 type strictReader struct {
 	client.Reader
 	failed error
 }
 
 // Get implements client.Reader.
-func (s *strictReader) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
-	err := s.Reader.Get(ctx, key, into, options...)
-	s.failed = errors.Join(s.failed, client.IgnoreNotFound(err))
+func (r *strictReader) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+	err := r.Reader.Get(ctx, key, into, options...)
+	if _, provided := into.(*unstructured.Unstructured); !provided && client.IgnoreNotFound(err) != nil {
+		r.failed = cmp.Or(r.failed, fmt.Errorf("reading %T %s from the API server: %w", into, key, err))
+	}
 	return err //nolint:wrapcheck // the caller knows the object
-}
-
-// Again is the second decision of Recheck. Without Live, it returns the first.
-func Again[D any](ctx context.Context, c *Chain, decided D, decide func(context.Context, *Chain) (D, error)) D {
-	if c.Live == nil {
-		return decided
-	}
-	bounded, cancel := c.bounded(ctx)
-	defer cancel()
-	fresh := *c
-	fresh.fresh = true
-	again, err := decide(bounded, &fresh)
-	if err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "Live decision failed; using cache")
-		return decided
-	}
-	return again
 }
 
 // get reads an object, and reports whether it exists with the UID, which may be empty. Names are reused: another UID is another object.
 func (c *Chain) get(ctx context.Context, key types.NamespacedName, uid types.UID, into client.Object) (bool, error) {
-	if c.fresh {
-		found, err := c.getLive(ctx, key, uid, into)
-		if err == nil {
-			return found, nil
-		}
-		ctrl.LoggerFrom(ctx).V(1).Info("Live owner lookup failed; using cache", "owner", key, "reason", err.Error())
+	if c.Freshness == FromLive {
+		return c.getLive(ctx, key, uid, into)
 	}
 	provided, is := into.(*unstructured.Unstructured)
 	if !is {
 		return found(uid, into, c.Cache.Get(ctx, key, into, client.UnsafeDisableDeepCopy))
 	}
-	if c.AskMissing || c.hurried {
+	if c.Freshness != FromCache {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, listTimeout)
 		defer cancel()
@@ -157,15 +159,14 @@ func (c *Chain) get(ctx context.Context, key types.NamespacedName, uid types.UID
 	return found(uid, into, err)
 }
 
-// getOwner is get for an owner. With AskMissing, it asks the API server for an owner that is not in the cache, or whose informer is not
-// synced in time.
+// getOwner is get for an owner. FromCacheElseLive, it also reads an owner live if its informer is not synced in time.
 func (c *Chain) getOwner(ctx context.Context, namespace string, ref *metav1.OwnerReference, into client.Object) (bool, error) {
 	key, where := types.NamespacedName{Namespace: namespace, Name: ref.Name}, metrics.Cached
-	if c.fresh {
+	if c.Freshness == FromLive {
 		where = metrics.Live
 	}
 	found, err := c.get(ctx, key, ref.UID, into)
-	if c.AskMissing && !c.fresh && c.Live != nil && (err == nil && !found || apierrors.IsTimeout(err)) {
+	if c.Freshness == FromCacheElseLive && (err == nil && !found || apierrors.IsTimeout(err)) {
 		where = metrics.Live
 		found, err = c.getLive(ctx, key, ref.UID, into)
 	}
@@ -177,11 +178,6 @@ func (c *Chain) getOwner(ctx context.Context, namespace string, ref *metav1.Owne
 }
 
 func (c *Chain) getLive(ctx context.Context, key types.NamespacedName, uid types.UID, into client.Object) (bool, error) {
-	if c.AllowLive != nil && !c.AllowLive() {
-		return false, errTooManyReads
-	}
-	ctx, cancel := c.bounded(ctx)
-	defer cancel()
 	// A client decodes into the given object, which may share its content with an object in the cache.
 	gvk := into.GetObjectKind().GroupVersionKind()
 	reflect.ValueOf(into).Elem().SetZero()
@@ -198,7 +194,7 @@ func found(uid types.UID, object client.Object, err error) (bool, error) {
 
 func (c *Chain) count(where metrics.LookupResult, found bool, err error) {
 	switch {
-	case c.Count == nil:
+	case c.Count == nil, c.Freshness == FromCache:
 	case meta.IsNoMatchError(err), err == nil && !found:
 		c.Count(metrics.Missing)
 	case err != nil:
@@ -295,41 +291,37 @@ type MachineOwner struct {
 
 // MachineOwner returns the owner of the Machine: its MachineSet (rule 8), control plane (rule 4) or MachinePool (rule 9).
 func (c *Chain) MachineOwner(ctx context.Context, m *clusterv1.Machine) (owner MachineOwner, err error) {
-	ref := metav1.GetControllerOfNoCopy(m)
+	ref, found := metav1.GetControllerOfNoCopy(m), false
 	if ref == nil {
 		return MachineOwner{Outcome: inherit.NoOwner}, nil
 	}
 	switch {
 	case groupOf(ref) == inherit.ControlPlaneGroup && !inherit.IsTemplate(ref.Kind):
 		object, cp, cpErr := c.ControlPlane(ctx, m.Namespace, ref)
-		if err = cpErr; object != nil && ClusterName(object) == m.Spec.ClusterName {
+		if found, err = object != nil, cpErr; found {
 			owner = MachineOwner{Template: inherit.TemplateOfControlPlane(cp), Object: object, controlPlane: cp}
 		}
 	case ref.Kind == "MachinePool":
-		mp, found := &clusterv1.MachinePool{}, false
-		if found, err = c.controller(ctx, m, "MachinePool", mp); found && mp.Spec.ClusterName == m.Spec.ClusterName {
-			owner = MachineOwner{Template: inherit.TemplateOfMachinePool(mp), Object: mp}
-		}
+		mp := &clusterv1.MachinePool{}
+		found, err = c.controller(ctx, m, ref.Kind, mp)
+		owner = MachineOwner{Template: inherit.TemplateOfMachinePool(mp), Object: mp}
 	default:
-		ms, found := &clusterv1.MachineSet{}, false
-		if found, err = c.controller(ctx, m, "MachineSet", ms); found && ms.Spec.ClusterName == m.Spec.ClusterName {
-			owner = MachineOwner{Template: inherit.TemplateOfMachineSet(ms), Object: ms}
-		}
+		ms := &clusterv1.MachineSet{}
+		found, err = c.controller(ctx, m, "MachineSet", ms)
+		owner = MachineOwner{Template: inherit.TemplateOfMachineSet(ms), Object: ms}
+	}
+	if !found || ClusterName(owner.Object) != m.Spec.ClusterName {
+		return MachineOwner{Outcome: inherit.OwnerNotFound}, err
 	}
 	owner.Outcome = inherit.Inherits
-	if owner.Template == nil {
-		owner.Outcome = inherit.OwnerNotFound
-	}
 	return owner, err
 }
 
 // ControlPlane reads the control plane that a reference names, as it is stored and in the form of the contract. Both are nil if it does
 // not exist, or if the API server no longer serves its kind. The UID of the reference may be empty. The first read of a kind starts its
-// informer; until the informer is synced, a chain with AskMissing asks the API server. The call is limited in time.
+// informer; until the informer is synced, a chain that reads FromCacheElseLive asks the API server.
 func (c *Chain) ControlPlane(ctx context.Context, namespace string, ref *metav1.OwnerReference) (*unstructured.Unstructured, *inherit.ControlPlane, error) {
-	ctx, cancel := c.bounded(ctx)
-	defer cancel()
-	gvk, served, err := c.served(ctx, schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind))
+	gvk, served, err := c.Served(schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind))
 	if err != nil || !served {
 		return nil, nil, err
 	}
@@ -351,22 +343,10 @@ func (c *Chain) ControlPlane(ctx context.Context, namespace string, ref *metav1.
 
 // Served returns a provider's kind in the version that the API server prefers, and whether it serves the kind at all.
 func (c *Chain) Served(gvk schema.GroupVersionKind) (schema.GroupVersionKind, bool, error) {
-	ctx, cancel := c.bounded(context.Background())
-	defer cancel()
-	return c.served(ctx, gvk)
-}
-
-func (c *Chain) served(ctx context.Context, gvk schema.GroupVersionKind) (schema.GroupVersionKind, bool, error) {
-	var mapping *meta.RESTMapping
-	var err error
-	switch mapper := c.Mapper.(type) {
-	case nil:
+	if c.Mapper == nil {
 		return gvk, true, nil
-	case *Kinds:
-		mapping, err = mapper.Mapping(ctx, gvk.GroupKind())
-	default:
-		mapping, err = mapper.RESTMapping(gvk.GroupKind())
 	}
+	mapping, err := c.Mapper.RESTMapping(gvk.GroupKind())
 	if meta.IsNoMatchError(err) {
 		return gvk, false, nil
 	}

@@ -33,6 +33,17 @@ func children() map[string]metav1.Object {
 	}
 }
 
+// The table has the kinds of Cluster API that the rules name.
+func TestTheTableHasAllKinds(t *testing.T) {
+	var names []string
+	for _, kind := range owners.Table {
+		if NewWithT(t).Expect(kind.NewList == nil).To(Equal(kind.Name == "")); kind.Name != "" {
+			names = append(names, kind.Name)
+		}
+	}
+	NewWithT(t).Expect(names).To(Equal(inherit.Kinds))
+}
+
 // world returns the objects from which children inherit.
 func world() []client.Object {
 	return []client.Object{

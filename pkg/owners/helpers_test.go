@@ -59,7 +59,7 @@ func (r *reader) Get(_ context.Context, key client.ObjectKey, into client.Object
 		kind = u.GetAPIVersion() + " " + u.GetKind()
 	}
 	r.asked = append(r.asked, kind+" "+key.Name)
-	if r.err != nil && strings.HasPrefix(kind, r.broken) {
+	if r.err != nil && strings.HasPrefix(kind+" ", r.broken) {
 		return r.err
 	}
 	gvk := into.GetObjectKind().GroupVersionKind()
@@ -111,6 +111,9 @@ func fails(err error) *reader { return &reader{err: err} }
 // from returns a chain that reads only the cache.
 func from(cache client.Reader) *owners.Chain { return &owners.Chain{Cache: cache} }
 
+// reading returns a chain like the loop's chain.
+func reading(cache, live client.Reader) *owners.Chain { return &owners.Chain{Cache: cache, Live: live} }
+
 // kindOf returns the row of an object's type.
 func kindOf(object metav1.Object) owners.Kind {
 	for _, kind := range []owners.Kind{
@@ -125,7 +128,7 @@ func kindOf(object metav1.Object) owners.Kind {
 
 // admission returns a chain like the webhooks' chain.
 func admission(cache, live client.Reader) *owners.Chain {
-	return &owners.Chain{Cache: cache, Live: live, AskMissing: true}
+	return &owners.Chain{Cache: cache, Live: live, Freshness: owners.FromCacheElseLive}
 }
 
 // itself is the Cluster whose Nodes are tested.

@@ -35,25 +35,17 @@ func indexed(object client.Object) map[string][]string {
 	case *clusterv1.Cluster:
 		class, _ := ClassOf(o)
 		return map[string][]string{classField: {class.String()}}
-	case *clusterv1.MachineSet:
-		return map[string][]string{ownerField: ownerUID(o), clusterField: one(o.Spec.ClusterName)}
-	case *clusterv1.Machine:
-		var names []string
-		if o.Status.NodeRef.Name == "" { // a Machine never changes its Node
-			names = inherit.MachineNames(o)
-		}
-		return map[string][]string{
-			ownerField: ownerUID(o), clusterField: one(o.Spec.ClusterName), nodeRefField: in(o.Spec.ClusterName, one(o.Status.NodeRef.Name)),
-			providerIDField: in(o.Spec.ClusterName, one(o.Spec.ProviderID)), nodeNameField: in(o.Spec.ClusterName, names),
-		}
-	case *clusterv1.MachinePool:
-		return map[string][]string{clusterField: one(o.Spec.ClusterName), providerIDField: in(o.Spec.ClusterName, o.Spec.ProviderIDList)}
 	case *corev1.Node:
 		return map[string][]string{providerIDField: one(o.Spec.ProviderID), nodeNameField: inherit.NodeNames(o)}
 	case *clusterv1.ClusterClass:
 		return nil
 	}
-	return map[string][]string{clusterField: one(ClusterName(object))}
+	child := childOf(object)
+	values := map[string][]string{clusterField: one(child.clusterName)}
+	if kind, ok := child.rules.(searched); ok {
+		kind.index(values)
+	}
+	return values
 }
 
 // Indexes returns the indexes that a cache of the kind needs for a Chain, by field. NodesOf uses the indexes of Nodes.
@@ -94,7 +86,7 @@ func Prepare(ctx context.Context, c cache.Cache, ownNodes bool) error {
 	return nil
 }
 
-func ownerUID(object client.Object) []string {
+func ownerUID(object metav1.Object) []string {
 	if ref := metav1.GetControllerOfNoCopy(object); ref != nil {
 		return []string{string(ref.UID)}
 	}

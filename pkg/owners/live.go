@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"reflect"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/singleflight"
@@ -19,6 +20,20 @@ import (
 )
 
 var errTooManyReads = errors.New("too many live reads")
+
+// Limited is a reader with a rate limit. Beyond the limit, a read fails at once.
+type Limited struct {
+	client.Reader
+	Allow func() bool
+}
+
+// Get implements client.Reader.
+func (l Limited) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+	if !l.Allow() {
+		return errTooManyReads
+	}
+	return l.Reader.Get(ctx, key, into, options...) //nolint:wrapcheck // the caller knows the object
+}
 
 // Live reads an object from the API server once for all concurrent callers that ask for it. A result is never older than the call: a read
 // that has already begun may have begun before the change that the caller asks about. So callers that arrive during a read wait for the
@@ -77,77 +92,71 @@ func (l *Live) read(takes time.Duration, key client.ObjectKey, into client.Objec
 	return l.Reader.Get(ctx, key, into) //nolint:wrapcheck // the caller knows the object
 }
 
-// Kinds is the RESTMapper of a chain. controller-runtime's mapper notices a new version of an API group only if a caller asks for this
-// version. For each unknown kind, such as an invented owner in an admission request, it discovers the group again, in sequence and
-// without a time limit. Kinds discovers all groups once for all concurrent requests, and then waits UnknownFor before it does so again.
-// It implements only RESTMapping.
+// Kinds is the RESTMapper of a chain. controller-runtime's mapper discovers the group of each unknown kind again, such as of an invented owner
+// in an admission request, blocks known kinds meanwhile, and does not notice that an upgrade has replaced a version. Kinds discovers all
+// groups once for all concurrent requests, and then waits UnknownFor before it does so again. It implements only RESTMapping.
 type Kinds struct {
 	meta.RESTMapper
 	// Discovery must have its own timeout.
 	Discovery discovery.DiscoveryInterface
 	// UnknownFor is the time after a discovery in which an unknown kind causes no further discovery.
 	UnknownFor time.Duration
-	// KnownFor is the age of a discovery at which a request starts the next discovery in the background: an upgrade of a provider may have
-	// removed a version. 0 means never.
+	// KnownFor is the age of a discovery at which a request starts the next discovery in the background; 0 means never.
 	KnownFor time.Duration
 
 	looks singleflight.Group
-	mu    sync.RWMutex
-	last  look
+	last  atomic.Pointer[look]
 }
 
-// look is the result of one discovery.
+// look is the result of a discovery: the known kinds, and the error if it failed.
 type look struct {
 	mapper meta.RESTMapper
 	err    error
 	at     time.Time
 }
 
-// RESTMapping implements meta.RESTMapper. It takes liveTimeout at most.
+// RESTMapping implements meta.RESTMapper. It waits for a discovery for discoveryTimeout at most.
 func (k *Kinds) RESTMapping(gk schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), liveTimeout)
-	defer cancel()
-	return k.Mapping(ctx, gk, versions...)
-}
-
-// Mapping is RESTMapping for a caller that waits until ctx is done.
-func (k *Kinds) Mapping(ctx context.Context, gk schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
-	k.mu.RLock()
-	last := k.last
-	k.mu.RUnlock()
-	recent := !last.at.IsZero() && time.Since(last.at) < k.UnknownFor
-	if last.mapper != nil {
-		if k.KnownFor > 0 && time.Since(last.at) >= k.KnownFor {
-			k.looks.DoChan("", k.look)
-		}
-		mapping, err := last.mapper.RESTMapping(gk, versions...)
-		if recent && last.err == nil || !meta.IsNoMatchError(err) {
+	var known *meta.RESTMapping
+	if last := k.last.Load(); last != nil {
+		mapping, err := last.find(gk, versions...)
+		age := time.Since(last.at)
+		if age < k.UnknownFor || err == nil && (k.KnownFor == 0 || age < k.KnownFor) {
 			return mapping, err
 		}
+		known = mapping
 	}
-	if recent && last.err != nil {
-		return nil, last.err
+	looks := k.looks.DoChan("", k.look)
+	if known != nil {
+		return known, nil
 	}
 	select {
-	case result := <-k.looks.DoChan("", k.look):
-		if result.Err != nil {
-			return nil, result.Err
-		}
-		return result.Val.(meta.RESTMapper).RESTMapping(gk, versions...) //nolint:forcetypeassert // nothing else is returned
-	case <-ctx.Done():
+	case <-looks:
+		return k.last.Load().find(gk, versions...)
+	case <-time.After(discoveryTimeout):
 		return nil, errors.New("the API server does not list its kinds in time")
 	}
 }
 
-// look discovers all served kinds. If the discovery fails, the previous result stays.
+// look discovers all served kinds. If the discovery fails, the known kinds stay.
 func (k *Kinds) look() (any, error) {
-	at := time.Now()
-	groups, err := restmapper.GetAPIGroupResources(k.Discovery)
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.last.err, k.last.at = err, at
-	if err == nil {
-		k.last.mapper = restmapper.NewDiscoveryRESTMapper(groups)
+	found := &look{mapper: meta.MultiRESTMapper{}, at: time.Now()}
+	if last := k.last.Load(); last != nil {
+		found.mapper = last.mapper
 	}
-	return k.last.mapper, err
+	groups, err := restmapper.GetAPIGroupResources(k.Discovery)
+	if found.err = err; err == nil {
+		found.mapper = restmapper.NewDiscoveryRESTMapper(groups)
+	}
+	k.last.Store(found)
+	return nil, err
+}
+
+// find returns the mapping of a kind. If the kind is unknown, the error of the discovery counts.
+func (l *look) find(gk schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
+	mapping, err := l.mapper.RESTMapping(gk, versions...)
+	if l.err != nil && meta.IsNoMatchError(err) {
+		err = l.err
+	}
+	return mapping, err //nolint:wrapcheck // the caller knows the kind
 }

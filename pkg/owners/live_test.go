@@ -170,14 +170,17 @@ func TestRecheck(t *testing.T) {
 		{name: "in doubt, with nobody to ask", want: "cache", counted: []metrics.LookupResult{metrics.Cached}},
 		{name: "what is gone there is gone", live: holds(t), want: "nobody", counted: []metrics.LookupResult{metrics.Cached, metrics.Missing}},
 		{name: "what has another UID there is gone", live: holds(t, another), want: "nobody", counted: []metrics.LookupResult{metrics.Cached, metrics.Missing}},
-		{name: "the API server does not answer", live: fails(refused), want: "cache", counted: []metrics.LookupResult{metrics.Cached, metrics.Live}},
-		{name: "the limit is reached", live: holds(t, machineSet("", setDeclares("live"))), none: true, want: "cache", counted: []metrics.LookupResult{metrics.Cached, metrics.Live}},
+		{name: "the API server does not answer", live: fails(refused), want: "cache", counted: []metrics.LookupResult{metrics.Cached, metrics.LookupFailed}},
+		{name: "the limit is reached", live: holds(t, machineSet("", setDeclares("live"))), none: true, want: "cache", counted: []metrics.LookupResult{metrics.Cached, metrics.LookupFailed}},
 		{name: "the second decision fails", live: holds(t, machineSet("", setDeclares("live"))), failing: true, want: "cache", counted: []metrics.LookupResult{metrics.Cached, metrics.Live}},
 	} {
 		Expect := NewWithT(t).Expect
 		var counted []metrics.LookupResult
 		chain, times := admission(holds(t, machineSet("", setDeclares("cache"))), tc.live), 0
-		chain.AllowLive, chain.Count = func() bool { return !tc.none }, func(result metrics.LookupResult) { counted = append(counted, result) }
+		chain.Count = func(result metrics.LookupResult) { counted = append(counted, result) }
+		if tc.none {
+			chain.Live = owners.Limited{Reader: tc.live, Allow: func() bool { return false }}
+		}
 		decided, err := owners.Recheck(t.Context(), chain, func(string) bool { return !tc.certain }, func(ctx context.Context, c *owners.Chain) (string, error) {
 			times++
 			who, err := whoever(ctx, c)
@@ -198,27 +201,70 @@ func TestRecheck(t *testing.T) {
 }
 
 // recheckNode evaluates a Node twice, and returns both decisions.
-func recheckNode(t *testing.T, chain *owners.Chain, known string) (first, second owners.NodeDecision) {
+func recheckNode(ctx context.Context, t *testing.T, chain *owners.Chain, known string) (first, second owners.NodeDecision) {
 	t.Helper()
 	decided := func(d owners.NodeDecision) bool { first = d; return true }
-	second, err := owners.Recheck(t.Context(), chain.Within(itself), decided, func(ctx context.Context, c *owners.Chain) (owners.NodeDecision, error) {
+	second, err := owners.Recheck(ctx, chain.Within(itself), decided, func(ctx context.Context, c *owners.Chain) (owners.NodeDecision, error) {
 		return c.SourceOf(ctx, node(known), inherit.Policy{})
 	})
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	return first, second
 }
 
-// An API server that does not answer costs a decision at most the chain's LiveTimeout, by default a second, for any number of owners. The
-// same limit applies to discovery.
+// decideNode decides about Node n as the loop does before a write.
+func decideNode(ctx context.Context, chain *owners.Chain) (owners.NodeDecision, error) {
+	return owners.DecideLive(ctx, chain.Within(itself), func(ctx context.Context, c *owners.Chain) (owners.NodeDecision, error) {
+		return c.SourceOf(ctx, node("n"), inherit.Policy{})
+	})
+}
+
+// Before a write, the loop decides from live reads alone: it can wait, so an object that cannot be read is an error. Only a control plane
+// may fail, because its provider's conversion webhook may be broken: the Node then inherits from its Machine as it is.
+func TestTheLoopDecidesFromLiveReadsAlone(t *testing.T) {
+	all := []client.Object{
+		managedCluster(), clusterClass(), machineDeployment("md", also[*clusterv1.MachineDeployment](ofTopology)), machineSet("MachineDeployment/md"),
+		machine("m", "MachineSet/ms", isNode), controlPlane("c"),
+	}
+	refused := errors.New("refused")
+	for _, kind := range []string{"Machine ", "Cluster ", "ClusterClass ", "MachineSet ", "MachineDeployment "} {
+		live := holds(t, all...)
+		live.broken, live.err = kind, refused
+		_, err := decideNode(t.Context(), reading(holds(t, all...), live))
+		NewWithT(t).Expect(err).To(MatchError(refused), kind)
+	}
+	Expect := NewWithT(t).Expect
+	decided, err := decideNode(t.Context(), reading(holds(t, all...), holds(t, all...)))
+	Expect(err).NotTo(HaveOccurred())
+	Expect(decided.Source.Labels).To(HaveKey("fromCluster"))
+
+	all[4] = machine("m", byControlPlane, isNode)
+	live := holds(t, all...)
+	live.broken, live.err = acme, refused
+	decided, err = decideNode(t.Context(), reading(holds(t, all...), live))
+	Expect(err).NotTo(HaveOccurred())
+	Expect(decided.Inherits()).To(BeTrue())
+	Expect(decided.Source.Labels).NotTo(HaveKey("fromControlPlane"), "the cache does not decide")
+}
+
+// An API server that does not answer costs the loop a second for each decision, for any number of owners, and admission the time of its
+// caller. Discovery costs half a second at most.
 func TestADecisionIsBounded(t *testing.T) {
-	for bound, takes := range map[time.Duration]time.Duration{0: time.Second, 100 * time.Millisecond: 100 * time.Millisecond, 5 * time.Second: 5 * time.Second} {
+	cached := []client.Object{ofCluster("c"), machineSet("MachineDeployment/md"), machineDeployment("md"), machine("m", "MachineSet/ms", isNode)}
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		_, err := decideNode(t.Context(), reading(holds(t, cached...), &slow{takes: time.Hour}))
+		NewWithT(t).Expect(err).To(MatchError(context.DeadlineExceeded))
+		NewWithT(t).Expect(time.Since(start)).To(Equal(time.Second))
+	})
+	for _, waits := range []time.Duration{100 * time.Millisecond, 5 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
-			start, cache := time.Now(), holds(t, ofCluster("c"), machineSet("MachineDeployment/md"), machineDeployment("md"), machine("m", "MachineSet/ms", isNode))
-			chain := admission(cache, &slow{takes: time.Hour})
-			chain.LiveTimeout = bound
-			_, decided := recheckNode(t, chain, "n")
+			start := time.Now()
+			ctx, cancel := context.WithTimeout(t.Context(), waits)
+			defer cancel()
+			chain := admission(holds(t, cached...), &slow{takes: time.Hour})
+			_, decided := recheckNode(ctx, t, chain, "n")
 			NewWithT(t).Expect(decided.Inherits()).To(BeTrue())
-			NewWithT(t).Expect(time.Since(start)).To(Equal(takes))
+			NewWithT(t).Expect(time.Since(start)).To(Equal(waits))
 
 			start, release := time.Now(), make(chan struct{})
 			server := serving("AcmeControlPlane")
@@ -226,7 +272,7 @@ func TestADecisionIsBounded(t *testing.T) {
 			chain.Mapper = &owners.Kinds{Discovery: server}
 			_, err := chain.MachineOwner(t.Context(), machine("m", byControlPlane))
 			NewWithT(t).Expect(err).To(MatchError(ContainSubstring("does not list its kinds in time")))
-			NewWithT(t).Expect(time.Since(start)).To(Equal(takes))
+			NewWithT(t).Expect(time.Since(start)).To(Equal(500 * time.Millisecond))
 			close(release)
 			synctest.Wait()
 		})
@@ -277,7 +323,7 @@ func TestWhatIsRead(t *testing.T) {
 		Expect, cache, live := NewWithT(t).Expect, holds(t, all...), holds(t, all...)
 		chain := admission(cache, &owners.Live{Reader: live})
 		if tc.node != "" {
-			recheckNode(t, chain, tc.node)
+			recheckNode(t.Context(), t, chain, tc.node)
 		} else {
 			_, err := owners.Recheck(t.Context(), chain, func(bool) bool { return true }, func(_ context.Context, c *owners.Chain) (bool, error) {
 				return evaluate(t, c, children()[tc.kind], inherit.Policy{}).Untouched(), nil
@@ -312,7 +358,7 @@ func TestAMatchThatNoLongerHolds(t *testing.T) {
 		if tc.live != nil {
 			live = append(live, tc.live)
 		}
-		first, second := recheckNode(t, admission(holds(t, ofCluster("c"), tc.cached), holds(t, live...)), tc.node)
+		first, second := recheckNode(t.Context(), t, admission(holds(t, ofCluster("c"), tc.cached), holds(t, live...)), tc.node)
 		NewWithT(t).Expect(first.Inherits()).To(BeTrue(), "%s: the cache is behind", tc.name)
 		NewWithT(t).Expect(second.Inherits()).To(Equal(tc.inherits), tc.name)
 	}

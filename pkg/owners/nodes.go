@@ -145,7 +145,7 @@ func (c *Chain) facts(ctx context.Context, m *clusterv1.Machine, policy inherit.
 // provided reads an object of a provider's kind. It returns an error for an object that does not exist: as with a missing owner, the Node
 // keeps the facts.
 func (c *Chain) provided(ctx context.Context, key types.NamespacedName, kind schema.GroupKind) (map[string]any, error) {
-	gvk, served, err := c.served(ctx, kind.WithVersion(""))
+	gvk, served, err := c.Served(kind.WithVersion(""))
 	if err != nil || !served {
 		return nil, errors.Join(err, errNotThere)
 	}
@@ -267,7 +267,7 @@ func (c *Chain) effectiveMachinePool(ctx context.Context, mp *clusterv1.MachineP
 // the schema of the kind, as an admission request does.
 func (c *Chain) effectiveControlPlane(ctx context.Context, cp *inherit.ControlPlane, cluster *clusterv1.Cluster, policy inherit.Policy) *inherit.Template {
 	template := inherit.TemplateOfControlPlane(cp)
-	ctx, cancel := c.bounded(ctx)
+	ctx, cancel := context.WithTimeout(ctx, liveTimeout)
 	defer cancel()
 	if decided, inherits := c.desired(ctx, ControlPlanes, cp, cluster, policy); inherits {
 		if current, err := contentOfControlPlane(ctx, c, cp); err == nil {
@@ -308,7 +308,7 @@ func (c *Chain) MachineOf(ctx context.Context, node *corev1.Node) (*clusterv1.Ma
 			break
 		}
 	}
-	if m == nil || !c.fresh {
+	if m == nil || c.Freshness != FromLive {
 		return m, nil
 	}
 	now, err := read[clusterv1.Machine](ctx, c, "Machine", client.ObjectKeyFromObject(m), m.UID)
@@ -332,7 +332,7 @@ func (c *Chain) PoolOf(ctx context.Context, node *corev1.Node) (*clusterv1.Machi
 	if len(own) != 1 {
 		return nil, nil
 	}
-	if !c.fresh {
+	if c.Freshness != FromLive {
 		return &own[0], nil
 	}
 	now, err := read[clusterv1.MachinePool](ctx, c, "MachinePool", client.ObjectKeyFromObject(&own[0]), own[0].UID)

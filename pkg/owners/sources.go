@@ -15,25 +15,18 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
-// quiet returns a chain that reads only the cache, and counts nothing. The source of a warning is not worth an API call: an owner
-// that is not cached is named without its content.
-func (c *Chain) quiet() *Chain {
-	quiet := *c
-	quiet.AskMissing, quiet.fresh, quiet.Count = false, false, nil
-	return &quiet
-}
-
 // NodeSources returns the objects that declare the entries of a Node, with its Machine or MachinePool as the last. The read of the
 // Machine's owner may cost an API call.
 func (c *Chain) NodeSources(ctx context.Context, from inherit.NodeSource) inherit.Sources {
 	if m, ok := from.Object.(*clusterv1.Machine); ok {
 		owner, err := c.MachineOwner(ctx, m)
-		found := c.quiet().machineSources(ctx, m, owner, err)
+		found := machine{m}.sources(ctx, c.Reading(FromCache), Decision{owner: owner})
+		found.Err = errors.Join(err, found.Err)
 		last := len(found.All) - 1
 		found.All = slices.Insert(found.All, last, factsOf(from, m)...)
 		return found
 	}
-	return c.quiet().declared(ctx, from.Object, MachineOwner{Object: from.Object})
+	return c.Reading(FromCache).declared(ctx, from.Object, MachineOwner{Object: from.Object})
 }
 
 // factsOf returns the facts of a source, as declarations of the objects that have them.
@@ -81,70 +74,22 @@ func (c *Chain) NodeGroup(ctx context.Context, from inherit.NodeSource) (group i
 	return group, nodes, nil
 }
 
-// sourcesBy returns a function that finds the sources of an object by its owner, or by the object itself if it has a Machine template.
-func (c *Chain) sourcesBy(object metav1.Object, owner MachineOwner) func(context.Context) inherit.Sources {
-	return func(ctx context.Context) inherit.Sources { return c.quiet().declared(ctx, object, owner) }
-}
-
-// machineSources returns the sources of a Machine. err says that its owner could not be read.
-func (c *Chain) machineSources(ctx context.Context, m *clusterv1.Machine, owner MachineOwner, err error) inherit.Sources {
-	found := c.declared(ctx, m, owner)
-	found.Err = errors.Join(err, found.Err)
-	itself := declaration("Machine", m, inherit.OfMachine(m))
-	itself.Itself = true
-	found.All = append(found.All, itself)
-	return found
-}
-
-// machineSetSources returns the sources of a MachineSet. The source of its own annotations differs from the source of its other entries
-// (rule 5). The MachineSet itself is the source of its annotations for cluster-autoscaler.
-func (c *Chain) machineSetSources(ctx context.Context, ms *clusterv1.MachineSet) inherit.Sources {
-	found := c.declared(ctx, ms, MachineOwner{Object: ms})
-	if last := len(found.All) - 2; last >= 0 && found.All[last].Whole == "" {
-		found.All[last].Metadata = &inherit.Content{}
-		if md, ok := found.All[last].Object.(*clusterv1.MachineDeployment); ok {
-			found.All[last].Metadata.Annotations = md.Annotations
-		}
-	}
-	return found
-}
-
 // declared returns the declarations of an owner and of the objects above it. object is the owner or an object below it: its labels say
 // whether there is a topology above, in case the section of the topology cannot be found.
-func (c *Chain) declared(ctx context.Context, object metav1.Object, owner MachineOwner) inherit.Sources {
-	switch o := owner.Object.(type) {
-	case *clusterv1.MachineSet:
-		return with(c.aboveMachineSet(ctx, object, o), declaration("MachineSet", o, inherit.OfMachineSet(o)))
-	case *clusterv1.MachineDeployment:
-		return with(c.byTopology(ctx, object, o), declaration("MachineDeployment", o, inherit.OfMachineDeployment(o)))
-	case *clusterv1.MachinePool:
-		return with(c.byTopology(ctx, object, o), declaration("MachinePool", o, inherit.OfMachinePool(o)))
-	case *unstructured.Unstructured:
+func (c *Chain) declared(ctx context.Context, object metav1.Object, above MachineOwner) inherit.Sources {
+	if o, ok := above.Object.(*unstructured.Unstructured); ok {
 		layout := inherit.ControlPlaneLayout("", func(path ...string) bool {
 			_, found, err := unstructured.NestedFieldNoCopy(o.Object, path...)
 			return found && err == nil
 		})
-		return with(c.byTopology(ctx, object, owner.controlPlane), inherit.Declaration{
-			Ref: inherit.Ref{Kind: o.GetKind(), Object: o}, Paths: layout.Template, Content: owner.Template.Content,
+		return with(c.byTopology(ctx, object, above.controlPlane), inherit.Declaration{
+			Ref: inherit.Ref{Kind: o.GetKind(), Object: o}, Paths: layout.Template, Content: above.Template.Content,
 		})
 	}
-	return c.byTopology(ctx, object, owner.Object)
-}
-
-// aboveMachineSet returns the declarations of a MachineSet's MachineDeployment and of the objects above it.
-func (c *Chain) aboveMachineSet(ctx context.Context, object metav1.Object, ms *clusterv1.MachineSet) inherit.Sources {
-	md, err := c.MachineDeployment(ctx, ms)
-	if err == nil && md != nil {
-		return c.declared(ctx, object, MachineOwner{Object: md})
+	if o, ok := childOf(above.Object).rules.(owner); ok {
+		return o.declarations(ctx, c, object)
 	}
-	found := c.byTopology(ctx, object, nil)
-	found.Err = errors.Join(err, found.Err)
-	if ref := metav1.GetControllerOfNoCopy(ms); ref != nil {
-		return with(found, inherit.Declaration{
-			Ref: refTo(ref.Kind, ms.Namespace, ref.Name), Paths: inherit.OfMachineSet(ms).Layout.Template, Unread: true,
-		})
-	}
-	return found
+	return c.byTopology(ctx, object, above.Object)
 }
 
 // byTopology returns the declarations of a topology for managed, which may be nil. If the section cannot be found and the object belongs

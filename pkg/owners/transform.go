@@ -38,19 +38,12 @@ func Transform(object any) (any, error) {
 		o.Status = clusterv1.ClusterStatus{Initialization: o.Status.Initialization}
 	case *clusterv1.ClusterClass:
 		o.Spec.Variables, o.Spec.Patches, o.Status = nil, nil, clusterv1.ClusterClassStatus{}
-	case *clusterv1.MachineDeployment:
-		o.Status = clusterv1.MachineDeploymentStatus{ObservedGeneration: o.Status.ObservedGeneration}
-	case *clusterv1.MachineSet:
-		o.Status = clusterv1.MachineSetStatus{ObservedGeneration: o.Status.ObservedGeneration}
-	case *clusterv1.MachinePool:
-		o.Status = clusterv1.MachinePoolStatus{ObservedGeneration: o.Status.ObservedGeneration}
-	case *clusterv1.Machine:
-		o.Status = clusterv1.MachineStatus{
-			NodeRef: o.Status.NodeRef, Addresses: inherit.MachineAddresses(o), ObservedGeneration: o.Status.ObservedGeneration,
-			FailureDomain: o.Status.FailureDomain,
-		}
 	case *unstructured.Unstructured:
 		trim(o)
+	default:
+		if kind, ok := childOf(object).rules.(trimmed); ok {
+			kind.trim()
+		}
 	}
 	return object, nil
 }

@@ -111,7 +111,7 @@ func (h *Heirloom) wire(ctx context.Context, c *config.Config, environment Envir
 		return err
 	}
 	admission := chain
-	admission.Live, admission.AskMissing, admission.Count = live, true, h.metrics.OwnerLookup
+	admission.Live, admission.Freshness, admission.Count = live, owners.FromCacheElseLive, h.metrics.OwnerLookup
 	admission.Mapper = &owners.Kinds{Discovery: discoveryClient, UnknownFor: unknownFor, KnownFor: c.SyncPeriod}
 	h.Key, h.Webhooks = keys.Key, webhooks.Dependencies{
 		Chain: &admission, Metrics: h.metrics, Namespace: c.Namespace, Policy: policy, ManagementCluster: c.ManagementClusterKey,

@@ -150,7 +150,7 @@ func TestInstallation(t *testing.T) {
 		{"registered", "failurePolicy", mutating(func(w *admissionv1.MutatingWebhook) { w.FailurePolicy = nil }), Failed, []string{"MutatingWebhookConfiguration heirloom: failurePolicy should be Ignore: machines.heirloom.dev", "helm upgrade"}},
 		{"registered", "timeout", mutating(func(w *admissionv1.MutatingWebhook) { w.TimeoutSeconds = new(int32(30)) }), Failed, []string{"timeoutSeconds should be 2: machines.heirloom.dev"}},
 		{"registered", "called once", mutating(func(w *admissionv1.MutatingWebhook) { w.ReinvocationPolicy = nil }), Failed, []string{"reinvocationPolicy should be IfNeeded"}},
-		{"registered", "one is missing", func(s *scenery) { s.mutating.Webhooks = s.mutating.Webhooks[1:] }, Failed, []string{"not registered: machinedeployments.heirloom.dev"}},
+		{"registered", "one is missing", func(s *scenery) { s.mutating.Webhooks = s.mutating.Webhooks[1:] }, Failed, []string{"not registered: controlplanes.heirloom.dev"}},
 		{"registered", "none of a kind", gone("validating"), Failed, []string{"not registered: taints.heirloom.dev, topology.taints.heirloom.dev", "helm get manifest heirloom -n heirloom-system | kubectl diff -f -"}},
 		{"registered", "what an operator may choose", both(byURL, mutating(func(w *admissionv1.MutatingWebhook) { w.TimeoutSeconds = new(int32(10)) })), OK, nil},
 		{"registered", "no rights", denied("MutatingWebhookConfigurationList"), Unknown, []string{"listing MutatingWebhookConfigurations"}},

@@ -29,14 +29,17 @@ import (
 
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/settings"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/owners"
 )
 
 // Webhooks has the names of the chart's webhooks. Each has the match condition "changed", without which API servers call it for every
 // write.
-var Webhooks = []string{ //nolint:gochecknoglobals // a list that nothing changes
-	"machinedeployments.heirloom.dev", "machinepools.heirloom.dev", "machinesets.heirloom.dev", giver, "controlplanes.heirloom.dev",
-	"siblings.heirloom.dev", "nodes.heirloom.dev", refuser, "topology." + refuser,
-}
+var Webhooks = func() (names []string) { //nolint:gochecknoglobals // a list that nothing changes
+	for _, kind := range owners.Table {
+		names = append(names, kind.Resource+".heirloom.dev")
+	}
+	return append(names, "nodes.heirloom.dev", refuser, "topology."+refuser)
+}()
 
 // hook is a webhook of Heirloom, with its configuration. The type for mutating webhooks has the fields of both kinds.
 type hook struct {

@@ -145,9 +145,11 @@ func (t *tree) grow(ctx context.Context, top *Tree) error {
 	for _, cp := range t.controlPlane(ctx, cluster) {
 		t.hang(top, cp)
 	}
-	for _, list := range []client.ObjectList{
-		&clusterv1.MachineDeploymentList{}, &clusterv1.MachinePoolList{}, &clusterv1.MachineSetList{}, &clusterv1.MachineList{},
-	} {
+	for _, kind := range owners.Table {
+		if kind.NewList == nil {
+			continue
+		}
+		list := kind.NewList()
 		if _, err := t.chain.Members(ctx, client.ObjectKeyFromObject(cluster), list); err != nil {
 			return err
 		}

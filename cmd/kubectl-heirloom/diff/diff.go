@@ -129,7 +129,7 @@ func (e *evaluation) apply() error {
 // inherits reports whether a kind is in the owner chain.
 func (e *evaluation) inherits(gvk schema.GroupVersionKind) bool {
 	if gvk.Group == clusterv1.GroupVersion.Group {
-		return slices.Contains([]string{"ClusterClass", "Cluster", "MachineDeployment", "MachinePool", "MachineSet", "Machine"}, gvk.Kind)
+		return slices.Contains(append([]string{"ClusterClass", "Cluster"}, inherit.Kinds...), gvk.Kind)
 	}
 	return !inherit.IsTemplate(gvk.Kind) && (gvk.Group == inherit.ControlPlaneGroup || slices.Contains(e.Settings.Config.ProviderGroups, gvk.Group))
 }

@@ -27,6 +27,7 @@ import (
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/compare"
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/store"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/owners"
 )
 
 // Explainer shows where the entries of an object come from.
@@ -107,10 +108,12 @@ func (x *Explainer) Explain(ctx context.Context, object Object) (*Explanation, e
 
 // read reads an object and compares it.
 func (x *Explainer) read(ctx context.Context, gvk schema.GroupVersionKind, key types.NamespacedName) (*compare.Object, error) {
-	object := map[string]client.Object{
-		"Cluster": &clusterv1.Cluster{}, "ClusterClass": &clusterv1.ClusterClass{}, "MachineDeployment": &clusterv1.MachineDeployment{},
-		"MachinePool": &clusterv1.MachinePool{}, "MachineSet": &clusterv1.MachineSet{}, "Machine": &clusterv1.Machine{},
-	}[gvk.Kind]
+	object := map[string]client.Object{"Cluster": &clusterv1.Cluster{}, "ClusterClass": &clusterv1.ClusterClass{}}[gvk.Kind]
+	for _, kind := range owners.Table {
+		if kind.Name == gvk.Kind {
+			object = kind.New()
+		}
+	}
 	switch {
 	case IsNode(gvk):
 		return x.node(ctx, key.Name)

@@ -105,10 +105,13 @@ func (s *Store) Put(u *unstructured.Unstructured) {
 
 // Prefetch lists all objects of Cluster API in a namespace, or in all if it is "", so that later reads of them make no calls.
 func (s *Store) Prefetch(ctx context.Context, namespace string) error {
-	for _, list := range []client.ObjectList{
-		&clusterv1.ClusterList{}, &clusterv1.ClusterClassList{}, &clusterv1.MachineDeploymentList{}, &clusterv1.MachinePoolList{},
-		&clusterv1.MachineSetList{}, &clusterv1.MachineList{},
-	} {
+	lists := []client.ObjectList{&clusterv1.ClusterList{}, &clusterv1.ClusterClassList{}}
+	for _, kind := range owners.Table {
+		if kind.NewList != nil {
+			lists = append(lists, kind.NewList())
+		}
+	}
+	for _, list := range lists {
 		if err := s.List(ctx, list, client.InNamespace(namespace)); err != nil {
 			return fmt.Errorf("listing the objects of Cluster API: %w", err)
 		}
