@@ -110,8 +110,8 @@ func (r *nodes) askPodsToLeave(ctx context.Context, v *visit, p owners.NodePlan)
 	left := r.NoExecuteDeadline > 0 && v.now.Sub(v.node.Record.Softened) >= r.NoExecuteDeadline
 	if !left {
 		requeueAfter, err = r.clusters.try(v.Cluster, func() (sent bool, err error) {
-			left, err = r.evict(ctx, v, p)
-			return true, err
+			left, sent, err = r.evict(ctx, v, p)
+			return sent, err
 		})
 	}
 	if left {
@@ -120,23 +120,23 @@ func (r *nodes) askPodsToLeave(ctx context.Context, v *visit, p owners.NodePlan)
 	return requeueAfter, err
 }
 
-// evict requests evictions of some Pods of the Node, and reports whether no Pod is left.
-func (r *nodes) evict(ctx context.Context, v *visit, p owners.NodePlan) (none bool, err error) {
+// evict requests evictions of some Pods of the Node, and reports whether no Pod is left, and whether the Node's API server was asked.
+func (r *nodes) evict(ctx context.Context, v *visit, p owners.NodePlan) (none, sent bool, err error) {
 	ctx = ctrl.LoggerInto(ctx, logr.Discard()) // an API server may answer with any number of warnings
 	live, err := r.uncached(ctx, v.Cluster)
 	if err != nil {
-		return false, err
+		return false, false, err
 	}
 	all, err := pods.ToEvict(ctx, live, v.Name, p.Held, v.now)
 	if err != nil || len(all) == 0 {
-		return err == nil, err
+		return err == nil, true, err
 	}
 	all = slices.DeleteFunc(all, func(pod corev1.Pod) bool { return pod.DeletionTimestamp != nil })
 	if len(all) == 0 {
-		return false, nil
+		return false, true, nil
 	}
 	if still, err := r.stillHeld(ctx, live, v, p); err != nil || !still {
-		return false, err
+		return false, false, err // the management cluster may not have answered
 	}
 	first := int(v.now.Unix()/int64(evictEvery.Seconds())) * mostEvictions % len(all) // Pods that stay must not block others
 	var errs []error
@@ -154,7 +154,7 @@ func (r *nodes) evict(ctx context.Context, v *visit, p owners.NodePlan) (none bo
 	if stays != "" {
 		r.recordEvent(ctx, v, p, reasonNoExecuteTaintsHeldUp, "Evict", stays)
 	}
-	return false, errors.Join(errs...)
+	return false, true, errors.Join(errs...)
 }
 
 // evictPod requests the eviction of a Pod. If the Pod stays for now, it returns the reason, with the disruption budget if the API server
