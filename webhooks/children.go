@@ -12,6 +12,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
@@ -51,6 +52,9 @@ func (h children) decide(ctx context.Context, req admission.Request) (answer, er
 		return answer{}, err
 	}
 	asCreated(req, object)
+	if _, compared := object.GetAnnotations()[clusterv1.TopologyDryRunAnnotation]; compared && ptr.Deref(req.DryRun, false) {
+		return untouched(ctx, inherit.OnlyCompared), nil // an entry in both results of the comparison would hide a change
+	}
 	var old func() (inherit.Object, error)
 	if req.Operation == admissionv1.Update {
 		old = sync.OnceValues(func() (inherit.Object, error) {

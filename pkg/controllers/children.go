@@ -118,6 +118,9 @@ func syncChild(
 			return true, d.write(ctx, object, gvk, p)
 		})
 	}
+	if apierrors.IsConflict(err) {
+		return afterConflict, nil // the object has a newer version
+	}
 	if again > 0 || unread != nil {
 		return again, unread
 	}
@@ -142,19 +145,22 @@ func planFor(
 		return p, err
 	}
 	p.Plan, err = managedfields.New(object, p.current, p.Decision.Decision, nil)
-	if err == nil && p.Needed() {
-		p.wait = grace(p.Propagator(), now)
+	if err == nil && p.Needed() && !p.GivesUp() {
+		for _, owner := range p.DeclaredBy() {
+			p.wait = max(p.wait, grace(owner, now))
+		}
 	}
 	return p, err
 }
 
-// grace returns the time for which a write is still left to Cluster API's controller of propagator: until graceTime after the last change
-// of propagator. It is 0 if propagator is nil, or if no controller has ever observed it.
-func grace(propagator client.Object, now time.Time) time.Duration {
-	if propagator == nil || owners.ObservedGeneration(propagator) == 0 {
+// grace returns the time for which additions are still left to Cluster API's controller of an owner, which makes the same write: until
+// graceTime after the last change of the owner. It is 0 if no controller has ever observed the owner. A removal never waits: Cluster API
+// gives up its own share of an entry, and changes nothing that anybody else could see, while Heirloom still owns the entry.
+func grace(owner client.Object, now time.Time) time.Duration {
+	if owners.ObservedGeneration(owner) == 0 {
 		return 0
 	}
-	changed := managedfields.LastChanged(propagator.GetManagedFields())
+	changed := managedfields.LastChanged(owner.GetManagedFields())
 	if changed.IsZero() {
 		return 0
 	}

@@ -52,7 +52,7 @@ func TestAChildLosesWhatItsOwnerNoLongerDeclares(t *testing.T) {
 
 		l.lag(s.child)
 		l.change(s.child, func() { s.child.SetFinalizers([]string{"another"}) })
-		l.Expect(apierrors.IsConflict(l.see(s.about))).To(BeTrue(), "the cache has another version")
+		l.Expect(l.look(s.about)).To(Equal(100*time.Millisecond), "the cache has another version")
 		clear(l.stale)
 		l.refuseLive = errors.New("no answer")
 		l.Expect(l.see(s.about)).To(MatchError(l.refuseLive))
@@ -190,7 +190,8 @@ func refusals() map[string]refusal {
 	}
 }
 
-// The loop retries and counts a refused write, and records an Event on the object, except after a conflict or if the object is gone.
+// The loop retries and counts a refused write, and records an Event on the object, except after a conflict, which is no error, or if the
+// object is gone.
 func TestAWriteThatIsRefused(t *testing.T) {
 	for name, tc := range refusals() {
 		t.Run(name, func(t *testing.T) {
@@ -198,9 +199,14 @@ func TestAWriteThatIsRefused(t *testing.T) {
 				kind, name := l.kindOf(s.child).Kind, s.child.GetName()
 				expect := func(times int, verb string) {
 					l.refuse = tc.err
-					err := l.see(s.about)
-					l.Expect(err).To(MatchError(tc.err))
-					l.Expect(err).To(MatchError(ContainSubstring(verb + " the " + kind + ": ")))
+					again, err := l.look(s.about)
+					if tc.result == "conflict" {
+						l.Expect(err).NotTo(HaveOccurred())
+						l.Expect(again).To(Equal(100 * time.Millisecond))
+					} else {
+						l.Expect(err).To(MatchError(tc.err))
+						l.Expect(err).To(MatchError(ContainSubstring(verb + " the " + kind + ": ")))
+					}
 					l.Expect(l.writes.take()).To(HaveLen(1))
 					l.counted(fmt.Sprintf(`resync_writes_total{kind="%s",result="%s"} %d`, s.kind, tc.result, times))
 					if tc.tells {
@@ -279,13 +285,12 @@ func observed[T client.Object](owner T) T {
 	return owner
 }
 
-// For half a minute after a change of the owner, the loop leaves entries that Cluster API's controller of this owner writes to that
-// controller. It does not wait if there is no such controller: for declarations of a topology or a control plane, and for an owner without
-// an observed generation.
-func TestWhatClusterAPIWritesIsLeftToItForAWhile(t *testing.T) {
+// For half a minute after a change of the owner, the loop leaves additions that Cluster API's controller of this owner makes to that
+// controller. It does not wait if there is no such controller: for a control plane, and for an owner without an observed generation.
+func TestAdditionsAreLeftToClusterAPIForAWhile(t *testing.T) {
 	inUse(t, func(t *testing.T) {
 		for _, s := range scenes() {
-			waits := map[string]bool{"a MachineSet": true, "a Machine of a MachineSet": true, "a Machine of a MachinePool": true, "an InfraMachine": true, "a BootstrapConfig": true}[s.name]
+			waits := s.name != "a Machine of a control plane"
 			for _, hasController := range []bool{true, false} {
 				owner := s.owner.DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy of one
 				if hasController {
@@ -322,6 +327,20 @@ func TestWhatClusterAPIWritesIsLeftToItForAWhile(t *testing.T) {
 				l.wrote()
 			}
 		}
+	})
+}
+
+// Cluster API removes only its own share of an entry that Heirloom owns as well, which no other writer sees. So the loop removes the entry at
+// once, in all kinds.
+func TestRemovalsDoNotWait(t *testing.T) {
+	each(t, func(l *loop, s *scene) {
+		l.Expect(l.see(s.about)).To(Succeed())
+		l.Expect(l.stored(s.child).GetLabels()).To(HaveKey("team"))
+		l.change(s.owner, func() { declare(s.owner); observed(s.owner) })
+		again, err := l.look(s.about)
+		l.Expect(err).NotTo(HaveOccurred())
+		l.Expect(again).To(BeZero())
+		l.Expect(l.stored(s.child).GetLabels()).NotTo(HaveKey("team"))
 	})
 }
 

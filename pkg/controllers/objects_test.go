@@ -177,7 +177,7 @@ func managedCluster() *clusterv1.Cluster {
 }
 
 func clusterClass(labels ...string) *clusterv1.ClusterClass {
-	class := &clusterv1.ClusterClass{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "class", UID: "class"}}
+	class := &clusterv1.ClusterClass{ObjectMeta: named("class")}
 	declare(class, labels...)
 	return class
 }

@@ -39,6 +39,7 @@ const (
 	DropGateOpened  Why = "GateOpened"                     // the start-up gate has opened, or the Node registered before the gate was declared
 	DropWaiting     Why = "WaitingForItsTurn"              // the taint evicts Pods, and the Node waits for its turn
 	DropPods        Why = "WaitingForPods"                 // the taint evicts Pods, and these Pods leave the Node first
+	DropPatched     Why = "PatchedByClass"                 // a patch of the ClusterClass may change the control plane's metadata
 	DropElsewhere   Why = "NotPropagatedFromHere"          // no rule propagates keys from this part of the owner
 )
 

@@ -33,6 +33,7 @@ const (
 	NothingDeclares      Reason = "no topology declares anything for it"
 	OwnerIsNotFound      Reason = "its owner does not exist, or cannot own such an object in Cluster API"
 	IsNoMachine          Reason = "no Machine matches it, or several do"
+	OnlyCompared         Reason = "Cluster API's topology controller only compares it"
 	NotOfMachine         Reason = "it is not the InfraMachine or BootstrapConfig of a Machine"
 	// NotOfManagementCluster says that it is not known which Cluster has the Node's API server.
 	NotOfManagementCluster Reason = "--management-cluster names no Cluster for it"

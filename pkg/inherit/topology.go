@@ -5,8 +5,11 @@ package inherit
 import (
 	"fmt"
 	"maps"
+	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/heirloom-dev/heirloom/pkg/taint"
@@ -17,6 +20,8 @@ import (
 type Section struct {
 	Class, Topology Part
 	list            string // the field of workers in which the section is; empty for the control plane
+	// Patch is the first patch of the ClusterClass that may change the control plane's own metadata, or empty: PatchOfControlPlane.
+	Patch string
 }
 
 // The lists of sections of workers.
@@ -34,7 +39,8 @@ type Part struct {
 }
 
 // ControlPlane implements rule 1: it returns the content that a control plane inherits. As in Cluster API, the control plane gets metadata
-// for its Machines only if the ClusterClass says that it consists of Machines.
+// for its Machines only if the ClusterClass says that it consists of Machines. If a patch of the ClusterClass may change the control plane's
+// own metadata, only Cluster API knows the result: Heirloom adds nothing there.
 func (p Policy) ControlPlane(s Section, cp Object) (Object, Drops) {
 	top := s.declared()
 	template := top
@@ -42,6 +48,9 @@ func (p Policy) ControlPlane(s Section, cp Object) (Object, Drops) {
 		template.Labels, template.Annotations = nil, nil
 	}
 	var out Drops
+	if s.Patch != "" {
+		top.Labels, top.Annotations = cp.top(&out).patched(labelKey, top.Labels), cp.top(&out).patched(annotationKey, top.Annotations)
+	}
 	return p.handDown(cp, &out, taint.ControlPlane, top, template, ofTemplate(true)), out
 }
 
@@ -73,6 +82,55 @@ func (p Policy) MachinePool(s Section, mp *clusterv1.MachinePool) (Object, Drops
 		}
 	}
 	return p.handDown(child, &out, taint.Worker, top, template, ofTemplate(true)), out
+}
+
+// patched leaves out all labels or annotations, because a patch may change them.
+func (p place) patched(what string, declared map[string]string) map[string]string {
+	return p.keys(what, declared, func(string) Why { return DropPatched })
+}
+
+// templateMetadata is the path of the metadata that Cluster API gives the objects of a template, in a patch of the template.
+const templateMetadata = "/spec/template/metadata"
+
+// PatchOfControlPlane returns the name of the first patch of a ClusterClass that may change the control plane's own labels or annotations,
+// or "": a patch of an extension, or a JSON patch of the control plane's template at, below or above the metadata. Cluster API v1.14 and
+// later let patches change this metadata of control planes, and preserve it in all other objects (pull request 13924).
+func PatchOfControlPlane(class *clusterv1.ClusterClass) string {
+	for _, patch := range class.Spec.Patches {
+		if patch.External != nil && patch.External.GeneratePatchesExtension != "" ||
+			slices.ContainsFunc(patch.Definitions, func(d clusterv1.PatchDefinition) bool { return patchesControlPlane(class, d) }) {
+			return patch.Name
+		}
+	}
+	return ""
+}
+
+func patchesControlPlane(class *clusterv1.ClusterClass, d clusterv1.PatchDefinition) bool {
+	if !ptr.Deref(d.Selector.MatchResources.ControlPlane, false) || d.Selector.Kind != class.Spec.ControlPlane.TemplateRef.Kind {
+		return false
+	}
+	return slices.ContainsFunc(d.JSONPatches, func(p clusterv1.JSONPatch) bool {
+		return strings.HasPrefix(p.Path+"/", templateMetadata+"/") || strings.HasPrefix(templateMetadata+"/", p.Path+"/")
+	})
+}
+
+// PatchesRead returns the part of a ClusterClass's patches that PatchOfControlPlane reads.
+func PatchesRead(patches []clusterv1.ClusterClassPatch) (read []clusterv1.ClusterClassPatch) {
+	for _, patch := range patches {
+		kept := clusterv1.ClusterClassPatch{Name: patch.Name}
+		if patch.External != nil {
+			kept.External = &clusterv1.ExternalPatchDefinition{GeneratePatchesExtension: patch.External.GeneratePatchesExtension}
+		}
+		for _, d := range patch.Definitions {
+			paths := clusterv1.PatchDefinition{Selector: d.Selector}
+			for _, p := range d.JSONPatches {
+				paths.JSONPatches = append(paths.JSONPatches, clusterv1.JSONPatch{Path: p.Path})
+			}
+			kept.Definitions = append(kept.Definitions, paths)
+		}
+		read = append(read, kept)
+	}
+	return read
 }
 
 // handDown returns the content that a child with a Machine template inherits: metadata at its top, and all content of its template.

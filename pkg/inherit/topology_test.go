@@ -186,6 +186,57 @@ func TestControlPlaneWithoutMachines(t *testing.T) {
 	Expect(got.Template.Fields).To(Equal(inherit.Fields{Seconds: inherit.Seconds{inherit.NodeDrainTimeout: new(int32(5))}}))
 }
 
+// Cluster API alone knows the control plane's own metadata if a patch may change it. Its Machines inherit as without the patch.
+func TestControlPlaneWithPatches(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	all := content{labels: "a=1", annotations: "n=1", taints: "gpu:NoSchedule"}
+	s := inherit.Section{Class: machines(all.section()), Patch: "p"}
+	s.Class.OfMachines = true
+	got, dropped := inherit.Policy{}.ControlPlane(s, inherit.Object{})
+	Expect(describeContent(&got.Top)).To(Equal(content{}.want()))
+	Expect(describeContent(got.Template)).To(Equal(all.want()))
+	Expect(dropped).To(ConsistOf(
+		HaveField("Entry", inherit.Entry{What: "label", Name: "a", Own: true}), HaveField("Entry", inherit.Entry{What: "annotation", Name: "n", Own: true})))
+	Expect(dropped).To(HaveEach(HaveField("Why", inherit.DropPatched)))
+	Expect(dropped.Problems()).To(Succeed())
+}
+
+func TestPatchOfControlPlane(t *testing.T) {
+	json := func(kind, path string, controlPlane bool) clusterv1.ClusterClassPatch {
+		return clusterv1.ClusterClassPatch{Name: "p", Definitions: []clusterv1.PatchDefinition{{
+			Selector:    clusterv1.PatchSelector{Kind: kind, MatchResources: clusterv1.PatchSelectorMatch{ControlPlane: &controlPlane}},
+			JSONPatches: []clusterv1.JSONPatch{{Op: "add", Path: "/spec/template/spec/x"}, {Op: "add", Path: path}},
+		}}}
+	}
+	external := func(of clusterv1.ExternalPatchDefinition) clusterv1.ClusterClassPatch {
+		return clusterv1.ClusterClassPatch{Name: "p", External: &of}
+	}
+	for name, tc := range map[string]struct {
+		patch clusterv1.ClusterClassPatch
+		may   bool
+	}{
+		"a label":                     {json("AcmeTemplate", "/spec/template/metadata/labels/a", true), true},
+		"all labels":                  {json("AcmeTemplate", "/spec/template/metadata/labels", true), true},
+		"the metadata":                {json("AcmeTemplate", "/spec/template/metadata", true), true},
+		"the template":                {json("AcmeTemplate", "/spec/template", true), true},
+		"the spec":                    {json("AcmeTemplate", "/spec", true), true},
+		"the spec in the template":    {json("AcmeTemplate", "/spec/template/spec/machineTemplate/metadata/labels/a", true), false},
+		"a name that begins the same": {json("AcmeTemplate", "/spec/template/metadataX", true), false},
+		"the InfraMachineTemplate":    {json("AcmeMachineTemplate", "/spec/template/metadata/labels/a", true), false},
+		"another object's template":   {json("AcmeTemplate", "/spec/template/metadata/labels/a", false), false},
+		"an extension that patches":   {external(clusterv1.ExternalPatchDefinition{GeneratePatchesExtension: "e"}), true},
+		"an extension that validates": {external(clusterv1.ExternalPatchDefinition{ValidateTopologyExtension: "e"}), false},
+	} {
+		class := &clusterv1.ClusterClass{}
+		class.Spec.ControlPlane.TemplateRef.Kind = "AcmeTemplate"
+		class.Spec.Patches = []clusterv1.ClusterClassPatch{{Name: "other"}, tc.patch}
+		want := map[bool]string{true: "p"}[tc.may]
+		NewWithT(t).Expect(inherit.PatchOfControlPlane(class)).To(Equal(want), name)
+		class.Spec.Patches = inherit.PatchesRead(class.Spec.Patches)
+		NewWithT(t).Expect(inherit.PatchOfControlPlane(class)).To(Equal(want), "%s, of the cache", name)
+	}
+}
+
 // In-place fields reach the template; each field of the Cluster replaces the ClusterClass's field.
 func TestTopologyFields(t *testing.T) {
 	declaring := func(fields inherit.Fields) inherit.Part {

@@ -102,7 +102,7 @@ func Recheck[D any](ctx context.Context, c *Chain, inDoubt func(D) bool, decide 
 	}
 	again, err := decideLive(ctx, c, decide)
 	if err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "Live decision failed; using cache")
+		ctrl.LoggerFrom(ctx).V(1).Info("Live decision failed; using cache", "reason", err.Error()) // any client can cause it
 		return decided, nil
 	}
 	return again, nil

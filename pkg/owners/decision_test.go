@@ -120,21 +120,6 @@ func TestBehind(t *testing.T) {
 	}
 }
 
-// For a child that a controller of Cluster API writes, Propagator returns the owner of that controller.
-func TestPropagators(t *testing.T) {
-	chain := from(holds(t, world()...))
-	for of, want := range map[string]string{
-		"ControlPlane": "", "MachineDeployment": "", "MachinePool": "", "MachineSet": "md", "external object": "ms", "Machine": "ms",
-		"Machine of a pool": "mp", "Machine of a control plane": "",
-	} {
-		propagator := ""
-		if owner := evaluate(t, chain, children()[of], inherit.Policy{}).Propagator(); owner != nil {
-			propagator = owner.GetName()
-		}
-		NewWithT(t).Expect(propagator).To(Equal(want), of)
-	}
-}
-
 // TestTopologyInherits checks which Cluster and ClusterClass apply.
 func TestTopologyInherits(t *testing.T) {
 	labels := func(labels map[string]string) func(metav1.Object) {

@@ -62,7 +62,8 @@ type child struct {
 	Kind
 	// clusterName is the name of the object's Cluster; empty if the object names none.
 	clusterName string
-	// observedGeneration is the last generation that the object's controller in Cluster API has handled.
+	// observedGeneration is the last generation that the object's controller in Cluster API has handled; 0 for kinds of providers, which need
+	// not propagate anything.
 	observedGeneration int64
 	rules
 }
@@ -106,6 +107,10 @@ func childOf(object any) child {
 		return child{Machines, o.Spec.ClusterName, o.Status.ObservedGeneration, machine{o}}
 	case *metav1.PartialObjectMetadata:
 		return child{ExternalObjects, o.Labels[clusterv1.ClusterNameLabel], 0, external{o}}
+	case *clusterv1.Cluster:
+		return child{observedGeneration: o.Status.ObservedGeneration}
+	case *clusterv1.ClusterClass:
+		return child{observedGeneration: o.Status.ObservedGeneration}
 	case metav1.Object:
 		return child{clusterName: o.GetLabels()[clusterv1.ClusterNameLabel]}
 	}
@@ -222,16 +227,8 @@ func (d Decision) Sources(ctx context.Context) inherit.Sources {
 	return d.rules.sources(ctx, d.chain.Reading(FromCache), d)
 }
 
-// Propagator returns the owner whose controller in Cluster API propagates entries to this object: a MachineDeployment, a MachineSet or a
-// MachinePool. It is nil for an object that inherits from a topology or a control plane.
-func (d Decision) Propagator() client.Object {
-	for _, owner := range d.declaredBy {
-		if childOf(owner).rules != nil {
-			return owner
-		}
-	}
-	return nil
-}
+// DeclaredBy returns the objects that declare the entries: the owner, or the Cluster and the ClusterClass of a topology.
+func (d Decision) DeclaredBy() []client.Object { return d.declaredBy }
 
 // Behind reports whether the object was written later than all objects that declare its entries, in the versions that the chain has
 // (docs/design.md §5). The resourceVersions are comparable because all these kinds are custom resources, which an API server keeps in one

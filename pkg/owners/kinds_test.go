@@ -140,6 +140,9 @@ func TestWhatDoesNotNeedAKindThatIsNotListed(t *testing.T) {
 			Expect(err).NotTo(HaveOccurred())
 			Expect(found).To(HaveField("Source.String()", "Machine ns/m"))
 			Expect(time.Since(start)).To(Equal(listTimeout))
+			start = time.Now()
+			Expect(chain.NodeSources(t.Context(), found.Source).Err).To(HaveOccurred())
+			Expect(time.Since(start)).To(Equal(listTimeout))
 
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()

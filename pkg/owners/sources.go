@@ -19,7 +19,7 @@ import (
 // Machine's owner may cost an API call.
 func (c *Chain) NodeSources(ctx context.Context, from inherit.NodeSource) inherit.Sources {
 	if m, ok := from.Object.(*clusterv1.Machine); ok {
-		owner, err := c.MachineOwner(ctx, m)
+		owner, err := c.Reading(max(c.Freshness, FromCachePromptly)).MachineOwner(ctx, m)
 		found := machine{m}.sources(ctx, c.Reading(FromCache), Decision{owner: owner})
 		found.Err = errors.Join(err, found.Err)
 		last := len(found.All) - 1

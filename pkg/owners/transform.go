@@ -35,9 +35,10 @@ func Transform(object any) (any, error) {
 			workers.MachinePools[i].Variables = clusterv1.MachinePoolVariables{}
 		}
 		o.Spec.Topology.ControlPlane.Variables = clusterv1.ControlPlaneVariables{}
-		o.Status = clusterv1.ClusterStatus{Initialization: o.Status.Initialization}
+		o.Status = clusterv1.ClusterStatus{Initialization: o.Status.Initialization, ObservedGeneration: o.Status.ObservedGeneration}
 	case *clusterv1.ClusterClass:
-		o.Spec.Variables, o.Spec.Patches, o.Status = nil, nil, clusterv1.ClusterClassStatus{}
+		o.Spec.Variables, o.Spec.Patches = nil, inherit.PatchesRead(o.Spec.Patches)
+		o.Status = clusterv1.ClusterClassStatus{ObservedGeneration: o.Status.ObservedGeneration}
 	case *unstructured.Unstructured:
 		trim(o)
 	default:

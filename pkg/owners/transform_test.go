@@ -30,13 +30,16 @@ func TestTransform(t *testing.T) {
 spec: {paused: true, topology: {classRef: {name: cc}, version: v1, variables: [{name: v, value: 1}], controlPlane: {variables: {overrides: [{name: v, value: 1}]}}, workers: {
   machineDeployments: [{name: md, class: w, minReadySeconds: 1, variables: {overrides: [{name: v, value: 1}]}}],
   machinePools: [{name: mp, class: w, minReadySeconds: 2, variables: {overrides: [{name: v, value: 1}]}}]}}}
-status: {phase: Provisioned, initialization: {infrastructureProvisioned: true}}`, `
+status: {phase: Provisioned, observedGeneration: 7, initialization: {infrastructureProvisioned: true}}`, `
 spec: {paused: true, topology: {classRef: {name: cc}, version: v1, workers: {
   machineDeployments: [{name: md, class: w, minReadySeconds: 1}], machinePools: [{name: mp, class: w, minReadySeconds: 2}]}}}
-status: {initialization: {infrastructureProvisioned: true}}`},
+status: {observedGeneration: 7, initialization: {infrastructureProvisioned: true}}`},
 		{&clusterv1.ClusterClass{}, `
-spec: {variables: [{name: v, required: true}], patches: [{name: p}], workers: {machineDeployments: [{class: w, minReadySeconds: 1}]}}
-status: {observedGeneration: 1}`, "spec: {workers: {machineDeployments: [{class: w, minReadySeconds: 1}]}}"},
+spec: {variables: [{name: v, required: true}], workers: {machineDeployments: [{class: w, minReadySeconds: 1}]},
+  patches: [{name: p, description: d, enabledIf: e, definitions: [{selector: {kind: K}, jsonPatches: [{op: add, path: /spec/a, value: 1}]}]}]}
+status: {observedGeneration: 1, conditions: [{type: VariablesReady, status: 'True'}]}`, `
+spec: {workers: {machineDeployments: [{class: w, minReadySeconds: 1}]}, patches: [{name: p, definitions: [{selector: {kind: K}, jsonPatches: [{path: /spec/a}]}]}]}
+status: {observedGeneration: 1}`},
 		{&clusterv1.MachineDeployment{}, sent, kept},
 		{&clusterv1.MachineSet{}, sent, kept},
 		{&clusterv1.MachinePool{}, sent, kept},

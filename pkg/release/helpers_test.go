@@ -89,7 +89,7 @@ func holds(kinds map[string][]string, objects ...client.Object) *apiServer {
 			return s.request(ctx, "get", into, func() error { return c.Get(ctx, key, into, options...) })
 		},
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
-			return s.request(ctx, "list", list, func() error { return listed(ctx, c, list, options) })
+			return s.request(ctx, "list", list, func() error { return c.List(ctx, list, options...) })
 		},
 		Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
 			return s.request(ctx, "patch", object, func() error { return c.Patch(ctx, object, patch, options...) })
@@ -119,26 +119,6 @@ func know(scheme *runtime.Scheme, all ...map[string][]string) {
 			}
 		}
 	}
-}
-
-// listed lists objects. The fake client cannot return only the metadata of objects that it stores as unstructured objects.
-func listed(ctx context.Context, c client.Client, list client.ObjectList, options []client.ListOption) error {
-	metadata, ok := list.(*metav1.PartialObjectMetadataList)
-	if !ok {
-		return c.List(ctx, list, options...)
-	}
-	whole := &unstructured.UnstructuredList{}
-	whole.SetGroupVersionKind(list.GetObjectKind().GroupVersionKind())
-	if err := c.List(ctx, whole, options...); err != nil {
-		return err
-	}
-	metadata.Items = make([]metav1.PartialObjectMetadata, len(whole.Items))
-	for i, item := range whole.Items {
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(item.Object, &metadata.Items[i]); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // request sends a request, unless it must fail or its context is done, as with an API server.

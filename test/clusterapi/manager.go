@@ -24,6 +24,9 @@ type Options struct {
 	TaintPropagation bool
 	// Kubeadm also runs the kubeadm bootstrap manager and the kubeadm control-plane manager.
 	Kubeadm bool
+	// InMemory also runs the manager of the Docker provider, whose backend "inMemory" makes workload clusters inside of the process. They
+	// have the ports from 20000 on, so a machine has room for one such manager.
+	InMemory bool
 	// Namespace is the only namespace that the controllers watch; empty for all. Webhooks serve all namespaces.
 	Namespace string
 }
@@ -42,23 +45,20 @@ type Managers struct {
 // running is the process of a manager, with the URL of its metrics.
 type running struct {
 	*controlplane.Process
-	metrics string
+	name, metrics string
 }
 
-// provider is a manager with its part of Cluster API's module.
-type provider struct{ name, dir string }
+// provider is a manager: its name, its program, its environment, and its directory in a module of Cluster API.
+type provider struct {
+	name, program, dir string
+	env                []string
+}
 
 // Start starts the managers of the release that go.mod requires, with their webhooks. Its CRDs must be installed.
 func Start(ctx context.Context, cp *controlplane.ControlPlane, options Options) (*Managers, error) {
-	release, err := controlplane.CAPIModule(ctx)
+	providers, err := providers(ctx, options)
 	if err != nil {
 		return nil, err
-	}
-	providers := []provider{{"core", filepath.Join(release, "core")}}
-	if options.Kubeadm {
-		providers = append(providers,
-			provider{"kubeadm-bootstrap", filepath.Join(release, "bootstrap", "kubeadm")},
-			provider{"kubeadm-control-plane", filepath.Join(release, "controlplane", "kubeadm")})
 	}
 	admin, err := client.New(cp.AdminConfig(), client.Options{})
 	if err != nil {
@@ -69,27 +69,60 @@ func Start(ctx context.Context, cp *controlplane.ControlPlane, options Options) 
 		return nil, err
 	}
 	m := &Managers{providers: providers, admin: admin, kubeconfig: kubeconfig, options: options}
-	if err := m.startAll(ctx); err != nil {
+	if err := m.startAll(ctx, func(provider) bool { return true }); err != nil {
 		return nil, err
 	}
 	return m, nil
 }
 
+// inMemory is the name of the manager that makes workload clusters.
+const inMemory = "in-memory"
+
+// providers returns the managers to run.
+func providers(ctx context.Context, options Options) ([]provider, error) {
+	release, err := controlplane.CAPIModule(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all := []provider{{name: "core", dir: filepath.Join(release, "core")}}
+	if options.Kubeadm {
+		all = append(all,
+			provider{name: "kubeadm-bootstrap", dir: filepath.Join(release, "bootstrap", "kubeadm")},
+			provider{name: "kubeadm-control-plane", dir: filepath.Join(release, "controlplane", "kubeadm")})
+	}
+	for i := range all {
+		if all[i].program, err = controlplane.ClusterAPIProgram(all[i].name); err != nil {
+			return nil, err
+		}
+	}
+	if options.InMemory {
+		docker := provider{name: inMemory, env: []string{"POD_IP=127.0.0.1", "DOCKER_HOST=unix:///nonexistent"}}
+		if _, docker.dir, docker.program, err = controlplane.DockerProvider(ctx); err != nil {
+			return nil, err
+		}
+		all = append(all, docker)
+	}
+	return all, nil
+}
+
 // Switch restarts the managers with MachineTaintPropagation on or off, as an operator who changes their flags. Until they are ready,
-// their webhooks do not answer, and API servers reject all requests for these webhooks.
+// their webhooks do not answer, and API servers reject all requests for these webhooks. The in-memory provider goes on: its workload
+// clusters would be gone.
 func (m *Managers) Switch(ctx context.Context, taintPropagation bool) error {
-	if err := m.Stop(); err != nil {
+	if err := m.stop(func(r running) bool { return r.name != inMemory }); err != nil {
 		return err
 	}
 	m.options.TaintPropagation = taintPropagation
-	return m.startAll(ctx)
+	return m.startAll(ctx, func(p provider) bool { return p.name != inMemory })
 }
 
-// startAll starts all managers at the same time: a start is mostly waiting.
-func (m *Managers) startAll(ctx context.Context) error {
+// startAll starts these managers at the same time: a start is mostly waiting.
+func (m *Managers) startAll(ctx context.Context, which func(provider) bool) error {
 	var starts errgroup.Group
 	for _, p := range m.providers {
-		starts.Go(func() error { return m.start(ctx, p) })
+		if which(p) {
+			starts.Go(func() error { return m.start(ctx, p) })
+		}
 	}
 	if err := starts.Wait(); err != nil {
 		return errors.Join(err, m.Stop())
@@ -97,15 +130,26 @@ func (m *Managers) startAll(ctx context.Context) error {
 	return nil
 }
 
-// MetricsURLs returns the metrics URLs of the running managers.
-func (m *Managers) MetricsURLs() []string {
+// MetricsURLs returns the metrics URLs of the running managers, by name.
+func (m *Managers) MetricsURLs() map[string]string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	urls := make([]string, 0, len(m.running))
+	urls := map[string]string{}
 	for _, r := range m.running {
-		urls = append(urls, r.metrics)
+		urls[r.name] = r.metrics
 	}
 	return urls
+}
+
+// PIDs returns the process IDs of the running managers, by name.
+func (m *Managers) PIDs() map[string]int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	pids := map[string]int{}
+	for _, r := range m.running {
+		pids[r.name] = r.PID()
+	}
+	return pids
 }
 
 // start starts a manager and installs its webhooks. From then on, the API server rejects requests that they do not answer.
@@ -123,10 +167,6 @@ func (m *Managers) start(ctx context.Context, p provider) error {
 		return err
 	}
 	health, diagnostics := fmt.Sprintf("127.0.0.1:%d", ports[1]), fmt.Sprintf("127.0.0.1:%d", ports[2])
-	binary, err := controlplane.ClusterAPIProgram(p.name)
-	if err != nil {
-		return err
-	}
 	args := []string{
 		"--kubeconfig=" + m.kubeconfig, "--leader-elect=false",
 		fmt.Sprintf("--webhook-port=%d", ports[0]), "--webhook-cert-dir=" + certs, "--health-addr=" + health,
@@ -138,12 +178,12 @@ func (m *Managers) start(ctx context.Context, p provider) error {
 	if err := convertAt(ctx, m.admin, filepath.Join(p.dir, "config", "crd", "bases"), server); err != nil {
 		return err
 	}
-	process, err := controlplane.StartProcess(ctx, binary, args, filepath.Join(m.options.Dir, p.name+".log"))
+	process, err := controlplane.StartProcess(ctx, p.program, args, filepath.Join(m.options.Dir, p.name+".log"), p.env...)
 	if err != nil {
 		return err
 	}
 	m.mu.Lock()
-	m.running = append(m.running, running{process, "http://" + diagnostics + "/metrics"})
+	m.running = append(m.running, running{process, p.name, "http://" + diagnostics + "/metrics"})
 	m.mu.Unlock()
 	if err := process.WaitReady(ctx, "http://"+health+"/readyz"); err != nil {
 		return err
@@ -161,15 +201,22 @@ func gates(options Options) string {
 }
 
 // Stop stops all managers at the same time.
-func (m *Managers) Stop() error {
+func (m *Managers) Stop() error { return m.stop(func(running) bool { return true }) }
+
+func (m *Managers) stop(which func(running) bool) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	stops := make([]error, len(m.running))
 	var all sync.WaitGroup
+	var rest []running
 	for i, r := range m.running {
-		all.Go(func() { stops[i] = r.Stop() })
+		if which(r) {
+			all.Go(func() { stops[i] = r.Stop() })
+		} else {
+			rest = append(rest, r)
+		}
 	}
 	all.Wait()
-	m.running = nil
+	m.running = rest
 	return errors.Join(stops...)
 }

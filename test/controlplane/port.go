@@ -21,11 +21,11 @@ var ports claims
 
 // FreePort returns a TCP port of the loopback interface on which no program listens now and that no other test on this machine has:
 // the UDP socket with the same number claims it. The port is below the range from which systems choose ports, so that the system does
-// not give it to another program between this call and its use.
+// not give it to another program between this call and its use. It is above the ports of workload clusters in memory.
 func FreePort() (int, error) {
 	last := errors.New("all are claimed")
 	for range 200 {
-		port := 20000 + rand.IntN(12000)
+		port := 20500 + rand.IntN(11500)
 		address := fmt.Sprintf("127.0.0.1:%d", port)
 		claim, err := net.ListenPacket("udp4", address)
 		if err != nil {

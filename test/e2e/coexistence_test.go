@@ -22,7 +22,7 @@ import (
 // and Cluster API has no more work. Two fleets go through the same steps in one management cluster. Heirloom watches only the Namespace
 // of one fleet, and leaves no trace in the other Namespace.
 func TestCoexistence(t *testing.T) {
-	w := newWorld(t, clusterapi.Options{Kubeadm: true}, []string{
+	w := newWorld(t, []string{
 		"--namespace=beside",
 		"--sync-period=15s", // Heirloom detects the gate as often as it resyncs objects
 	}, "alone", "beside")
@@ -82,7 +82,7 @@ func (f *fleet) expectPromised(tainted string, draining int64, pools ...string) 
 	f.t.Helper()
 	f.Eventually(func(g Gomega) {
 		seen := map[string]bool{}
-		for _, node := range f.ownNodes(f.allNodes()) {
+		for _, node := range f.allNodes() {
 			g.Expect(text(node.Object["spec"])).To(ContainSubstring(`"key":"`+tainted+`"`), node.GetName())
 			g.Expect(text(node.Object["spec"])).NotTo(ContainSubstring(clusterv1.NodeUninitializedTaint.Key), node.GetName())
 			g.Expect(node.GetAnnotations()).To(HaveKeyWithValue("node.cluster.x-k8s.io/note", "cluster"), node.GetName())
@@ -102,7 +102,7 @@ func (f *fleet) expectPromised(tainted string, draining int64, pools ...string) 
 func (f *fleet) expectTracked(byClusterAPI, byHeirloom string) {
 	f.t.Helper()
 	f.Eventually(func(g Gomega) {
-		for _, node := range f.ownNodes(f.allNodes()) {
+		for _, node := range f.allNodes() {
 			g.Expect(node.GetAnnotations()[clusterv1.TaintsFromMachineAnnotation]).To(Equal(byClusterAPI), node.GetName())
 			g.Expect(node.GetAnnotations()[inherit.TaintsFromMachineAnnotation]).To(ContainSubstring(byHeirloom), node.GetName())
 		}
@@ -128,9 +128,11 @@ func (f *fleet) expectTyped(ids ...string) {
 // two writers kept changing them.
 func (f *fleet) record() (kept func(key string)) {
 	f.t.Helper()
-	recorder, err := controlplane.RecordVersions(f.ctx, f.workload.AdminConfig(), corev1.SchemeGroupVersion.WithResource("nodes"))
+	config, err := clusterapi.WorkloadConfig(f.ctx, f.Client, client.ObjectKeyFromObject(f.cluster))
 	f.Expect(err).NotTo(HaveOccurred())
-	before := f.ownNodes(f.allNodes())
+	recorder, err := controlplane.RecordVersions(f.ctx, config, corev1.SchemeGroupVersion.WithResource("nodes"))
+	f.Expect(err).NotTo(HaveOccurred())
+	before := f.allNodes()
 	return func(key string) {
 		f.t.Helper()
 		f.Expect(recorder.Stop()).To(Succeed())

@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	. "github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,6 +16,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/heirloom-dev/heirloom/test/clusterapi"
 	"github.com/heirloom-dev/heirloom/test/controlplane"
 )
 
@@ -24,22 +24,14 @@ import (
 type fleet struct {
 	*world
 	namespace string
-	// cluster is nil while the Cluster does not exist.
+	// cluster is nil while the Cluster does not exist, nodes while its API server is unknown.
 	cluster *clusterv1.Cluster
+	nodes   client.Client
 }
 
-// build creates the fleet, and the Secrets that the kubeadm providers expect from an operator with a kubeconfig and an etcd of his own.
+// build creates the fleet.
 func (f *fleet) build() {
 	f.t.Helper()
-	// The control-plane manager would renew a Secret of Cluster API's own type, with a CA that this API server does not have.
-	f.addKubeconfig(f.namespace, "managed", corev1.SecretTypeOpaque)
-	dir := f.t.TempDir()
-	ca, err := controlplane.ServingCertificate(dir, "etcd.example.com")
-	f.Expect(err).NotTo(HaveOccurred())
-	f.addSecret(f.namespace, "managed", "etcd", clusterv1.ClusterSecretType, map[string][]byte{corev1.TLSCertKey: ca})
-	f.addSecret(f.namespace, "managed", "apiserver-etcd-client", clusterv1.ClusterSecretType, map[string][]byte{
-		corev1.TLSCertKey: f.read(filepath.Join(dir, corev1.TLSCertKey)), corev1.TLSPrivateKeyKey: f.read(filepath.Join(dir, corev1.TLSPrivateKeyKey)),
-	})
 	objects, err := controlplane.DecodeObjects(string(f.read(filepath.Join("testdata", "managed.yaml"))))
 	f.Expect(err).NotTo(HaveOccurred())
 	for i := range objects {
@@ -48,6 +40,25 @@ func (f *fleet) build() {
 	}
 	f.cluster = &clusterv1.Cluster{}
 	f.cluster.Namespace, f.cluster.Name = f.namespace, "managed"
+}
+
+// allNodes returns the Nodes of the Cluster; none while its API server does not answer.
+func (f *fleet) allNodes() []unstructured.Unstructured {
+	if f.cluster == nil {
+		return nil
+	}
+	if f.nodes == nil {
+		var err error
+		if f.nodes, err = clusterapi.Workload(f.ctx, f.Client, client.ObjectKeyFromObject(f.cluster)); err != nil {
+			return nil
+		}
+	}
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(nodeKind.GroupVersion().WithKind("NodeList"))
+	if err := f.nodes.List(f.ctx, list); err != nil {
+		return nil
+	}
+	return list.Items
 }
 
 func (f *fleet) read(file string) []byte {
@@ -109,13 +120,6 @@ func (f *fleet) machines(label string) []unstructured.Unstructured {
 	return slices.DeleteFunc(f.list(f.Client, machineKind, f.namespace), func(m unstructured.Unstructured) bool {
 		_, has := m.GetLabels()[label]
 		return !has
-	})
-}
-
-// ownNodes returns the Nodes that Cluster API has matched with this Cluster.
-func (f *fleet) ownNodes(all []unstructured.Unstructured) []unstructured.Unstructured {
-	return slices.DeleteFunc(slices.Clone(all), func(node unstructured.Unstructured) bool {
-		return node.GetAnnotations()[clusterv1.ClusterNamespaceAnnotation] != f.namespace
 	})
 }
 
@@ -185,7 +189,7 @@ func (f *fleet) demolish() {
 	f.t.Helper()
 	f.Expect(f.Client.Delete(f.ctx, f.cluster)).To(Succeed())
 	f.expectGone(f.cluster)
-	f.cluster = nil
+	f.cluster, f.nodes = nil, nil
 }
 
 func (f *fleet) expectGone(object client.Object) {

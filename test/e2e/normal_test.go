@@ -25,6 +25,7 @@ var generated = []struct {
 	{regexp.MustCompile(`\b[a-z0-9]{6}\.[a-z0-9]{16}\b`), "TOKEN"},
 	{regexp.MustCompile(`sha256:[0-9a-f]{64}`), "CERTIFICATE"},
 	{regexp.MustCompile(`"timestamp":"[^"]*"`), "TIME"},
+	{regexp.MustCompile(`port: 2[0-9]{4}\b`), "PORT"},
 	{regexp.MustCompile(`(cluster-namespace: )(alone|beside)`), "${1}NAMESPACE"},
 }
 

@@ -56,15 +56,17 @@ func (p *pair) expectEqual(after string) {
 	p.t.Helper()
 	var last map[string]string
 	var since time.Time
+	var written []string
 	diff := ""
 	p.Eventually(func(g Gomega) {
-		objects, nodes := p.chain(), p.allNodes()
-		if now := versions(objects, nodes); !maps.Equal(now, last) {
+		objects, nodes, others := p.chain(), p.alone.allNodes(), p.beside.allNodes()
+		if now := versions(objects, slices.Concat(nodes, others)); !maps.Equal(now, last) {
+			written = slices.DeleteFunc(slices.Sorted(maps.Keys(now)), func(name string) bool { return now[name] == last[name] })
 			last, since = now, time.Now()
 		}
-		g.Expect(time.Since(since)).To(BeNumerically(">=", calm), "writes continue")
+		g.Expect(time.Since(since)).To(BeNumerically(">=", calm), "writes continue: %v", written)
 		g.Expect(p.queued()).To(BeEmpty(), "queues are not empty")
-		without, with := p.alone.expectSettled(g, objects, nodes), p.beside.expectSettled(g, objects, nodes)
+		without, with := p.alone.expectSettled(g, objects, nodes), p.beside.expectSettled(g, objects, others)
 		diff = cmp.Diff(without, with)
 		g.Expect(diff).To(BeEmpty(), "Heirloom makes a difference (-without, +with)")
 	}).Should(Succeed(), func() string { return "after " + after + ", the last difference (-without, +with):\n" + diff })
@@ -73,14 +75,13 @@ func (p *pair) expectEqual(after string) {
 			p.Expect(slices.ContainsFunc(object.GetManagedFields(), managedfields.IsOurs)).To(BeFalse(), object.GetName())
 		}
 	}
-	for _, node := range p.alone.ownNodes(p.allNodes()) {
+	for _, node := range p.alone.allNodes() {
 		p.Expect(contentOf(node)).NotTo(ContainSubstring("heirloom.dev/"), node.GetName())
 	}
 }
 
 // expectSettled expects the declared state. It returns each object and Node, without the values that differ from run to run.
 func (f *fleet) expectSettled(g Gomega, objects, nodes []unstructured.Unstructured) (all []string) {
-	nodes = f.ownNodes(nodes)
 	if f.cluster != nil {
 		f.built(g, nodes)
 	}
@@ -113,7 +114,7 @@ func (w *world) chain() (all []unstructured.Unstructured) {
 		"cluster.x-k8s.io":                "ClusterClass Cluster MachineDeployment MachineSet MachinePool Machine MachineHealthCheck",
 		"controlplane.cluster.x-k8s.io":   "KubeadmControlPlane KubeadmControlPlaneTemplate",
 		"bootstrap.cluster.x-k8s.io":      "KubeadmConfig KubeadmConfigTemplate",
-		"infrastructure.cluster.x-k8s.io": "FakeCluster FakeClusterTemplate FakeMachine FakeMachineTemplate FakeMachinePool FakeMachinePoolTemplate",
+		"infrastructure.cluster.x-k8s.io": "DevCluster DevClusterTemplate DevMachine DevMachineTemplate FakeMachinePool FakeMachinePoolTemplate",
 	} {
 		for _, kind := range strings.Fields(kinds) {
 			all = append(all, w.list(w.Client, schema.GroupVersionKind{Group: group, Version: "v1beta2", Kind: kind}, "")...)
@@ -122,16 +123,14 @@ func (w *world) chain() (all []unstructured.Unstructured) {
 	return all
 }
 
-func (w *world) allNodes() []unstructured.Unstructured { return w.list(w.nodes, nodeKind, "") }
-
 // versions shows whether anything was written. A Node's resourceVersion changes with every heartbeat, so its content counts.
 func versions(objects, nodes []unstructured.Unstructured) map[string]string {
 	all := map[string]string{}
 	for _, object := range objects {
-		all[string(object.GetUID())] = object.GetResourceVersion()
+		all[object.GetKind()+" "+object.GetNamespace()+"/"+object.GetName()+" "+string(object.GetUID())] = object.GetResourceVersion()
 	}
 	for _, node := range nodes {
-		all[string(node.GetUID())] = contentOf(node)
+		all["Node "+node.GetName()+" "+string(node.GetUID())] = contentOf(node)
 	}
 	return all
 }
@@ -147,7 +146,7 @@ var working = regexp.MustCompile(`(?m)^workqueue_(?:depth|unfinished_work_second
 func (w *world) queued() (queues []string) {
 	urls := w.managers.MetricsURLs()
 	if w.Heirloom != nil {
-		urls = append(urls, w.MetricsURL)
+		urls["heirloom"] = w.MetricsURL
 	}
 	for _, url := range urls {
 		metrics, err := stage.Metrics(w.ctx, url)
@@ -170,7 +169,7 @@ func (p *pair) expectNoMoreWrites() {
 	for _, of := range []writeCounts{without, with} {
 		// Right after the gate was switched off, before Heirloom knows its state, Cluster API may refuse a Machine. It then creates the
 		// Machine again, with new external objects. So external objects count only if they stayed.
-		for _, kind := range []string{"fakemachines", "kubeadmconfigs"} {
+		for _, kind := range []string{"devmachines", "kubeadmconfigs"} {
 			of["create "+kind] -= of["delete "+kind]
 		}
 	}

@@ -64,7 +64,7 @@ func cpuTime(pid int) (float64, error) {
 
 // programs returns the metrics URLs of the programs in a world.
 func (w *world) programs() map[string]string {
-	urls := map[string]string{"capi": w.managers.MetricsURLs()[0]}
+	urls := map[string]string{"capi": w.managers.MetricsURLs()["core"]}
 	if w.heirloom {
 		urls["heirloom"] = w.MetricsURL
 	}

@@ -101,16 +101,10 @@ func (n *normaliser) clean(key string, value any) any {
 			byText(value["causes"])
 		}
 		delete(value, "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions") // it names all groups of the API server
-		if key == "items" || key == "additionalProperties" { // since v0.37, k8s.io gives the items of metadata no empty default, and so no allOf
-			delete(value, "default")
-			if all, ok := value["allOf"].([]any); ok && len(value) == 1 {
-				return all[0]
-			}
-		}
 		if value["kind"] == "Status" {
 			value["message"] = shuffled(fmt.Sprint(value["message"]))
 		}
-		return value
+		return ofItems(key, value)
 	case []any:
 		for i, below := range value {
 			value[i] = n.clean("", below)
@@ -130,6 +124,19 @@ func (n *normaliser) clean(key string, value any) any {
 			return value
 		}
 		return timestamp.ReplaceAllString(value, "some time")
+	}
+	return value
+}
+
+// ofItems returns a schema of the items of lists and maps without its default. Since v0.37, k8s.io writes no empty default in the schemas of
+// metadata, nor the allOf that a reference needs with a default.
+func ofItems(key string, value map[string]any) any {
+	if key != "items" && key != "additionalProperties" {
+		return value
+	}
+	delete(value, "default")
+	if all, ok := value["allOf"].([]any); ok && len(value) == 1 {
+		return all[0]
 	}
 	return value
 }
