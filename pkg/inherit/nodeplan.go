@@ -119,7 +119,7 @@ func (p Policy) planNode(node Node, from NodeSource, turn Turn) NodePlan {
 	result := w.withinLimits(w.metadata())
 	plan := NodePlan{
 		Node: node, Result: result, LeftOut: w.out, Evicting: w.evicting, Held: w.held, Gates: w.closed, Opened: w.opened,
-		always: always(w.declared()), restricted: w.restricted,
+		always: always(w.declared), restricted: w.restricted,
 	}
 	if plan.Changes() {
 		plan.Added, plan.Removed = added(node.NodeState, result), removed(node.NodeState, result)
@@ -140,11 +140,13 @@ type nodeWrite struct {
 	// Cluster API is about to write it for the first time. Nothing that a kubelet can write later decides it.
 	initializes bool
 
-	// typed and annotated are the declared taints, without the values and taints that wait.
-	typed, annotated []clusterv1.MachineTaint
-	evicting, held   []corev1.Taint
-	closed           []taint.Gate
-	opened           []taint.ID
+	// typed and annotated are the declared taints, without the values and taints that wait, and declared are both. gates are the declared
+	// start-up gates.
+	typed, annotated, declared []clusterv1.MachineTaint
+	gates                      map[taint.ID]taint.Gate
+	evicting, held             []corev1.Taint
+	closed                     []taint.Gate
+	opened                     []taint.ID
 	// restricted are the inherited labels that a kubelet may not set on its own Node.
 	restricted map[string]string
 }
@@ -183,7 +185,7 @@ func (w *nodeWrite) withinLimits(metadata NodeState) NodeState {
 	// registers gets all taints, and later the Always taints, which need no record that the Node had them.
 	stays.Taints = result.Taints
 	if !w.turn.Registering {
-		stays.Taints = taint.Sync(w.node.Taints, w.declared(), w.node.Record.Taints, true)
+		stays.Taints = taint.Sync(w.node.Taints, w.declared, w.node.Record.Taints, true)
 	}
 	return stays
 }

@@ -15,7 +15,8 @@ import (
 // or as if they were declared with the value that the Node has from an earlier declaration. After the Node's turn, a NoSchedule taint stands
 // in for each until the Pods have left.
 func (w *nodeWrite) declare() {
-	w.typed, w.annotated = w.from.typed, w.from.annotated
+	w.typed, w.annotated, w.declared = w.from.typed, w.from.annotated, w.from.taints()
+	w.gates = taint.Gates(w.from.Annotations)
 	w.evicting = w.findEvicting()
 	w.dropOnInitialization()
 	if len(w.evicting) == 0 || w.turn.Eviction == EvictsNow || w.turn.Eviction == AsksPods && slices.Equal(w.turn.PodsLeft, w.evicting) {
@@ -30,10 +31,8 @@ func (w *nodeWrite) declare() {
 		w.out.drop(Entry{taintKey, taint.IDOf(t).String(), true}, why, "", "")
 	}
 	w.typed, w.annotated = w.withoutHeld(w.typed), append(w.withoutHeld(w.annotated), standIns...)
+	w.declared = taint.Merge(w.typed, w.annotated)
 }
-
-// declared returns the taints that the Node gets in this write.
-func (w *nodeWrite) declared() []clusterv1.MachineTaint { return taint.Merge(w.typed, w.annotated) }
 
 // waitsForPods reports whether the Node has its turn, and has to wait only for its Pods.
 func (w *nodeWrite) waitsForPods() bool {
@@ -51,7 +50,7 @@ func (w *nodeWrite) findEvicting() (evicting []corev1.Taint) {
 	if w.turn.Stored != nil {
 		had = taint.ByID(w.turn.Stored.Taints)
 	}
-	for _, t := range always(w.declared()) {
+	for _, t := range always(w.declared) {
 		// If the Node has another value, the taint was taken away only if the record has the declared value: otherwise the owner may have
 		// changed it.
 		id := taint.IDOf(t)
@@ -68,11 +67,10 @@ func (w *nodeWrite) dropOnInitialization() {
 	if w.initializes {
 		return
 	}
-	gates := taint.Gates(w.from.Annotations)
-	for _, t := range w.declared() {
+	for _, t := range w.declared {
 		if id := taint.MachineID(t); taint.Initialize(t) {
 			why := DropOnce
-			if has(gates, id) && !slices.Contains(w.node.Record.Gates, id.String()) {
+			if has(w.gates, id) && !slices.Contains(w.node.Record.Gates, id.String()) {
 				why = DropGateOpened
 			}
 			w.out.drop(Entry{taintKey, id.String(), true}, why, "", "")
@@ -102,7 +100,7 @@ func (w *nodeWrite) standIns() (standIns []clusterv1.MachineTaint) {
 	for _, t := range w.held {
 		id := taint.ID{Key: t.Key, Effect: corev1.TaintEffectNoSchedule}
 		isIt := func(other clusterv1.MachineTaint) bool { return taint.MachineID(other) == id }
-		if foreign := has(there, id) && !has(recorded, id); !foreign && !slices.ContainsFunc(w.declared(), isIt) {
+		if foreign := has(there, id) && !has(recorded, id); !foreign && !slices.ContainsFunc(w.declared, isIt) {
 			standIns = append(standIns, clusterv1.MachineTaint{
 				Key: t.Key, Value: t.Value, Effect: id.Effect, Propagation: clusterv1.MachineTaintPropagationAlways,
 			})
@@ -114,7 +112,7 @@ func (w *nodeWrite) standIns() (standIns []clusterv1.MachineTaint) {
 // taints implements rule 13: it returns the result with taints and with the annotations that track them.
 func (w *nodeWrite) taints(result NodeState) NodeState {
 	result.Annotations = mergeMaps(result.Annotations, nil)
-	result.Taints = taint.Sync(w.node.Taints, w.declared(), w.node.Record.Taints, !w.initializes)
+	result.Taints = taint.Sync(w.node.Taints, w.declared, w.node.Record.Taints, !w.initializes)
 	theirs, ours := taint.ByID(w.node.taints[0]), taint.ByID(w.node.taints[1])
 	// Our annotation lists a typed taint that the Machine does not have yet, and keeps a taint that was declared by annotation until
 	// Cluster API lists it. Until then Cluster API may not know the taint, and it removes from the Node all taints that its annotation
@@ -146,10 +144,10 @@ func (w *nodeWrite) taints(result NodeState) NodeState {
 // else added, or that was declared later, or with another value, stays.
 func (w *nodeWrite) openGates(result NodeState) NodeState {
 	w.closed, w.opened = nil, nil
-	gates, there, before := taint.Gates(w.from.Annotations), taint.ByID(result.Taints), taint.ByID(w.node.Taints)
-	for _, t := range w.declared() {
+	there, before := taint.ByID(result.Taints), taint.ByID(w.node.Taints)
+	for _, t := range w.declared {
 		id := taint.MachineID(t)
-		gate, gated := gates[id]
+		gate, gated := w.gates[id]
 		closed := w.initializes || slices.Contains(w.node.Record.Gates, id.String())
 		if !gated || !closed || !taint.Initialize(t) || !same(there, taint.ForNode(t)) {
 			continue

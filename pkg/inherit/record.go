@@ -115,7 +115,7 @@ func (w *nodeWrite) withRecord(state NodeState) NodeState {
 	if forged(w.stored, w.from) {
 		return state
 	}
-	r := Record{Taints: always(w.declared())}
+	r := Record{Taints: always(w.declared)}
 	for key, value := range w.restricted {
 		if now, there := state.Labels[key]; there && now == value {
 			r.Labels = append(r.Labels, key)
