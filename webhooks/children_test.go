@@ -23,6 +23,7 @@ const (
 	byDeployment = "ownerReferences: [{apiVersion: cluster.x-k8s.io/v1beta2, kind: MachineDeployment, name: md, uid: md, controller: true}]"
 	ownsTeam     = "managedFields: [{manager: heirloom, operation: Apply, apiVersion: cluster.x-k8s.io/v1beta2, fieldsType: FieldsV1, fieldsV1: {'f:metadata': {'f:labels': {'f:team': {}}}}}]"
 	inCluster    = "spec: {clusterName: c}"
+	compared     = ", annotations: {topology.cluster.x-k8s.io/dry-run: ''}"
 	deleted      = ", deletionTimestamp: '2026-11-21T12:00:00Z'"
 )
 
@@ -80,6 +81,10 @@ func TestMachines(t *testing.T) {
 
 		{name: "a Machine that is being deleted is left alone", cache: ordinary, request: write{kind: "Machine", object: machine(bySet + deleted), old: machine(bySet + deleted)}, outcome: "unmatched"},
 		{name: "a Machine that is created by apply with that field inherits", cache: ordinary, request: write{kind: "Machine", object: machine(bySet + deleted)}, want: []string{addsTeam}, outcome: "injected"},
+
+		{name: "a dry run of Cluster API's topology controller, which compares two results, stays as it is", cache: ordinary, request: write{kind: "Machine", object: machine(bySet + compared), dryRun: true}, outcome: "unmatched"},
+		{name: "any other dry run inherits", cache: ordinary, request: write{kind: "Machine", object: machine(bySet), dryRun: true}, want: []string{addsTeam}, outcome: "injected"},
+		{name: "a real write with its annotation inherits", cache: ordinary, request: write{kind: "Machine", object: machine(bySet + compared)}, want: []string{addsTeam}, outcome: "injected"},
 
 		{name: "an owner that is not cached is asked for", cache: fleet{}, live: ordinary, request: write{kind: "Machine", object: machine(bySet)}, want: []string{addsTeam}, outcome: "injected"},
 		{name: "an owner that nobody finds takes nothing away", cache: fleet{}, live: nothing, request: write{kind: "Machine", object: machine(bySet + ", labels: {team: a}, " + ownsTeam), old: inherits}, outcome: "unmatched"},

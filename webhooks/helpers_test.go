@@ -167,7 +167,8 @@ func (s server) countedIn(t *testing.T, name string) []string {
 type write struct {
 	kind, object, old string
 	// user is an administrator if it is empty. A kubelet is "system:node:<name>".
-	user string
+	user   string
+	dryRun bool
 }
 
 func (w write) request(t testing.TB) admission.Request {
@@ -186,6 +187,7 @@ func (w write) request(t testing.TB) admission.Request {
 		UID: "uid", Operation: admissionv1.Create, Namespace: "ns", Name: "x",
 		Kind:     metav1.GroupVersionKind{Group: group, Version: version, Kind: w.kind},
 		Object:   raw(t, w.object),
+		DryRun:   &w.dryRun,
 		UserInfo: authenticationv1.UserInfo{Username: "admin", Groups: []string{"system:authenticated"}},
 	}}
 	if strings.HasPrefix(w.object, "{apiVersion: cluster.x-k8s.io/v1beta1,") {

@@ -43,7 +43,7 @@ var (
 	})
 	sections = rapid.Custom(func(t *rapid.T) inherit.Section {
 		s := inherit.Section{Class: parts.Draw(t, ""), Topology: parts.Draw(t, "")}
-		s.Class.OfMachines, s.Class.Taints = rapid.Bool().Draw(t, ""), ownersTaints.Draw(t, "")
+		s.Class.OfMachines, s.Class.Taints, s.Patch = rapid.Bool().Draw(t, ""), ownersTaints.Draw(t, ""), oneOf(t, "", "patch")
 		if rapid.Bool().Draw(t, "") {
 			s.Topology.Taints = ownersTaints.Draw(t, "")
 		}
@@ -141,7 +141,8 @@ func TestRulesSayWhy(t *testing.T) {
 	})
 	for _, why := range []inherit.Why{
 		inherit.DropNever, inherit.DropBookkeeping, inherit.DropSelected, inherit.DropIdentifies, inherit.DropOutside, inherit.DropReserved,
-		inherit.DropInvalid, inherit.DropRestricted, inherit.DropTaints, inherit.DropPaced, inherit.DropOnce, inherit.DropElsewhere,
+		inherit.DropInvalid, inherit.DropRestricted, inherit.DropTaints, inherit.DropPaced, inherit.DropOnce, inherit.DropPatched,
+		inherit.DropElsewhere,
 	} {
 		if !seen.Has(why) {
 			t.Errorf("no declaration was left out as %s", why)

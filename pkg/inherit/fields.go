@@ -123,7 +123,7 @@ func sectionOfControlPlane(t clusterv1.ControlPlaneTopology, class *clusterv1.Cl
 		Class:    partOf("", c.Metadata, &c),
 		Topology: partOf("", t.Metadata, &t),
 	}
-	section.Class.OfMachines, section.Patch = HasMachines(class), PatchOfControlPlane(class)
+	section.Class.OfMachines, section.Patch = HasMachines(class), PatchOfControlPlane(class, TemplateMetadata)
 	return section
 }
 

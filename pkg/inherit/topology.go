@@ -89,29 +89,30 @@ func (p place) patched(what string, declared map[string]string) map[string]strin
 	return p.keys(what, declared, func(string) Why { return DropPatched })
 }
 
-// templateMetadata is the path of the metadata that Cluster API gives the objects of a template, in a patch of the template.
-const templateMetadata = "/spec/template/metadata"
+// TemplateMetadata is the path of the metadata that Cluster API gives the objects of a template, in a patch of the template.
+const TemplateMetadata = "/spec/template/metadata"
 
-// PatchOfControlPlane returns the name of the first patch of a ClusterClass that may change the control plane's own labels or annotations,
-// or "": a patch of an extension, or a JSON patch of the control plane's template at, below or above the metadata. Cluster API v1.14 and
-// later let patches change this metadata of control planes, and preserve it in all other objects (pull request 13924).
-func PatchOfControlPlane(class *clusterv1.ClusterClass) string {
+// PatchOfControlPlane returns the name of the first patch of a ClusterClass that may change the control plane's own metadata at a path, or
+// "": of an extension, or a JSON patch of its template at, below or above the path. Cluster API v1.14 and later patch the metadata of all
+// templates (pull request 13924); MachineDeployments and MachinePools have none.
+func PatchOfControlPlane(class *clusterv1.ClusterClass, path string) string {
+	touches := func(p clusterv1.JSONPatch) bool {
+		return strings.HasPrefix(p.Path+"/", path+"/") || strings.HasPrefix(path+"/", p.Path+"/")
+	}
 	for _, patch := range class.Spec.Patches {
 		if patch.External != nil && patch.External.GeneratePatchesExtension != "" ||
-			slices.ContainsFunc(patch.Definitions, func(d clusterv1.PatchDefinition) bool { return patchesControlPlane(class, d) }) {
+			slices.ContainsFunc(patch.Definitions, func(d clusterv1.PatchDefinition) bool {
+				return SelectsControlPlane(class, d.Selector) && slices.ContainsFunc(d.JSONPatches, touches)
+			}) {
 			return patch.Name
 		}
 	}
 	return ""
 }
 
-func patchesControlPlane(class *clusterv1.ClusterClass, d clusterv1.PatchDefinition) bool {
-	if !ptr.Deref(d.Selector.MatchResources.ControlPlane, false) || d.Selector.Kind != class.Spec.ControlPlane.TemplateRef.Kind {
-		return false
-	}
-	return slices.ContainsFunc(d.JSONPatches, func(p clusterv1.JSONPatch) bool {
-		return strings.HasPrefix(p.Path+"/", templateMetadata+"/") || strings.HasPrefix(templateMetadata+"/", p.Path+"/")
-	})
+// SelectsControlPlane reports whether a patch of a ClusterClass is for the template of its control plane.
+func SelectsControlPlane(class *clusterv1.ClusterClass, s clusterv1.PatchSelector) bool {
+	return ptr.Deref(s.MatchResources.ControlPlane, false) && s.Kind == class.Spec.ControlPlane.TemplateRef.Kind
 }
 
 // PatchesRead returns the part of a ClusterClass's patches that PatchOfControlPlane reads.

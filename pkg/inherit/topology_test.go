@@ -231,9 +231,15 @@ func TestPatchOfControlPlane(t *testing.T) {
 		class.Spec.ControlPlane.TemplateRef.Kind = "AcmeTemplate"
 		class.Spec.Patches = []clusterv1.ClusterClassPatch{{Name: "other"}, tc.patch}
 		want := map[bool]string{true: "p"}[tc.may]
-		NewWithT(t).Expect(inherit.PatchOfControlPlane(class)).To(Equal(want), name)
+		NewWithT(t).Expect(inherit.PatchOfControlPlane(class, inherit.TemplateMetadata)).To(Equal(want), name)
 		class.Spec.Patches = inherit.PatchesRead(class.Spec.Patches)
-		NewWithT(t).Expect(inherit.PatchOfControlPlane(class)).To(Equal(want), "%s, of the cache", name)
+		NewWithT(t).Expect(inherit.PatchOfControlPlane(class, inherit.TemplateMetadata)).To(Equal(want), "%s, of the cache", name)
+	}
+	class := &clusterv1.ClusterClass{}
+	class.Spec.ControlPlane.TemplateRef.Kind = "AcmeTemplate"
+	class.Spec.Patches = []clusterv1.ClusterClassPatch{json("AcmeTemplate", "/spec/template/metadata/labels/a", true)}
+	for path, want := range map[string]string{"/labels/a": "p", "/labels": "p", "/labels/ab": "", "/labels/b": "", "/annotations/a": ""} {
+		NewWithT(t).Expect(inherit.PatchOfControlPlane(class, inherit.TemplateMetadata+path)).To(Equal(want), path)
 	}
 }
 

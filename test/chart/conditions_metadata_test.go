@@ -108,6 +108,29 @@ func TestDeletionsThatAreAskedAbout(t *testing.T) {
 	}
 }
 
+// Cluster API's topology controller compares the results of two dry runs. Heirloom is not asked about these, and about all other requests.
+func TestDryRunsOfTheTopologyControllerAreNotAsked(t *testing.T) {
+	for webhook, kind := range map[string]string{
+		"machinedeployments.heirloom.dev": "MachineDeployment", "machines.heirloom.dev": "Machine", "controlplanes.heirloom.dev": "AcmeControlPlane",
+	} {
+		asked := conditionsOf(t, "MutatingWebhookConfiguration", webhook)
+		for _, annotated := range []bool{true, false} {
+			before, after := newMachine(t, nil, nil), newMachine(t, map[string]string{clusterv1.ClusterTopologyOwnedLabel: ""}, nil)
+			if annotated {
+				after = newMachine(t, map[string]string{clusterv1.ClusterTopologyOwnedLabel: ""}, map[string]string{clusterv1.TopologyDryRunAnnotation: ""})
+			}
+			before.SetKind(kind)
+			after.SetKind(kind)
+			for _, asked.dryRun = range []bool{true, false} {
+				for _, old := range []*unstructured.Unstructured{nil, before} {
+					NewWithT(t).Expect(asked.match(t, old, after)).To(Equal(!annotated || !asked.dryRun),
+						"%s, annotated: %t, dry run: %t, update: %t", webhook, annotated, asked.dryRun, old != nil)
+				}
+			}
+		}
+	}
+}
+
 // A change that the match conditions skip changes no inherited entry.
 func TestConditionsMissNoChangeOfWhatIsInherited(t *testing.T) {
 	machines := conditionsOf(t, "MutatingWebhookConfiguration", "machines.heirloom.dev")

@@ -23,6 +23,7 @@ import (
 type conditions struct {
 	matchconditions.Matcher
 	compiler *cel.CompositedCompiler
+	dryRun   bool // of the requests
 }
 
 // conditionsOf returns the match conditions of a webhook of the chart with default values.
@@ -51,7 +52,7 @@ func conditionsOf(t *testing.T, kind, webhook string) conditions {
 			declarations := cel.OptionalVariableDeclarations{HasAuthorizer: true}
 			evaluator := compiler.CompileCondition(all, declarations, environment.StoredExpressions)
 			fail := admissionregistrationv1.Fail
-			return conditions{matchconditions.NewMatcher(evaluator, &fail, "webhook", "admit", w.Name), compiler}
+			return conditions{matchconditions.NewMatcher(evaluator, &fail, "webhook", "admit", w.Name), compiler, false}
 		}
 	}
 	t.Fatalf("the chart has no webhook %s", webhook)
@@ -69,7 +70,7 @@ func (c conditions) match(t *testing.T, old, object *unstructured.Unstructured) 
 	if old != nil {
 		operation, options, before = admission.Update, &metav1.UpdateOptions{}, old
 	}
-	record := admission.NewAttributesRecord(object, before, gvk, object.GetNamespace(), object.GetName(), resource, "", operation, options, false,
+	record := admission.NewAttributesRecord(object, before, gvk, object.GetNamespace(), object.GetName(), resource, "", operation, options, c.dryRun,
 		&user.DefaultInfo{Name: "somebody"})
 	result := c.Match(c.compiler.CreateContext(context.Background()), &admission.VersionedAttributes{
 		Attributes: record, VersionedKind: gvk, VersionedObject: admission.NewLazyObject(object), VersionedOldObject: admission.NewLazyObject(before),

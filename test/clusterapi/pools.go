@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -125,7 +126,10 @@ func (p *Pools) reconcile(ctx context.Context, req reconcile.Request) (reconcile
 	case err != nil:
 		return reconcile.Result{}, err
 	case !deleted:
-		return reconcile.Result{}, p.report(ctx, pool, hasMachines, ids, wanted)
+		if err := p.report(ctx, pool, hasMachines, ids, wanted); err != nil {
+			return reconcile.Result{}, err
+		}
+		return p.install(ctx, owner, wanted)
 	case exist == 0:
 		return reconcile.Result{}, p.change(ctx, pool, func() { controllerutil.RemoveFinalizer(pool, poolFinalizer) })
 	}
@@ -144,6 +148,30 @@ func (p *Pools) owner(ctx context.Context, pool client.Object) (*clusterv1.Machi
 		}
 	}
 	return nil, nil
+}
+
+// install sets the version of the replicas' kubelets, and waits for Nodes that do not exist yet.
+func (p *Pools) install(ctx context.Context, owner *clusterv1.MachinePool, wanted []string) (result reconcile.Result, err error) {
+	server, err := Workload(ctx, p.live, client.ObjectKey{Namespace: owner.Namespace, Name: owner.Spec.ClusterName})
+	if err != nil {
+		return result, client.IgnoreNotFound(err)
+	}
+	for _, name := range wanted {
+		node := &corev1.Node{}
+		err := server.Get(ctx, client.ObjectKey{Name: name}, node)
+		if apierrors.IsNotFound(err) {
+			result.RequeueAfter = 500 * time.Millisecond
+			continue
+		}
+		if before := node.DeepCopy(); err == nil && node.Status.NodeInfo.KubeletVersion != owner.Spec.Template.Spec.Version {
+			node.Status.NodeInfo.KubeletVersion = owner.Spec.Template.Spec.Version
+			err = server.Patch(ctx, node, client.MergeFrom(before)) // this API server has no subresources
+		}
+		if err != nil {
+			return result, fmt.Errorf("installing Node %s: %w", name, err)
+		}
+	}
+	return result, nil
 }
 
 // report writes what the MachinePool's controller reads. It does not watch Machines: it counts ready Machines when their infrastructure
@@ -260,7 +288,8 @@ func (b bareNodes) resize(ctx context.Context, wanted []string) (ids []any, exis
 	known, _, _ := unstructured.NestedSlice(b.pool.Object, "spec", "providerIDList")
 	for number := len(wanted); number < len(known); number++ {
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", b.pool.GetName(), number)}}
-		if err := server.Delete(ctx, node); client.IgnoreNotFound(err) != nil {
+		// The answer to a deletion has no body, which the client takes for an error.
+		if err := server.Delete(ctx, node); err != nil && !apierrors.IsNotFound(server.Get(ctx, client.ObjectKeyFromObject(node), node)) {
 			return nil, 0, fmt.Errorf("deleting Node %s: %w", node.Name, err)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -19,8 +20,8 @@ import (
 )
 
 // With Heirloom and Cluster API's own managers, every object of the chain ends as without Heirloom, apart from Heirloom's own promises,
-// and Cluster API has no more work. Two fleets go through the same steps in one management cluster. Heirloom watches only the Namespace
-// of one fleet, and leaves no trace in the other Namespace.
+// and Cluster API has no more work: through the whole life of a Cluster. Two fleets go through the same steps in one management cluster.
+// Heirloom watches only the Namespace of one fleet, and leaves no trace in the other Namespace.
 func TestCoexistence(t *testing.T) {
 	w := newWorld(t, []string{
 		"--namespace=beside",
@@ -31,11 +32,16 @@ func TestCoexistence(t *testing.T) {
 	p.beside.expectPromised("annotated-cluster", 30, "leader", "workers")
 	p.step("change class and Cluster", (*fleet).redeclare)
 	p.beside.expectPromised("annotated-changed", 31, "leader", "changed")
+	p.step("add, change and remove a label of a MachineDeployment", (*fleet).labelMachineDeployment)
+	p.step("patch metadata", (*fleet).patch)
+	p.beside.expectPatched()
+	p.step("patches go", func(f *fleet) { f.changeClass(func(class *clusterv1.ClusterClassSpec) { class.Patches = nil }) })
 	p.switchOn()
-	p.step("roll out other templates, scale out", (*fleet).rollOut, scaled(2))
+	p.step("upgrade, scale out", (*fleet).upgrade, scaled(2))
 	p.step("remediate a worker", (*fleet).remediate)
 	p.goAndComeBack()
 	p.switchOff()
+	p.expectQuiet()
 	p.expectNoMoreWrites()
 	p.step("the MachineDeployment leaves the topology", (*fleet).withoutMachineDeployment)
 	p.step("the Cluster is deleted", (*fleet).demolish)
@@ -139,7 +145,7 @@ func (f *fleet) record() (kept func(key string)) {
 		for _, node := range before {
 			changes, last := 0, ""
 			for _, version := range recorder.All() {
-				if version.Object.GetUID() != node.GetUID() || version.Object.GetDeletionTimestamp() != nil {
+				if version.Object.GetName() != node.GetName() || version.Type == watch.Deleted || version.Object.GetDeletionTimestamp() != nil {
 					continue
 				}
 				f.Expect(text(version.Object.Object["spec"])).To(ContainSubstring(`"key":"`+key+`"`), node.GetName())
@@ -203,14 +209,5 @@ func (f *fleet) relabel(value string) {
 		for _, metadata := range sections(topology) {
 			metadata.Labels["team"], metadata.Labels["came.node.cluster.x-k8s.io/later"] = value, value
 		}
-	})
-}
-
-// rollOut sets other templates in the class.
-func (f *fleet) rollOut() {
-	f.t.Helper()
-	f.changeClass(func(class *clusterv1.ClusterClassSpec) {
-		class.ControlPlane.MachineInfrastructure.TemplateRef.Name = "big"
-		class.Workers.MachineDeployments[0].Infrastructure.TemplateRef.Name = "big"
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -167,15 +168,51 @@ func scaled(workers int32) func(*fleet) {
 	}
 }
 
-// remediate lets Cluster API remediate a Machine of the MachineDeployment.
+// upgrade rolls the control plane and the workers.
+func (f *fleet) upgrade() {
+	f.changeCluster(func(topology *clusterv1.Topology) { topology.Version = "v1.36.1" })
+}
+
+// labelMachineDeployment adds a label to the MachineDeployment's template as a user, changes it, and waits for both; then it removes it.
+func (f *fleet) labelMachineDeployment() {
+	f.t.Helper()
+	const label = "node.cluster.x-k8s.io/by-hand"
+	for _, value := range []string{"yes", "no", ""} {
+		md := &f.items(&clusterv1.MachineDeploymentList{}).(*clusterv1.MachineDeploymentList).Items[0] //nolint:forcetypeassert // it is given
+		before := md.DeepCopy()
+		if md.Spec.Template.Labels[label] = value; value == "" {
+			delete(md.Spec.Template.Labels, label)
+		}
+		f.Expect(f.Client.Patch(f.ctx, md, client.MergeFrom(before))).To(Succeed())
+		f.Eventually(func(g Gomega) {
+			for _, machine := range f.machines(clusterv1.MachineDeploymentNameLabel) {
+				g.Expect(machine.GetLabels()[label]).To(Equal(value))
+				node := &corev1.Node{}
+				g.Expect(f.nodes.Get(f.ctx, client.ObjectKey{Name: machine.GetName()}, node)).To(Succeed())
+				g.Expect(node.Labels[label]).To(Equal(value))
+			}
+		}).Should(Succeed())
+	}
+}
+
+func (f *fleet) items(list client.ObjectList) client.ObjectList {
+	f.Expect(f.Client.List(f.ctx, list, client.InNamespace(f.namespace))).To(Succeed())
+	return list
+}
+
+// remediate makes a Node of the MachineDeployment unready, so that its MachineHealthCheck remediates the Machine.
 func (f *fleet) remediate() {
 	f.t.Helper()
 	sick := f.machines(clusterv1.MachineDeploymentNameLabel)[0]
-	before := sick.DeepCopy()
-	annotations := sick.GetAnnotations()
-	annotations[clusterv1.RemediateMachineAnnotation] = ""
-	sick.SetAnnotations(annotations)
-	f.Expect(f.Client.Patch(f.ctx, &sick, client.MergeFrom(before))).To(Succeed())
+	node := &corev1.Node{}
+	f.Expect(f.nodes.Get(f.ctx, client.ObjectKey{Name: sick.GetName()}, node)).To(Succeed())
+	before := node.DeepCopy()
+	for i := range node.Status.Conditions {
+		if condition := &node.Status.Conditions[i]; condition.Type == corev1.NodeReady {
+			condition.Status = corev1.ConditionFalse
+		}
+	}
+	f.Expect(f.nodes.Patch(f.ctx, node, client.StrategicMergeFrom(before))).To(Succeed()) // this API server has no subresources
 	f.expectGone(&sick)
 }
 

@@ -25,8 +25,9 @@ var generated = []struct {
 	{regexp.MustCompile(`\b[a-z0-9]{6}\.[a-z0-9]{16}\b`), "TOKEN"},
 	{regexp.MustCompile(`sha256:[0-9a-f]{64}`), "CERTIFICATE"},
 	{regexp.MustCompile(`"timestamp":"[^"]*"`), "TIME"},
-	{regexp.MustCompile(`port: 2[0-9]{4}\b`), "PORT"},
-	{regexp.MustCompile(`(cluster-namespace: )(alone|beside)`), "${1}NAMESPACE"},
+	{regexp.MustCompile(`\b2[0-9]{4}\b`), "PORT"}, // of an API server in memory
+	{regexp.MustCompile(`(certificates-expiry: ).*`), "${1}TIME"},
+	{regexp.MustCompile(`(cluster-namespace|/listener)(: )(alone|beside)`), "${1}${2}NAMESPACE"},
 }
 
 // normal leaves out managed fields, status and the entries that only Heirloom propagates: annotated taints, the annotations for

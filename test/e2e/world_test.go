@@ -62,7 +62,7 @@ func newWorld(t *testing.T, args []string, namespaces ...string) *world {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
 	t.Cleanup(cancel)
 	w := &world{t: t, WithT: NewWithT(t), ctx: ctx, dir: worldDir(t)}
-	w.SetDefaultEventuallyTimeout(1 * patience)
+	w.SetDefaultEventuallyTimeout(2 * patience)
 	w.SetDefaultEventuallyPollingInterval(250 * time.Millisecond)
 	w.Stage, w.auditLog = newStage(t, w.dir, args)
 	var err error

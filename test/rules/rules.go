@@ -64,13 +64,14 @@ func FieldNames() (all, ofWorkers []string) {
 // topology returns the rules for the declarations of a ClusterClass and of the topology of a Cluster.
 func topology() []Rule {
 	labels, annotations := carried("merged, the Cluster's win"), carried("merged, the Cluster's win")
+	patched := "; in `metadata`, [the ClusterClass's patches](design.md#1-inheritance-rules) win"
 	fields, ofWorkers := FieldNames()
 	quoted := func(names []string) string { return "`" + strings.Join(names, "`, `") + "`" }
 	return []Rule{
 		{
 			Number: 1, From: "ClusterClass `spec.controlPlane` + Cluster `spec.topology.controlPlane`",
 			To:     "ControlPlane `metadata`, and `spec.machineTemplate.metadata` if the class has `machineInfrastructure`",
-			Labels: labels, Annotations: annotations,
+			Labels: carried(labels.How + patched), Annotations: carried("as for labels"),
 			Taints: carried("the Cluster's list replaces the ClusterClass's; into `spec.machineTemplate.spec.taints`, or " +
 				"`spec.machineTemplate.taints` by the v1beta1 contract, whichever the kind has"),
 			Fields: carried(quoted(fields) + "; the Cluster's replace the ClusterClass's"),

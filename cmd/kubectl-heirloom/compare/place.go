@@ -100,6 +100,7 @@ func (p place) entry(o *Object, of inherit.Entry, v value, owners []string) Entr
 	case !declared && changes:
 		e.Status = Differs
 	case !declared:
+		e.patched(o)
 	case p.node && o.records(of):
 		e.Record = true
 	case want == v,

@@ -59,6 +59,7 @@ func (x *Explainer) addReasons(ctx context.Context, e *Explanation) {
 	for i := range e.Entries {
 		f.explainWrong(&e.Entries[i])
 	}
+	f.lookAtPatched()
 	for _, by := range all {
 		f.look(ctx, by, by.Content, Entry{})
 	}
@@ -84,6 +85,28 @@ func (f *finder) explainWrong(e *Entry) {
 		of := e.Of
 		of.Own = !strings.HasPrefix(string(e.Kind), "template ")
 		f.tell(e, f.whyNot(f.of, of))
+	}
+}
+
+// lookAtPatched looks at the declarations of a topology for a control plane's own metadata that a patch of the ClusterClass has removed or
+// replaced.
+func (f *finder) lookAtPatched() {
+	o := f.of
+	for _, dropped := range o.Would.Dropped {
+		if dropped.Why != inherit.DropPatched {
+			continue
+		}
+		below := inherit.Entry{What: dropped.What, Name: dropped.Name}
+		f.seen[below] = o.Would.WhyNot(below) == inherit.DropElsewhere // the template does not inherit it, with or without the patch
+		value, _ := o.Declared(dropped.Entry)
+		e := Entry{Entry: compare.Entry{
+			Kind: compare.Kind(dropped.What), Key: dropped.Name, Value: value, Status: compare.Absent, Of: dropped.Entry, From: o.Sources.Of(dropped.Entry),
+		}}
+		e.Source = compare.SourceOf(e.From)
+		there := slices.ContainsFunc(o.Entries, func(has compare.Entry) bool { return has.Of == e.Of && has.Value == value })
+		if !there && (f.Key == "" || e.Is(f.Key)) {
+			f.add(e, verdict{inherit.DropPatched, o.Ref, o.PatchOf(e.Of).String()})
+		}
 	}
 }
 
@@ -314,6 +337,7 @@ var texts = map[inherit.Why][2]string{ //nolint:gochecknoglobals // a table that
 	inherit.DropTaints:      {"Cluster API's feature gate MachineTaintPropagation is off, so it would refuse typed taints in {at}.", "Declare the taint with the annotation taints.heirloom.dev/always, or turn the gate on."},
 	inherit.DropGateOpened:  {"This start-up gate is not closed on {at}: it has opened, or it was declared after the Node had registered.", ""},
 	inherit.DropPods:        {"A NoExecute taint evicts Pods, so {at} has it with effect NoSchedule until its Pods have left, as their budgets allow (--no-execute=budgets).{left}", ""},
+	inherit.DropPatched:     {"{of} may change the metadata of {at} itself, so Cluster API alone writes this {what} there, as the patch leaves it. The Machine template of {at} is not affected.", "To have it on {at} itself, edit the patch: add single keys there, instead of a whole map."},
 	"Annotated":             {"{accepts}, so the taint stays an annotation of {at}, from which Nodes get it.", ""},
 	"NoSuchField":           {"{at} has no field for it: the CRD of its kind lacks the field, or its section is not set.", "Upgrade the provider or Cluster API, or declare it where the field exists."},
 	ownValueWins:            {"{at} has its own value {value}, which takes precedence.", "Remove it there to inherit."},

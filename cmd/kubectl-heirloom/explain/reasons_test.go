@@ -101,6 +101,7 @@ func (w *topologyOf) list(t *testing.T, objects, key string) *List {
 		object := Object{Key: types.NamespacedName{Namespace: "default", Name: name}, GroupVersionKind: map[string]schema.GroupVersionKind{
 			"md": kindOf("MachineDeployment"), "mp": kindOf("MachinePool"), "ms": kindOf("MachineSet"), "m": kindOf("Machine"), "m2": kindOf("Machine"),
 			"c": kindOf("Cluster"), "class": kindOf("ClusterClass"), "i": w.infra.GroupVersionKind(),
+			"cp": {Group: inherit.ControlPlaneGroup, Version: "v1beta2", Kind: "AcmeControlPlane"},
 		}[name]}
 		if name == "node" {
 			object = Object{corev1.SchemeGroupVersion.WithKind("Node"), types.NamespacedName{Name: w.node.Name}}

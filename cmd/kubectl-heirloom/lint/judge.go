@@ -184,10 +184,11 @@ func (l *linter) missing(s *subject, d inherit.Declaration, path string, e inher
 	}
 }
 
-// whyIn returns the first reason why a key was left out, in the object itself or in its template.
+// whyIn returns the first reason why a key was left out, in the object itself or in its template. A patch of a control plane's own metadata
+// is no reason: it does not concern Nodes.
 func whyIn(dropped inherit.Drops, e inherit.Entry) inherit.Why {
 	for _, d := range dropped {
-		if d.What == e.What && d.Name == e.Name && d.Why != "" {
+		if d.What == e.What && d.Name == e.Name && d.Why != "" && d.Why != inherit.DropPatched {
 			return d.Why
 		}
 	}

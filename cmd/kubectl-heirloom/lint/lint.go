@@ -209,7 +209,7 @@ func (l *linter) itself(s *subject) {
 			l.found(namesNothing, s, "", "Correct or remove the entry: it has no effect.", "%s", problem)
 		}
 	})
-	switch s.chained.(type) {
+	switch o := s.chained.(type) {
 	case *clusterv1.MachinePool:
 		if len(s.carrier.Spec.Template.Spec.Taints) > 0 {
 			l.found(typedInPool, s, "spec.template.spec.taints", "Declare them with the annotations "+taint.AlwaysAnnotation+" and "+
@@ -219,7 +219,38 @@ func (l *linter) itself(s *subject) {
 		l.misplaced(s, inherit.Content{}, "a section of spec.topology")
 	case *clusterv1.ClusterClass:
 		l.misplaced(s, inherit.Content{}, "a section of spec")
+		l.patches(s, o)
 	}
+}
+
+// patches reports JSON patches of a ClusterClass that replace a map of the control plane's own metadata. An add replaces a map as well.
+func (l *linter) patches(s *subject, class *clusterv1.ClusterClass) {
+	for i, patch := range class.Spec.Patches {
+		for j, d := range patch.Definitions {
+			if !inherit.SelectsControlPlane(class, d.Selector) {
+				continue
+			}
+			for k, p := range d.JSONPatches {
+				if lost := replaces(p.Path); lost != "" && (p.Op == "add" || p.Op == "replace") {
+					l.found(mapReplaced, s, fmt.Sprintf("spec.patches[%d].definitions[%d].jsonPatches[%d].path", i, j, k),
+						"Patch single keys instead, such as "+inherit.TemplateMetadata+"/labels/team.",
+						"patch %s replaces %s of the control plane's template: the control plane itself loses the %s that spec.controlPlane or a topology declares",
+						patch.Name, p.Path, lost)
+				}
+			}
+		}
+	}
+}
+
+// replaces names the maps of a control plane's own metadata that a JSON patch of its template at this path replaces; empty for none.
+func replaces(path string) string {
+	switch {
+	case path == inherit.TemplateMetadata+"/labels", path == inherit.TemplateMetadata+"/annotations":
+		return strings.TrimPrefix(path, inherit.TemplateMetadata+"/")
+	case slices.Contains([]string{"/spec", "/spec/template", inherit.TemplateMetadata}, path):
+		return "labels and annotations"
+	}
+	return ""
 }
 
 // misplaced reports entries for Nodes in the object's own metadata. Entries that the template also has are correct: a topology, or the

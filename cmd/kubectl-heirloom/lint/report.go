@@ -54,13 +54,14 @@ var (
 	duplicateKey     = Rule{"HL018", "duplicate-key", Error, "A key that an object has twice, often because a line `---` is missing."}
 	unknownKind      = Rule{"HL019", "unknown-kind", Error, "An object of `cluster.x-k8s.io` whose kind or version is unknown, so that it was not checked."}
 	namesNothing     = Rule{"HL020", "names-nothing", Warning, "An entry of `sync.heirloom.dev/labels` or `sync.heirloom.dev/annotations` that has no effect."}
+	mapReplaced      = Rule{"HL021", "map-replaced", Warning, "A patch of a ClusterClass that replaces all labels or annotations of the control plane, so that declarations are lost."}
 )
 
 // Rules returns all rules, by ID.
 func Rules() []Rule {
 	return []Rule{
 		refusedTaint, typedInPool, typedWithoutGate, declaredTwice, neverInherited, notForNodes, wrongPlace, listReplaced, leftOut, usedBySelector,
-		unreadableObject, unfilledTemplate, duplicateKey, unknownKind, namesNothing,
+		unreadableObject, unfilledTemplate, duplicateKey, unknownKind, namesNothing, mapReplaced,
 	}
 }
 
