@@ -170,7 +170,7 @@ func evictPod(ctx context.Context, server client.Client, pod *corev1.Pod) (stays
 	case err == nil, apierrors.IsNotFound(err), apierrors.IsConflict(err): // it is gone, or another Pod has its name
 		return "", nil
 	case unanswered(err): // the other Pods are asked nevertheless
-		return "the API server does not answer the eviction in time", nil
+		return "the API server does not answer the eviction in time, or asks for a later retry", nil
 	case !apierrors.IsTooManyRequests(err):
 		return "", err //nolint:wrapcheck // the caller knows the Pod
 	}
