@@ -11,7 +11,6 @@ import (
 
 	"gomodules.xyz/jsonpatch/v2"
 	admissionv1 "k8s.io/api/admission/v1"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
@@ -19,7 +18,6 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
 	"github.com/heirloom-dev/heirloom/pkg/owners"
-	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
 // kubeletUserPrefix is followed by the name of the kubelet's Node.
@@ -37,31 +35,26 @@ func nodesOf(d Dependencies, cluster types.NamespacedName) nodes {
 	return nodes{d}
 }
 
-// nodePlan is the decision about a Node and the state that carries it out.
-type nodePlan struct {
-	owners.NodeDecision
-	current, result inherit.NodeState
-	dropped         inherit.Drops
-}
-
-func (p nodePlan) changes() bool { return p.Inherits() && !p.result.Equal(p.current) }
-
 func (h nodes) decide(ctx context.Context, req admission.Request) (answer, error) {
-	writer := writerOf(req)
-	if writer == inherit.Kubelet && req.Operation != admissionv1.Create {
+	registering := slices.Contains(req.UserInfo.Groups, user.NodesGroup)
+	if registering && req.Operation != admissionv1.Create {
 		return unmatched(), nil
 	}
-	node, err := decodeNode(req.Object)
+	object, err := decodeNode(req.Object)
 	if err != nil {
 		return answer{}, err
 	}
-	if writer == inherit.Kubelet && req.UserInfo.Username != kubeletUserPrefix+node.Name {
+	if registering && req.UserInfo.Username != kubeletUserPrefix+object.Name {
 		return unmatched(), nil
 	}
-	asCreated(req, node)
-	changesUpdate := func(p nodePlan) bool { return req.Operation == admissionv1.Update && p.changes() }
-	p, err := owners.Recheck(ctx, h.Chain, changesUpdate, func(ctx context.Context, chain *owners.Chain) (nodePlan, error) {
-		return h.plan(ctx, chain, req, node, writer)
+	asCreated(req, object)
+	policy, node, turn := h.Policy(), inherit.ReadNode(object, time.Now()), inherit.Turn{Registering: registering, Stored: stored(req)}
+	if policy.PaceEviction { // the loop adds the taints, at a limited rate
+		turn.Eviction = inherit.Waits
+	}
+	changesUpdate := func(p owners.NodePlan) bool { return req.Operation == admissionv1.Update && p.Changes() }
+	p, err := owners.Recheck(ctx, h.Chain, changesUpdate, func(ctx context.Context, chain *owners.Chain) (owners.NodePlan, error) {
+		return chain.PlanNode(ctx, node, policy, turn)
 	})
 	if err != nil {
 		return answer{}, err
@@ -69,59 +62,32 @@ func (h nodes) decide(ctx context.Context, req admission.Request) (answer, error
 	if !p.Inherits() {
 		return untouched(ctx, p.Reason), nil
 	}
-	decided := h.answer(ctx, req, p)
-	decided.observed = p.Observed
-	return decided, nil
+	return h.answer(ctx, p), nil
 }
 
-// plan evaluates the Node with the data of the chain.
-func (h nodes) plan(ctx context.Context, chain *owners.Chain, req admission.Request, node *corev1.Node, writer inherit.Writer) (p nodePlan, err error) {
-	policy := h.Policy()
-	if p.NodeDecision, err = chain.EvaluateNode(ctx, node, policy); err != nil || !p.Inherits() {
-		return p, err
+func (h nodes) answer(ctx context.Context, p owners.NodePlan) answer {
+	decided := answer{outcome: metrics.Unchanged, observed: p.Observed}
+	if p.Changes() {
+		decided.outcome, decided.patch = metrics.Injected, patchNode(p.Node.NodeState, p.Result)
+		decided.brought, decided.removed, decided.kept = sorts(p.Added), sorts(p.Removed), sorts(p.Kept)
+		decided.warnings = h.warnings(ctx, p.Source, p.Kept)
 	}
-	p.current = inherit.OfNode(node, time.Now())
-	p.result, p.dropped = policy.NodeHolding(p.Source, held(req, policy, p.Source, node), p.current, writer)
-	return p, nil
-}
-
-func (h nodes) answer(ctx context.Context, req admission.Request, p nodePlan) answer {
-	decided := answer{outcome: metrics.Unchanged}
-	if p.changes() {
-		decided = answer{outcome: metrics.Injected, patch: patchNode(p.current, p.result)}
-		decided.brought, decided.removed = sorts(inherit.Brought(p.current, p.result)), sorts(inherit.Removed(p.current, p.result))
-		kept := inherit.Kept(inherit.OfNode(stored(req), time.Now()), p.current, p.result) // although the request removes them
-		decided.kept, decided.warnings = sorts(kept), h.warnings(ctx, p.Source, kept)
-	}
-	if problems := p.dropped.Problems(); problems != nil {
+	if problems := p.LeftOut.Problems(); problems != nil {
 		decided.warn(h.Chain.NodeSources(ctx, p.Source).Located(problems))
 	}
 	return decided
 }
 
-// held returns the taints that would evict Pods of a Node in use: the loop applies them at a limited rate. A taint that the stored Node
-// has evicts no Pods when it is put back.
-func held(req admission.Request, policy inherit.Policy, from inherit.NodeSource, node *corev1.Node) []taint.ID {
-	now := time.Now()
-	if !policy.PaceEviction || len(from.Evicting(node, nil, now)) == 0 {
-		return nil
-	}
-	return from.Evicting(node, stored(req).Spec.Taints, now)
-}
-
 // stored returns the Node before an update. It is empty for a create, or if the old object cannot be decoded: the answer is still right,
 // and the loop puts back taints that may evict Pods.
-func stored(req admission.Request) *corev1.Node {
+func stored(req admission.Request) *inherit.NodeState {
+	state := inherit.NodeState{}
 	if req.Operation == admissionv1.Update {
 		if old, err := decodeNode(req.OldObject); err == nil {
-			return old
+			state = inherit.OfNode(old)
 		}
 	}
-	return &corev1.Node{}
-}
-
-func writerOf(req admission.Request) inherit.Writer {
-	return inherit.Writer(slices.Contains(req.UserInfo.Groups, user.NodesGroup))
+	return &state
 }
 
 // patchNode returns one operation for each part of the Node that changes.

@@ -85,25 +85,31 @@ func TestNodesInUseAreNotEvictedByAWrite(t *testing.T) {
 		return "{metadata: {name: node-1, creationTimestamp: '2020-11-21T12:00:00Z', labels: {" + labels + "}, annotations: {" + annotations + "}}, spec: {taints: [" + taints + "]}}"
 	}
 	const (
-		record   = "heirloom.node-restriction.kubernetes.io/record: "
-		nothing  = record + "e3b0c44298fc1c149afbf4c8996fb924" // of an empty record
-		digest   = "db48b362c677ffcb73e9ea79aa21ddd1"          // of a record of drain=new:NoExecute
-		tracked  = "cluster.x-k8s.io/taints-from-machine: ''"
-		listed   = tracked + ", heirloom.dev/record-from-machine: ';drain=new:NoExecute', heirloom.dev/taints-from-machine: 'drain=new:NoExecute'"
-		drain    = "{key: drain, value: new, effect: NoExecute}"
-		soften   = "{key: drain, value: new, effect: NoSchedule}"
-		softened = record + "a64c0322df5cbf1369317964966275dd, heirloom.node-restriction.kubernetes.io/softened: 20261127T203127Z"
-		soft     = tracked + ", heirloom.dev/record-from-machine: ';drain=new:NoSchedule', heirloom.dev/taints-from-machine: 'drain=new:NoSchedule'"
-		older    = "{key: drain, value: old, effect: NoExecute}"
-		putBack  = `{"op":"add","path":"/spec/taints","value":[{"key":"drain","value":"new","effect":"NoExecute"}]}`
-		kept     = `heirloom: taint "drain=new:NoExecute" was kept`
+		record        = "heirloom.node-restriction.kubernetes.io/record: "
+		nothing       = record + "e3b0c44298fc1c149afbf4c8996fb924" // of an empty record
+		digest        = "db48b362c677ffcb73e9ea79aa21ddd1"          // of a record of drain=new:NoExecute
+		tracked       = "cluster.x-k8s.io/taints-from-machine: ''"
+		listed        = tracked + ", heirloom.dev/record-from-machine: ';drain=new:NoExecute', heirloom.dev/taints-from-machine: 'drain=new:NoExecute'"
+		drain         = "{key: drain, value: new, effect: NoExecute}"
+		soften        = "{key: drain, value: new, effect: NoSchedule}"
+		softened      = record + "a553af6ecd4aad75ff21afbddb5cb094"
+		soft          = tracked + ", heirloom.dev/record-from-machine: ';drain=new:NoSchedule;softened=2026-11-27T20:31:27Z', heirloom.dev/taints-from-machine: 'drain=new:NoSchedule'"
+		uninitialized = "{key: node.cluster.x-k8s.io/uninitialized, effect: NoSchedule}"
+		older         = "{key: drain, value: old, effect: NoExecute}"
+		putBack       = `{"op":"add","path":"/spec/taints","value":[{"key":"drain","value":"new","effect":"NoExecute"}]}`
+		kept          = `heirloom: taint "drain=new:NoExecute" was kept`
 	)
 	paced := inherit.Policy{PaceEviction: true}
 	for _, tc := range []childCase{
 		{name: "a taint that is new to it", cache: always, request: write{kind: "Node", object: inUse(nothing, tracked, ""), old: inUse(nothing, tracked, "")}, outcome: "unchanged"},
-		{name: "an OnInitialization taint", cache: once, request: write{kind: "Node", object: inUse(nothing, "", ""), old: inUse("", "", "")}, want: []string{
-			`{"op":"add","path":"/metadata/labels","value":{"heirloom.node-restriction.kubernetes.io/initialization":"waiting","heirloom.node-restriction.kubernetes.io/record":"e3b0c44298fc1c149afbf4c8996fb924"}}`,
+		{name: "an OnInitialization taint", cache: once, request: write{kind: "Node", object: inUse("", "", ""), old: inUse("", "", "")}, want: []string{
+			`{"op":"add","path":"/metadata/labels","value":{"heirloom.node-restriction.kubernetes.io/record":"e3b0c44298fc1c149afbf4c8996fb924"}}`,
 			`{"op":"add","path":"/metadata/annotations","value":{"cluster.x-k8s.io/taints-from-machine":""}}`,
+		}, outcome: "injected"},
+		{name: "but a Node that Cluster API initializes with this write gets it", cache: once, request: write{kind: "Node", object: inUse("", "", ""), old: inUse("", "", uninitialized)}, want: []string{
+			`{"op":"add","path":"/metadata/labels","value":{"heirloom.node-restriction.kubernetes.io/record":"e3b0c44298fc1c149afbf4c8996fb924"}}`,
+			`{"op":"add","path":"/metadata/annotations","value":{"cluster.x-k8s.io/taints-from-machine":""}}`,
+			`{"op":"add","path":"/spec/taints","value":[{"key":"drain","effect":"NoExecute"}]}`,
 		}, outcome: "injected"},
 		{name: "but a Node that is created by apply with an earlier date is new", cache: always, request: write{kind: "Node", user: "system:node:node-1", object: inUse("", tracked, "")}, want: []string{
 			`{"op":"add","path":"/metadata/annotations","value":{"cluster.x-k8s.io/taints-from-machine":"","heirloom.dev/taints-from-machine":"drain=new:NoExecute"}}`, putBack,

@@ -237,6 +237,22 @@ func TestANodeThatIsGoneLacksNothing(t *testing.T) {
 	}
 }
 
+// A reconcile that is still running when its Cluster is deleted leaves no findings.
+func TestAClusterThatGoesDuringAReconcile(t *testing.T) {
+	l := evictions(t, 1, machineDeployment(), machineSet(), evicting("n1", "MachineSet/ms"))
+	server := l.connect("c", node("n0"), node("n1"))
+	l.Expect(l.lookAt("c", "n0")).Error().NotTo(HaveOccurred())
+	l.workloads.clients[key("c")] = interceptor.NewClient(server, interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+			l.delete(theCluster())
+			l.Expect(l.seeWorkload(key("c"))).To(Succeed())
+			return c.Patch(ctx, object, patch, options...)
+		},
+	})
+	l.Expect(l.lookAt("c", "n1")).Error().NotTo(HaveOccurred())
+	l.counted(noneWaits)
+}
+
 // refusedNode reconciles a Node whose write is refused. After each conflict the next look comes soon: a kubelet that writes the Node all
 // the time must not delay it.
 func (l *loop) refusedNode(name string, refusal error) {
@@ -465,45 +481,13 @@ func TestANodeThatIsReleased(t *testing.T) {
 	}
 }
 
-// For half a minute after the Node has registered or its Machine has changed, the loop leaves entries that Cluster API's Machine controller
-// writes to that controller. It does not wait with new taints, or if no controller has ever handled the Machine.
-func TestANodeIsLeftToClusterAPIForAWhile(t *testing.T) {
-	inUse(t, func(t *testing.T) {
-		for name, tc := range map[string]struct {
-			change func(m *clusterv1.Machine, n *corev1.Node)
-			waits  bool
-		}{
-			"a Node that has just registered": {func(_ *clusterv1.Machine, n *corev1.Node) { n.CreationTimestamp = metav1.Now() }, true},
-			"a Machine that has changed":      {func(m *clusterv1.Machine, _ *corev1.Node) { m.ManagedFields[0].Time = &metav1.Time{Time: time.Now()} }, true},
-			"neither":                         {func(*clusterv1.Machine, *corev1.Node) {}, false},
-			"a taint that is not recorded yet": {func(m *clusterv1.Machine, n *corev1.Node) {
-				m.Annotations = map[string]string{taint.AlwaysAnnotation: "gpu:NoSchedule"}
-				n.CreationTimestamp, n.Spec.Taints = metav1.Now(), []corev1.Taint{{Key: "gpu", Effect: corev1.TaintEffectNoSchedule}}
-			}, false},
-			"a taint": {func(m *clusterv1.Machine, _ *corev1.Node) {
-				m.ManagedFields[0].Time = &metav1.Time{Time: time.Now()}
-				m.Spec.Taints = nodeMachine("m").Spec.Taints
-			}, false},
-			"a Machine that nobody handles": {func(m *clusterv1.Machine, n *corev1.Node) {
-				n.CreationTimestamp, m.Status.ObservedGeneration = metav1.Now(), 0
-			}, false},
-		} {
-			m, n := observed(machine("m", "MachineSet/ms")), node("m")
-			m.Labels[pool] = "a"
-			tc.change(m, n)
-			l := newLoop(t, theCluster(), machineSet(), m, n)
-			again, err := l.lookAt("c", "m")
-			l.Expect(err).NotTo(HaveOccurred())
-			if tc.waits {
-				l.Expect(again).To(BeNumerically("~", 30*time.Second, time.Second), name) // timestamps have whole seconds
-				l.wrote()
-				l.Expect(l.live.take()).To(BeEmpty())
-				<-time.After(again)
-				again, err = l.lookAt("c", "m")
-				l.Expect(err).NotTo(HaveOccurred())
-			}
-			l.Expect(again).To(BeZero(), name)
-			l.Expect(l.stored(n).GetLabels()).To(HaveKeyWithValue(pool, "a"), name)
-		}
-	})
+// The loop does not leave a write to Cluster API's Machine controller: a Node loses an entry at once.
+func TestANodeIsWrittenAtOnce(t *testing.T) {
+	m, n := observed(nodeMachine("m")), node("m")
+	l := newLoop(t, theCluster(), machineSet(), m, n)
+	l.Expect(l.seeNode("m")).To(Succeed())
+	l.change(m, loseAll(m))
+	l.Expect(l.seeNode("m")).To(Succeed())
+	l.Expect(l.taintsOf("m")).To(BeEmpty())
+	l.Expect(l.stored(n).GetLabels()).NotTo(HaveKey(pool))
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
+	"github.com/heirloom-dev/heirloom/pkg/owners"
 )
 
 // observe counts and reports the changes that a plan would write, instead of the write.
@@ -32,11 +33,10 @@ func (d *Dependencies) observe(object client.Object, gvk schema.GroupVersionKind
 	d.wouldWrite(object, "", adds, removes)
 }
 
-// observeNode counts the changes that a plan would write to the Node, and reports them on its Machine or MachinePool.
-func (r *nodes) observeNode(node *corev1.Node, p nodePlan) {
-	if !p.due() {
-		return
-	}
+// observeNode counts the changes that a plan would write to the Node, and reports them on its Machine or MachinePool. NoExecute taints
+// would come sooner or later.
+func (r *nodes) observeNode(v *visit, p owners.NodePlan) {
+	p.NodePlan = v.policy.PlanNode(v.node, p.Source, inherit.Turn{OpensGates: true})
 	names := func(keys []inherit.NodeKey) (all []string) {
 		for _, key := range keys {
 			r.Metrics.WouldWrite("Node", key.What)
@@ -44,8 +44,8 @@ func (r *nodes) observeNode(node *corev1.Node, p nodePlan) {
 		}
 		return all
 	}
-	adds, removes := names(inherit.Brought(p.current, p.result)), names(inherit.Removed(p.current, p.result))
-	r.wouldWrite(p.from.Object, " on Node "+node.Name, adds, removes)
+	adds, removes := names(p.Added), names(p.Removed)
+	r.wouldWrite(p.Source.Object, " on Node "+v.Name, adds, removes)
 }
 
 // wouldWrite records an Event on the object about additions, and another about removals. Their actions differ, because a recorder treats

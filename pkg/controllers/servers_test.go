@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -70,7 +71,15 @@ func selectable(builder *fake.ClientBuilder) *fake.ClientBuilder {
 func (l *loop) evict(ctx context.Context, c client.Client, subResource string, pod, eviction client.Object, options ...client.SubResourceCreateOption) error {
 	l.Expect(subResource).To(Equal("eviction"))
 	l.Expect(eviction.(*policyv1.Eviction).DeleteOptions.Preconditions.UID).To(HaveValue(Equal(pod.GetUID()))) //nolint:forcetypeassert // see above
+	if ctx.Err() != nil {
+		return fmt.Errorf("posting: %w", ctx.Err())
+	}
 	l.writes.note("evicts " + pod.GetName())
+	select {
+	case <-ctx.Done():
+		return fmt.Errorf("posting: %w", ctx.Err())
+	case <-time.After(l.evictionTakes):
+	}
 	if err := l.staying[pod.GetName()]; err != nil {
 		return err
 	}
@@ -143,6 +152,9 @@ func (l *loop) getLive(ctx context.Context, c client.WithWatch, key client.Objec
 func (l *loop) listLive(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
 	if err := l.broken["live "+l.kindOf(list).Kind]; err != nil {
 		return err
+	}
+	if l.listTakes > 0 {
+		<-time.After(l.listTakes)
 	}
 	return c.List(ctx, list, options...)
 }

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// turn is the time between the retries of two requests that find no slot: thousands of them must not keep the loop busy.
-	turn = 2 * time.Millisecond
+	// retrySpacing is the time between the retries of two requests that find no slot: thousands of them must not keep the loop busy.
+	retrySpacing = 2 * time.Millisecond
 	// slowRetry is the first pause after an unanswered request. Each further unanswered request doubles the pause, up to longestPause. It is
 	// also the time for which an answer counts: no longer than a request may hang.
 	slowRetry    = 5 * time.Second
@@ -53,13 +53,13 @@ func newSlots[K comparable](most int) *slots[K] {
 	return &slots[K]{most: most, of: map[K]*slot{}}
 }
 
-// try runs a request in a slot; the request returns sent = false if it sent nothing. Without a free slot, again is the time until the
+// try runs a request in a slot; the request returns sent = false if it sent nothing. Without a free slot, requeueAfter is the time until the
 // next attempt.
-func (s *slots[K]) try(key K, request func() (sent bool, err error)) (again time.Duration, err error) {
+func (s *slots[K]) try(key K, request func() (sent bool, err error)) (requeueAfter time.Duration, err error) {
 	started := time.Now()
-	of, again := s.take(key, started)
-	if again > 0 {
-		return again, nil
+	of, requeueAfter := s.take(key, started)
+	if requeueAfter > 0 {
+		return requeueAfter, nil
 	}
 	sent := false
 	defer func() { s.release(of, sent, err, started, time.Now()) }()
@@ -77,8 +77,8 @@ func (s *slots[K]) slot(key K) *slot {
 	return of
 }
 
-// read counts a live decision. Beyond the limit, again is the time until the next attempt.
-func (s *slots[K]) read(key K, now time.Time) (again time.Duration) {
+// read counts a live decision. Beyond the limit, requeueAfter is the time until the next attempt.
+func (s *slots[K]) read(key K, now time.Time) (requeueAfter time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	of := s.slot(key)
@@ -92,7 +92,7 @@ func (s *slots[K]) read(key K, now time.Time) (again time.Duration) {
 	return of.nextRead.Sub(now)
 }
 
-func (s *slots[K]) take(key K, now time.Time) (of *slot, again time.Duration) {
+func (s *slots[K]) take(key K, now time.Time) (of *slot, requeueAfter time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	of = s.slot(key)
@@ -112,7 +112,7 @@ func (s *slots[K]) take(key K, now time.Time) (of *slot, again time.Duration) {
 	if of.next.Before(free) {
 		of.next = free
 	}
-	of.next = of.next.Add(turn)
+	of.next = of.next.Add(retrySpacing)
 	return of, of.next.Sub(now)
 }
 
@@ -121,7 +121,7 @@ func (s *slots[K]) release(of *slot, sent bool, err error, started, now time.Tim
 	defer s.mu.Unlock()
 	of.running--
 	switch {
-	case !sent: // it proves nothing
+	case !sent, unanswered(err) && now.Sub(started) <= promptly: // it proves nothing
 	case !unanswered(err):
 		if now.Sub(started) <= promptly {
 			of.answered, of.failures = now, 0

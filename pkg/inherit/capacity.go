@@ -7,7 +7,9 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -44,8 +46,8 @@ func (p Policy) Capacity(current, inherits Object, facts ...FactValue) (map[stri
 		template.Taints = nil
 	}
 	from := sourceOf(template.Labels, template.Annotations, template.Taints).withRole(p.WorkerRole).WithFacts(facts, NodeState{})
-	node, out := p.Node(from, NodeState{}, Privileged)
-	out = slices.DeleteFunc(out, func(d Dropped) bool { return d.Detail == "" }) // only problems for users are reported
+	plan := p.PlanNode(ReadNode(&corev1.Node{}, time.Time{}), from, Turn{})
+	node, out := plan.Result, slices.DeleteFunc(plan.LeftOut, func(d Dropped) bool { return d.Detail == "" }) // only problems for users are reported
 	delete(node.Labels, RecordLabel)
 	told := map[string]string{CapacityLabelsAnnotation: labels.Set(node.Labels).String(), CapacityTaintsAnnotation: taint.FormatList(node.Taints)}
 	maps.DeleteFunc(told, func(_, value string) bool { return value == "" })

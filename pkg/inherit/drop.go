@@ -36,7 +36,7 @@ const (
 	DropTaints      Why = "TaintsNotSupported"             // the object cannot have typed taints, or Cluster API would refuse them there
 	DropPaced       Why = "StaysAnnotation"                // Cluster API would add the typed taint to a Node in use without a rate limit
 	DropOnce        Why = "OnlyAtRegistration"             // a Node gets the taint only when it registers, and this Node has been initialized
-	DropGateOpened  Why = "GateOpened"                     // the start-up gate has opened, and the taint was removed for good
+	DropGateOpened  Why = "GateOpened"                     // the start-up gate has opened, or the Node registered before the gate was declared
 	DropWaiting     Why = "WaitingForItsTurn"              // the taint evicts Pods, and the Node waits for its turn
 	DropPods        Why = "WaitingForPods"                 // the taint evicts Pods, and these Pods leave the Node first
 	DropPatched     Why = "PatchedByClass"                 // a patch of the ClusterClass may change the control plane's metadata

@@ -169,14 +169,14 @@ func (j judge) machine(p inherit.Policy, template *inherit.Template, m *clusterv
 func (j judge) node(m *clusterv1.Machine, p inherit.Policy) {
 	j.Helper()
 	node := content{annotations: oneOf(j.T, "", "capi/taints=")}.node()
-	for _, writer := range []inherit.Writer{inherit.Kubelet, inherit.Privileged} {
+	for _, turn := range []inherit.Turn{kubelet, privileged} {
 		from := inherit.SourceOfMachine(m)
-		state, dropped := p.Node(from, node, writer)
+		state, dropped := planned(p, from, node, turn)
 		for _, entry := range inherit.OfMachine(m).Top.Entries() {
 			why := from.WhyNot(dropped, entry)
 			j.seen.Insert(why)
 			if inherited := reaches(entry, state, from); inherited != (why == "") {
-				j.Fatalf("rules 11 to 13 (kubelet: %t): %+v of %+v in %q: inherited: %t, and why not: %q", writer, entry, m, describe(state), inherited, why)
+				j.Fatalf("rules 11 to 13 (kubelet: %t): %+v of %+v in %q: inherited: %t, and why not: %q", turn.Registering, entry, m, describe(state), inherited, why)
 			}
 		}
 	}

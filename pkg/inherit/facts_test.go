@@ -71,14 +71,14 @@ func TestFacts(t *testing.T) {
 			value.Unknown = tc.unknown
 			m, node, policy := tc.machine.machine(), tc.node.initialized(), inherit.Policy{Facts: []inherit.Fact{fact}}
 			from := inherit.SourceOfMachine(m).AheadOf(m).WithFacts([]inherit.FactValue{value}, node)
-			got, problems := withProblems(policy.Node(from, node, inherit.Privileged))
+			got, problems := withProblems(planned(policy, from, node, privileged))
 			expectProblem(t, problems, tc.dropped)
 			delete(got.Labels, inherit.RecordLabel)
 			Expect(got.Labels).To(Equal(labels(tc.want)))
-			again, _ := policy.Node(from, got, inherit.Privileged)
+			again, _ := planned(policy, from, got, privileged)
 			delete(again.Labels, inherit.RecordLabel)
 			Expect(again).To(Equal(got))
-			created, _ := policy.Node(from, node, inherit.Kubelet)
+			created, _ := planned(policy, from, node, kubelet)
 			Expect(created.Labels).NotTo(HaveKey("topology.kubernetes.io/zone"), "NodeRestriction might refuse it")
 		})
 	}
@@ -103,12 +103,12 @@ func TestWorkerRole(t *testing.T) {
 	const key = "node-role.kubernetes.io/worker"
 	policy, m, node := inherit.Policy{WorkerRole: "worker"}, content{}.machine(), &corev1.Node{}
 	m.Spec.ProviderID, node.Spec.ProviderID = "p", "p"
-	got, _ := policy.Node(policy.SourceFor(node, m).AheadOf(m), content{}.initialized(), inherit.Privileged)
+	got, _ := planned(policy, policy.SourceFor(node, m).AheadOf(m), content{}.initialized(), privileged)
 	Expect(got.Labels).To(HaveKeyWithValue(key, ""))
-	without, _ := inherit.Policy{}.Node(inherit.Policy{}.SourceFor(node, m).AheadOf(m), got, inherit.Privileged)
+	without, _ := planned(inherit.Policy{}, inherit.Policy{}.SourceFor(node, m).AheadOf(m), got, privileged)
 	Expect(without.Labels).NotTo(HaveKey(key))
 	controller := content{}.controller()
 	controller.Spec.ProviderID = "p"
-	got, _ = policy.Node(policy.SourceFor(node, controller), content{}.initialized(), inherit.Privileged)
+	got, _ = planned(policy, policy.SourceFor(node, controller), content{}.initialized(), privileged)
 	Expect(got.Labels).NotTo(HaveKey(key))
 }

@@ -4,6 +4,7 @@ package inherit_test
 
 import (
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -12,54 +13,62 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
-// A gate opens once: its taint goes when the Node has the condition or a ready Pod of the DaemonSet, and never comes back. The record of
-// opened gates drops a gate that is no longer declared.
+// A gate that closed when the Node registered opens once: its taint goes when the Node has the condition or a ready Pod of the DaemonSet,
+// and never comes back. The record drops the gate then, or when it is no longer declared.
 func TestGatesOpenOnce(t *testing.T) {
-	const net, cni = "taints.heirloom.dev/until=net=calico:NoSchedule until condition Net=False", "taints.heirloom.dev/until=cni:NoExecute until daemonset kube-system/cni"
-	const opened = "heirloom.dev/opened-gates="
+	const net, cni = "taints.heirloom.dev/until=net=calico:NoSchedule until condition Net=False", "taints.heirloom.dev/until=cni:NoSchedule until daemonset kube-system/cni"
 	conditions := []corev1.NodeCondition{{Type: "Ready", Status: "True"}, {Type: "Net", Status: "False"}}
 	ready := sets.New(types.NamespacedName{Namespace: "kube-system", Name: "cni"})
 	for _, tc := range []struct {
-		name                string
-		machine, node, want content
-		conditions          []corev1.NodeCondition
-		ready               sets.Set[types.NamespacedName]
-		closed              int
+		name          string
+		machine, node content
+		recorded      []string
+		conditions    []corev1.NodeCondition
+		ready         sets.Set[types.NamespacedName]
+		want          string
+		closed        []string
 	}{
-		{name: "a condition opens a gate", machine: content{annotations: net}, conditions: conditions, node: content{taints: "net=calico:NoSchedule,z:NoSchedule"}, want: content{taints: "z:NoSchedule", annotations: opened + "net:NoSchedule"}},
-		{name: "a DaemonSet opens a gate", machine: content{annotations: cni}, ready: ready, node: content{taints: "cni:NoExecute"}, want: content{annotations: opened + "cni:NoExecute"}},
-		{name: "another status does not", machine: content{annotations: net}, conditions: []corev1.NodeCondition{{Type: "Net", Status: "True"}}, node: content{taints: "net=calico:NoSchedule"}, want: content{taints: "net=calico:NoSchedule"}, closed: 1},
-		{name: "a taint that comes back by hand stays", machine: content{annotations: net}, conditions: conditions, node: content{taints: "net=calico:NoSchedule", annotations: opened + "net:NoSchedule"}, want: content{taints: "net=calico:NoSchedule", annotations: opened + "net:NoSchedule"}},
-		{name: "a taint with another value is foreign", machine: content{annotations: net}, conditions: conditions, node: content{taints: "net=other:NoSchedule"}, want: content{taints: "net=other:NoSchedule"}},
-		{name: "a taint that is Always stays", machine: content{taints: "net=calico:NoSchedule", annotations: net}, conditions: conditions, node: content{taints: "net=calico:NoSchedule"}, want: content{taints: "net=calico:NoSchedule"}},
-		{name: "a typed Initialize taint may have a gate", machine: content{taints: "net=typed:NoSchedule@OnInitialization", annotations: net}, conditions: conditions, node: content{taints: "net=typed:NoSchedule"}, want: content{annotations: opened + "net:NoSchedule"}},
-		{name: "a gate that is no longer declared is left out of the record", machine: content{annotations: cni}, node: content{annotations: opened + "cni:NoExecute,net:NoSchedule"}, want: content{annotations: opened + "cni:NoExecute"}},
+		{name: "a condition opens a gate", machine: content{annotations: net}, recorded: []string{"net:NoSchedule"}, conditions: conditions, node: content{taints: "net=calico:NoSchedule,z:NoSchedule"}, want: "z:NoSchedule"},
+		{name: "a DaemonSet opens a gate", machine: content{annotations: cni}, recorded: []string{"cni:NoSchedule"}, ready: ready, node: content{taints: "cni:NoSchedule"}},
+		{name: "another status does not", machine: content{annotations: net}, recorded: []string{"net:NoSchedule"}, conditions: []corev1.NodeCondition{{Type: "Net", Status: "True"}}, node: content{taints: "net=calico:NoSchedule"}, want: "net=calico:NoSchedule", closed: []string{"net:NoSchedule"}},
+		{name: "a taint that comes back by hand stays", machine: content{annotations: net}, conditions: conditions, node: content{taints: "net=calico:NoSchedule"}, want: "net=calico:NoSchedule"},
+		{name: "a taint with another value is foreign", machine: content{annotations: net}, recorded: []string{"net:NoSchedule"}, conditions: conditions, node: content{taints: "net=other:NoSchedule"}, want: "net=other:NoSchedule"},
+		{name: "a taint that is Always stays", machine: content{taints: "net=calico:NoSchedule", annotations: net}, recorded: []string{"net:NoSchedule"}, conditions: conditions, node: content{taints: "net=calico:NoSchedule"}, want: "net=calico:NoSchedule"},
+		{name: "a typed Initialize taint may have a gate", machine: content{taints: "net=typed:NoSchedule@OnInitialization", annotations: net}, recorded: []string{"net:NoSchedule"}, conditions: conditions, node: content{taints: "net=typed:NoSchedule"}},
+		{name: "a gate that is no longer declared is left out of the record", machine: content{annotations: cni}, recorded: []string{"net:NoSchedule", "cni:NoSchedule"}, node: content{taints: "net=calico:NoSchedule,cni:NoSchedule"}, want: "cni:NoSchedule,net=calico:NoSchedule", closed: []string{"cni:NoSchedule"}},
+		{name: "an administrator's taint stays if a gate is declared later", machine: content{annotations: net}, conditions: conditions, node: content{taints: "net=calico:NoSchedule", annotations: "capi/taints="}, want: "net=calico:NoSchedule"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			Expect, from := NewWithT(t).Expect, inherit.SourceOfMachine(tc.machine.machine())
-			got := from.OpenGates(tc.node.node(), tc.conditions, tc.ready)
-			Expect(describe(got)).To(Equal(describe(tc.want.node())))
-			Expect(from.ClosedGates(got)).To(HaveLen(tc.closed))
+			node := old(inherit.Record{Gates: tc.recorded}.Recorded(tc.node.node()))
+			node.Object.Status.Conditions = tc.conditions
+			plan := inherit.Policy{}.PlanNode(node, from, inherit.Turn{OpensGates: true, Ready: tc.ready})
+			Expect(taint.FormatList(plan.Result.Taints)).To(Equal(tc.want))
+			Expect(inherit.RecordOf(plan.Result).Gates).To(Equal(tc.closed))
+			Expect(plan.Gates).To(HaveLen(len(tc.closed)))
+			Expect(len(plan.Opened) > 0).To(Equal(len(plan.Removed) > 0))
+			Expect(inherit.Policy{}.PlanNode(node, from, inherit.Turn{}).Opened).To(BeEmpty(), "gates open only in a write that may open them")
 		})
 	}
 }
 
-// A gate's taint is an OnInitialization taint. A kubelet cannot claim opened gates; after a gate has opened, the reason names it.
+// A gate's taint is an OnInitialization taint. A kubelet cannot claim gates; after a gate has opened, the reason names it.
 func TestAGateIsClosedAtRegistration(t *testing.T) {
 	Expect, p := NewWithT(t).Expect, inherit.Policy{}
 	from := inherit.SourceOfMachine(content{annotations: "taints.heirloom.dev/until=net:NoSchedule until condition Net=False"}.machine())
-	claimed := content{annotations: "heirloom.dev/opened-gates=net:NoSchedule"}.node()
-	registered, _ := p.Node(from, claimed, inherit.Kubelet)
-	Expect(registered.Taints).To(ContainElement(corev1.Taint{Key: "net", Effect: "NoSchedule"}))
-	Expect(from.ClosedGates(registered)).To(HaveLen(1))
+	claimed := inherit.Record{Gates: []string{"other:NoSchedule"}}.Recorded(content{}.node())
+	registered := p.PlanNode(aged(claimed, time.Minute), from, kubelet)
+	Expect(registered.Result.Taints).To(ContainElement(corev1.Taint{Key: "net", Effect: "NoSchedule"}))
+	Expect(registered.Gates).To(HaveLen(1))
+	delete(registered.Result.Labels, inherit.RecordLabel) // NodeRestriction lets no kubelet set it
+	written := p.PlanNode(aged(registered.Result, time.Minute), from, privileged).Result
+	Expect(inherit.RecordOf(written).Gates).To(Equal([]string{"net:NoSchedule"}))
 
-	entry := inherit.Entry{What: "taint", Name: "net:NoSchedule"}
-	claimed.Annotations[clusterv1.TaintsFromMachineAnnotation] = ""
-	_, dropped := p.Node(from, claimed, inherit.Privileged)
-	Expect(from.WhyNot(dropped, entry)).To(Equal(inherit.DropGateOpened))
-	Expect(inherit.Release(claimed, true).Annotations).NotTo(HaveKey(inherit.OpenedGatesAnnotation))
+	opened := p.PlanNode(old(inherit.Record{}.Recorded(written)), from, privileged)
+	Expect(from.WhyNot(opened.LeftOut, inherit.Entry{What: "taint", Name: "net:NoSchedule"})).To(Equal(inherit.DropGateOpened))
 }
 
 // In the template of a MachinePool, typed taints become annotations, and gates stay unchanged.

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -123,6 +124,34 @@ func (c content) initialized() inherit.NodeState {
 		state.Annotations[clusterv1.TaintsFromMachineAnnotation] = ""
 	}
 	return state
+}
+
+//nolint:gochecknoglobals // tables that nothing changes
+var (
+	noon                = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	kubelet, privileged = inherit.Turn{Registering: true}, inherit.Turn{}
+)
+
+// old returns a Node that registered long ago, with this state.
+func old(s inherit.NodeState) inherit.Node {
+	return aged(s, time.Hour)
+}
+
+func aged(s inherit.NodeState, age time.Duration) inherit.Node {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(noon.Add(-age)), Labels: s.Labels, Annotations: s.Annotations}}
+	node.Spec.Taints = s.Taints
+	return inherit.ReadNode(node, noon)
+}
+
+// planned returns the state that a plan gives to a Node, and the entries that it leaves out. A Node without Cluster API's annotation for
+// taints and without a record is new.
+func planned(p inherit.Policy, from inherit.NodeSource, s inherit.NodeState, turn inherit.Turn) (inherit.NodeState, inherit.Drops) {
+	node := aged(s, time.Minute)
+	if _, synced := s.Annotations[clusterv1.TaintsFromMachineAnnotation]; synced {
+		node = old(s)
+	}
+	plan := p.PlanNode(node, from, turn)
+	return plan.Result, plan.LeftOut
 }
 
 // unrecorded returns a Node's state without the record, which has tests of its own.

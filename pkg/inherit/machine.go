@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
@@ -86,7 +87,7 @@ func (p Policy) annotated(at place, inherited Content, m *clusterv1.Machine) []c
 		switch {
 		case p.ClusterAPITaints == PropagationDisabled, p.ClusterAPITaints == PropagationUnknown && !carried.Has(t):
 			why = DropTaints
-		case p.PaceEviction && mayHaveNode && evicts(t) && !onNode:
+		case p.PaceEviction && mayHaveNode && t.Effect == corev1.TaintEffectNoExecute && !onNode:
 			why = DropPaced
 		default:
 			return false

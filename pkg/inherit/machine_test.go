@@ -199,7 +199,7 @@ func TestNeverInherited(t *testing.T) {
 			Expect(describeContent(&external.Top)).To(Equal(describeContent(&m.Top)), "rule 8, of external objects")
 
 			everything := inherit.Policy{AdditionalLabels: regexes(".*"), AdditionalAnnotations: regexes(".*")}
-			node := whole(everything.Node(inherit.SourceOfMachine(both.machine()), content{}.initialized(), inherit.Privileged))
+			node := whole(planned(everything, inherit.SourceOfMachine(both.machine()), content{}.initialized(), privileged))
 			Expect(unrecorded(node).Labels).To(Equal(labels("ok=1")), "rule 11")
 			Expect(node.Annotations).NotTo(HaveKey(key), "rule 12")
 			Expect(node.Annotations).To(HaveKeyWithValue("ok", "1"), "rule 12")
@@ -253,7 +253,7 @@ func TestMachinePool(t *testing.T) {
 	m := whole(inherit.Policy{}.MachineFrom(inherit.TemplateOfMachinePool(mp), content{}.machine()))
 	Expect(describeContent(&m.Top)).To(Equal(content{labels: "node.cluster.x-k8s.io/a=1", annotations: declares.annotations, taints: "typed:NoSchedule"}.want()))
 
-	node := whole(inherit.Policy{}.Node(inherit.SourceOfMachinePool(mp, inherit.TemplateOfMachinePool(mp)), content{}.node(), inherit.Privileged))
+	node := whole(planned(inherit.Policy{}, inherit.SourceOfMachinePool(mp, inherit.TemplateOfMachinePool(mp)), content{}.node(), privileged))
 	Expect(describe(node)).To(Equal(describe(content{
 		labels:      "node.cluster.x-k8s.io/a=1",
 		annotations: "node.cluster.x-k8s.io/b=2; capi/labels=node.cluster.x-k8s.io/a; capi/annotations=node.cluster.x-k8s.io/b; capi/taints=typed:NoSchedule; own/taints=gpu:NoSchedule",

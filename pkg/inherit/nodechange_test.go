@@ -3,51 +3,49 @@
 package inherit_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
+// A plan names the entries that the write adds, removes, and puts back. Stored is the Node before an update that admission sees.
 func TestWhatAWriteChanges(t *testing.T) {
+	const pool, note, lists = "node.cluster.x-k8s.io/pool", "node.cluster.x-k8s.io/note", "capi/labels=node.cluster.x-k8s.io/pool; capi/annotations=node.cluster.x-k8s.io/note; capi/taints=t:NoSchedule"
+	declares := content{labels: pool + "=1", annotations: note + "=2", taints: "t=3:NoSchedule"}
+	whole := content{labels: declares.labels, annotations: note + "=2; " + lists, taints: declares.taints}
+	all := []string{`label "` + pool + `"`, `annotation "` + note + `"`, `taint "t=3:NoSchedule"`}
 	for _, tc := range []struct {
-		name            string
-		current, result content
-		brought         []string
-		removed         []string
+		name                 string
+		machine, node        content
+		stored               *content
+		added, removed, kept []string
 	}{
 		{name: "nothing"},
-		{name: "what is new is brought", result: content{labels: "a=1", annotations: "b=2", taints: "t=3:NoSchedule"}, brought: []string{`label "a"`, `annotation "b"`, `taint "t=3:NoSchedule"`}},
-		{name: "what goes is removed", current: content{labels: "a=1", annotations: "b=2", taints: "t=3:NoSchedule"}, removed: []string{`label "a"`, `annotation "b"`, `taint "t=3:NoSchedule"`}},
-		{name: "what stays is neither", current: content{labels: "a=1", taints: "t=1:NoSchedule"}, result: content{labels: "a=1", taints: "t=1:NoSchedule"}},
-		{name: "tracking is neither", current: content{annotations: "capi/labels=a"}, result: content{annotations: "own/labels=b"}},
+		{name: "new entries are added", machine: declares, added: all},
+		{name: "lost entries are removed", node: whole, removed: all},
+		{name: "entries that stay are neither", machine: declares, node: whole},
+		{name: "entries that the lists name and the Node lacks were removed", machine: declares, node: content{annotations: lists}, added: all, kept: all},
+		{name: "another value may be an owner's change", machine: declares, node: content{labels: pool + "=0", annotations: note + "=0; " + lists, taints: "t=0:NoSchedule"}, added: all},
+		{name: "an update that removes entries", machine: declares, node: content{annotations: lists}, stored: &whole, added: all, kept: all},
+		{name: "an update that changes values", machine: declares, node: content{labels: pool + "=0", annotations: note + "=0; " + lists, taints: "t=0:NoSchedule"}, stored: &whole, added: all, kept: all},
+		{name: "an update before which the Node had other values", machine: declares, node: content{annotations: lists}, stored: &content{labels: pool + "=0", taints: "t=0:NoSchedule"}, added: all},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			g := NewWithT(t)
-			g.Expect(named(inherit.Brought(tc.current.node(), tc.result.node()))).To(Equal(tc.brought))
-			g.Expect(named(inherit.Removed(tc.current.node(), tc.result.node()))).To(Equal(tc.removed))
-		})
-	}
-}
-
-func TestLost(t *testing.T) {
-	result := content{labels: "a=1,b=2", annotations: "c=3; d=4", taints: "t=5:NoSchedule,u=6:NoSchedule"}
-	for _, tc := range []struct {
-		name    string
-		current content
-		want    []string
-	}{
-		{name: "what a Node never had is not lost"},
-		{name: "what is recorded and not there is", current: content{annotations: "capi/labels=a; capi/annotations=c; capi/taints=t:NoSchedule"}, want: []string{`label "a"`, `annotation "c"`, `taint "t=5:NoSchedule"`}},
-		{name: "also if only Heirloom brings it", current: content{annotations: "own/labels=b; own/annotations=d; own/taints=u=6:NoSchedule"}, want: []string{`label "b"`, `annotation "d"`, `taint "u=6:NoSchedule"`}},
-		{name: "what has another value may be an owner's change", current: content{labels: "a=0", annotations: "capi/labels=a; capi/taints=t:NoSchedule", taints: "t=0:NoSchedule"}},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			NewWithT(t).Expect(named(inherit.Lost(tc.current.node(), result.node()))).To(Equal(tc.want))
+			g, turn := NewWithT(t), inherit.Turn{}
+			if tc.stored != nil {
+				stored := tc.stored.node()
+				turn.Stored = &stored
+			}
+			plan := inherit.Policy{}.PlanNode(old(tc.node.initialized()), inherit.SourceOfMachine(tc.machine.machine()), turn)
+			g.Expect(named(plan.Added)).To(Equal(tc.added))
+			g.Expect(named(plan.Removed)).To(Equal(tc.removed))
+			g.Expect(named(plan.Kept)).To(Equal(tc.kept))
+			again := inherit.Policy{}.PlanNode(plan.Node.Written(plan.Result), inherit.SourceOfMachine(tc.machine.machine()), turn)
+			g.Expect(slices.Concat(again.Added, again.Removed, again.Kept)).To(BeEmpty())
 		})
 	}
 }
@@ -65,11 +63,12 @@ func TestUnprotected(t *testing.T) {
 		{name: "reserved taints are not to come", machine: content{taints: "node.kubernetes.io/not-ready:NoSchedule"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			var got []string
-			for _, id := range inherit.SourceOfMachine(tc.machine.machine()).Unprotected(tc.node.node()) {
+			plan, got := inherit.Policy{}.PlanNode(old(tc.node.node()), inherit.SourceOfMachine(tc.machine.machine()), inherit.Turn{}), []string(nil)
+			for _, id := range plan.Unprotected {
 				got = append(got, id.String())
 			}
 			NewWithT(t).Expect(got).To(Equal(tc.want))
+			NewWithT(t).Expect(plan.Written().Unprotected).To(BeEmpty())
 		})
 	}
 }
@@ -90,13 +89,14 @@ func TestUnlabelled(t *testing.T) {
 		{name: "one that the operator wants on Nodes", machine: content{labels: "kubernetes.io/extra=x"}, want: true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			NewWithT(t).Expect(policy.Unlabelled(inherit.SourceOfMachine(tc.machine.machine()), tc.node.node())).To(Equal(tc.want))
+			plan := policy.PlanNode(old(tc.node.node()), inherit.SourceOfMachine(tc.machine.machine()), inherit.Turn{})
+			NewWithT(t).Expect(plan.Unlabelled).To(Equal(tc.want))
+			NewWithT(t).Expect(plan.Written().Unlabelled).To(BeFalse())
 		})
 	}
 }
 
 func TestRegistering(t *testing.T) {
-	now := time.Now()
 	for _, tc := range []struct {
 		name   string
 		age    time.Duration
@@ -108,9 +108,7 @@ func TestRegistering(t *testing.T) {
 		{name: "one that was never initialized", age: time.Hour, taints: "node.cluster.x-k8s.io/uninitialized:NoSchedule", want: true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			node := &corev1.Node{Spec: corev1.NodeSpec{Taints: onNode(tc.taints)}}
-			node.CreationTimestamp = metav1.NewTime(now.Add(-tc.age))
-			NewWithT(t).Expect(inherit.Registering(node, now)).To(Equal(tc.want))
+			NewWithT(t).Expect(aged(inherit.NodeState{Taints: onNode(tc.taints)}, tc.age).Registering()).To(Equal(tc.want))
 		})
 	}
 }
@@ -137,7 +135,7 @@ func TestRelease(t *testing.T) {
 		{name: "a taint to which somebody has given another value is theirs", node: content{annotations: "own/taints=gpu=1:NoSchedule", taints: "gpu=2:NoSchedule"}, want: content{taints: "gpu=2:NoSchedule"}},
 		{name: "Cluster API's list is left in the form that it can read", node: content{annotations: "capi/taints=a=1:NoSchedule,b:NoExecute", taints: "a=1:NoSchedule"}, want: content{annotations: "capi/taints=a:NoSchedule,b:NoExecute", taints: "a=1:NoSchedule"}},
 		{name: "the guard taint goes where we have added it", node: content{annotations: guarded, taints: uninitialized + ",a:NoSchedule"}, want: content{taints: "a:NoSchedule"}},
-		{name: "a softened taint goes, and its mark", node: content{labels: softened, annotations: "own/taints=drain:NoSchedule", taints: "drain:NoSchedule"}},
+		{name: "a softened taint goes", node: content{annotations: "own/taints=drain:NoSchedule", taints: "drain:NoSchedule"}},
 		{name: "the guard taint stays where Cluster API's bootstrap provider has added it", node: content{taints: uninitialized}, want: content{taints: uninitialized}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -4,7 +4,6 @@ package inherit_test
 
 import (
 	"testing"
-	"time"
 
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/types"
@@ -102,17 +101,17 @@ func TestAnAddressBringsNoPrivileges(t *testing.T) {
 	zone, err := inherit.ParseFact("Machine.cluster.x-k8s.io:spec.failureDomain=topology.kubernetes.io/zone")
 	Expect(err).NotTo(HaveOccurred())
 	policy := inherit.Policy{Facts: []inherit.Fact{zone}}
-	written := func(by inherit.Writer) inherit.NodeState {
+	written := func(by inherit.Turn) inherit.NodeState {
 		t.Helper()
-		now := inherit.OfNode(node, time.Now())
-		state := whole(policy.Node(policy.SourceFor(node, &m).WithFacts([]inherit.FactValue{zone.InMachine(&m)}, now), now, by))
+		now := inherit.OfNode(node)
+		state := whole(planned(policy, policy.SourceFor(node, &m).WithFacts([]inherit.FactValue{zone.InMachine(&m)}, now), now, by))
 		return state
 	}
 	privileges := []types.GomegaMatcher{HaveKey("node-role.kubernetes.io/vault"), HaveKey("node-restriction.kubernetes.io/tenant"), HaveKey("topology.kubernetes.io/zone")}
 
-	registered := written(inherit.Kubelet)
+	registered := written(kubelet)
 	node.Labels, node.Annotations, node.Spec.Taints = registered.Labels, registered.Annotations, registered.Taints
-	synced := written(inherit.Privileged)
+	synced := written(privileged)
 	Expect(synced.Labels).To(HaveKeyWithValue("node.cluster.x-k8s.io/pool", "p"))
 	Expect(synced.Labels).NotTo(Or(privileges...))
 	Expect(synced.Annotations).To(And(HaveKeyWithValue("node.cluster.x-k8s.io/note", "n"), HaveKeyWithValue(inherit.MatchedByAddressAnnotation, HavePrefix("m."))))
@@ -120,14 +119,14 @@ func TestAnAddressBringsNoPrivileges(t *testing.T) {
 	Expect(taint.Find(synced.Taints, taint.IDOf(clusterv1.NodeUninitializedTaint))).NotTo(Equal(-1), "no workload until the labels are there")
 
 	node.Spec.ProviderID = "aws://1"
-	proven := written(inherit.Privileged)
+	proven := written(privileged)
 	Expect(proven.Labels).To(And(privileges...))
 	Expect(proven.Annotations).NotTo(Or(HaveKey(inherit.MatchedByAddressAnnotation), HaveKey(inherit.UninitializedAnnotation)))
 	Expect(taint.FormatList(proven.Taints)).To(Equal("gpu:NoSchedule"))
 
 	node.Spec.ProviderID = ""
 	node.Labels, node.Annotations, node.Spec.Taints = proven.Labels, proven.Annotations, proven.Taints
-	borrowed := written(inherit.Privileged)
+	borrowed := written(privileged)
 	Expect(borrowed.Labels).NotTo(Or(privileges...), "privileges that an earlier release granted by address go")
 	Expect(m.Labels).To(HaveLen(3), "the input is not mutated")
 }
@@ -155,7 +154,7 @@ func TestNoLongerMatches(t *testing.T) {
 			record := known{name: tc.node.name}.node()
 			unknown := m
 			unknown.Spec.ProviderID, unknown.Status.NodeRef.Name = "", ""
-			had := whole(inherit.Policy{}.Node(inherit.Policy{}.SourceFor(record, &unknown), inherit.NodeState{}, inherit.Kubelet))
+			had := whole(planned(inherit.Policy{}, inherit.Policy{}.SourceFor(record, &unknown), inherit.NodeState{}, kubelet))
 			node.Annotations = had.Annotations
 			if tc.record != "" {
 				node.Annotations[inherit.MatchedByAddressAnnotation] = tc.record

@@ -82,12 +82,12 @@ func TestNodeProperties(t *testing.T) {
 		machine, node, policy := declaring.Draw(t, "Machine"), inheriting.Draw(t, "Node"), policies.Draw(t, "policy")
 		m, before := machine.machine(), node.node()
 
-		once, _ := policy.Node(inherit.SourceOfMachine(m), before, inherit.Privileged)
-		twice, _ := policy.Node(inherit.SourceOfMachine(m), once, inherit.Privileged)
-		registered, _ := policy.Node(inherit.SourceOfMachine(m), before, inherit.Kubelet)
+		once, _ := planned(policy, inherit.SourceOfMachine(m), before, privileged)
+		twice, _ := planned(policy, inherit.SourceOfMachine(m), once, privileged)
+		registered, _ := planned(policy, inherit.SourceOfMachine(m), before, kubelet)
 		ahead := inherit.SourceOfMachine(m).AheadOf(declaring.Draw(t, "Machine so far").machine())
-		first, _ := policy.Node(ahead, before, inherit.Privileged)
-		second, _ := policy.Node(ahead, first, inherit.Privileged)
+		first, _ := planned(policy, ahead, before, privileged)
+		second, _ := planned(policy, ahead, first, privileged)
 
 		fail := func(reason string) {
 			t.Fatalf("%s\nonce %q\ntwice %q\nregistered %q", reason, describe(once), describe(twice), describe(registered))
@@ -137,7 +137,7 @@ func TestWhatIsReadOfANodeDecides(t *testing.T) {
 		stored.labels += "," + rapid.StringMatching(some(foreign, ",")).Draw(t, "others' labels")
 		m, full := declaring.Draw(t, "Machine").machine(), stored.node()
 		if rapid.Bool().Draw(t, "as the loop leaves it, with its records") {
-			full, _ = policy.Node(inherit.SourceOfMachine(m), full, inherit.Privileged)
+			full, _ = planned(policy, inherit.SourceOfMachine(m), full, privileged)
 			m, policy = declaring.Draw(t, "Machine").machine(), policies.Draw(t, "policy")
 		}
 		node := &corev1.Node{}
@@ -147,18 +147,22 @@ func TestWhatIsReadOfANodeDecides(t *testing.T) {
 		unread += len(full.Labels) - len(read.Labels)
 
 		from := inherit.SourceOfMachine(m)
-		whole, problems := withProblems(policy.Node(from, full, inherit.Privileged))
-		part, sameProblems := withProblems(policy.Node(from, read, inherit.Privileged))
+		whole, problems := withProblems(planned(policy, from, full, privileged))
+		part, sameProblems := withProblems(planned(policy, from, read, privileged))
 		if made, want := patchOf(read, part), patchOf(full, whole); made != want || fmt.Sprint(problems) != fmt.Sprint(sameProblems) {
 			t.Fatalf("made %.2000s: %v\nwant %.2000s: %v", made, sameProblems, want, problems)
 		}
-		if policy.Unlabelled(from, full) != policy.Unlabelled(from, read) || part.Equal(read) != whole.Equal(full) {
+		if unlabelled(policy, from, full) != unlabelled(policy, from, read) || part.Equal(read) != whole.Equal(full) {
 			t.Fatal("the Node seems to miss something else")
 		}
 	})
 	if unread < 1000 {
 		t.Fatalf("only %d labels were not read", unread)
 	}
+}
+
+func unlabelled(policy inherit.Policy, from inherit.NodeSource, s inherit.NodeState) bool {
+	return policy.PlanNode(old(s), from, inherit.Turn{}).Unlabelled
 }
 
 // foreign is the pattern of labels that others write.

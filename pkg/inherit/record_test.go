@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
@@ -25,7 +26,7 @@ const (
 
 // synced returns a Node that has inherited from the Machine in a write of the loop.
 func synced(m *clusterv1.Machine) inherit.NodeState {
-	return whole(everyLabel().Node(inherit.SourceOfMachine(m), content{}.node(), inherit.Privileged))
+	return whole(planned(everyLabel(), inherit.SourceOfMachine(m), content{}.node(), privileged))
 }
 
 func everyLabel() inherit.Policy {
@@ -66,7 +67,7 @@ func TestAKubeletCannotHaveAnythingTakenAway(t *testing.T) {
 			Expect := NewWithT(t).Expect
 			node := with(with(synced(m), foreign), content{annotations: tc.annotations})
 			node.Annotations[inherit.RecordAnnotation] = tc.record(node.Annotations[inherit.RecordAnnotation])
-			got := whole(everyLabel().Node(inherit.SourceOfMachine(m), node, inherit.Privileged))
+			got := whole(planned(everyLabel(), inherit.SourceOfMachine(m), node, privileged))
 			Expect(got.Labels).To(HaveKeyWithValue(quarantine, "yes"))
 			Expect(got.Labels).To(HaveKey(role))
 			Expect(got.Taints).To(ConsistOf(onNode("gpu:NoSchedule,quarantine=1:NoExecute")))
@@ -81,33 +82,34 @@ func TestAKubeletCannotHaveAnythingTakenAway(t *testing.T) {
 	}
 }
 
-// A Node that only its kubelet has written gets its OnInitialization taints, regardless of its annotations.
-func TestClaimsAtRegistration(t *testing.T) {
+// A Node that initializes gets its OnInitialization taints once, regardless of the annotations that its kubelet writes. An older Node gets
+// none, also if Heirloom meets it for the first time.
+func TestWhoInitializes(t *testing.T) {
 	m := content{taints: "boot:NoSchedule@OnInitialization"}.machine()
 	for _, tc := range []struct {
-		name string
-		node func() inherit.NodeState
-		want bool
+		name   string
+		state  inherit.NodeState
+		age    time.Duration
+		stored string
+		want   bool
 	}{
-		{"it claims to have had them", func() inherit.NodeState {
-			return inherit.NodeState{New: true, Annotations: annotations("capi/taints=")}
-		}, true},
-		{"it claims a record", func() inherit.NodeState {
-			node := inherit.NodeState{New: true, Annotations: annotations("capi/taints=boot:NoSchedule")}
-			node.Annotations[inherit.RecordAnnotation] = ";boot:NoSchedule"
-			return node
-		}, true},
-		{"it claims nothing", func() inherit.NodeState { return inherit.NodeState{New: true} }, true},
-		{"the loop has been there, and somebody has taken the taint away", func() inherit.NodeState {
-			node := synced(m)
-			node.New, node.Taints = true, nil
-			return node
-		}, false},
-		{"it has run for a while", func() inherit.NodeState { return inherit.NodeState{Annotations: annotations("capi/taints=")} }, false},
+		{"it claims to have had them", inherit.NodeState{Annotations: annotations("capi/taints=")}, time.Minute, "", true},
+		{"it claims a record", inherit.NodeState{Annotations: annotations("capi/taints=boot:NoSchedule; heirloom.dev/record-from-machine=;boot:NoSchedule")}, time.Minute, "", true},
+		{"it claims nothing", inherit.NodeState{}, time.Minute, "", true},
+		{"the loop has been there, and somebody has taken the taint away", inherit.NodeState{Labels: synced(m).Labels}, time.Minute, "", false},
+		{"it has run for a while", inherit.NodeState{}, time.Hour, "", false},
+		{"it has run for a while, with Cluster API", inherit.NodeState{Annotations: annotations("capi/taints=")}, time.Hour, "", false},
+		{"Cluster API has not written it yet", inherit.NodeState{Taints: onNode(uninitialized)}, time.Hour, "", true},
+		{"Cluster API writes it for the first time", inherit.NodeState{Annotations: annotations("capi/taints=")}, time.Hour, uninitialized, true},
+		{"somebody adds the taint again", inherit.NodeState{Labels: synced(m).Labels, Taints: onNode(uninitialized)}, time.Hour, uninitialized, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			got := whole(inherit.Policy{}.Node(inherit.SourceOfMachine(m), tc.node(), inherit.Privileged))
-			NewWithT(t).Expect(taint.Find(got.Taints, taint.IDOf(onNode("boot:NoSchedule")[0])) >= 0).To(Equal(tc.want))
+			Expect, turn := NewWithT(t).Expect, inherit.Turn{Stored: &inherit.NodeState{Taints: onNode(tc.stored)}}
+			got := inherit.Policy{}.PlanNode(aged(tc.state, tc.age), inherit.SourceOfMachine(m), turn).Result
+			Expect(taint.Find(got.Taints, taint.IDOf(onNode("boot:NoSchedule")[0])) >= 0).To(Equal(tc.want))
+			got.Taints = nil
+			later := inherit.Policy{}.PlanNode(aged(got, tc.age), inherit.SourceOfMachine(m), turn).Result
+			Expect(later.Taints).To(BeEmpty(), "once")
 		})
 	}
 }
@@ -116,19 +118,17 @@ func TestClaimsAtRegistration(t *testing.T) {
 func TestTheRecordsLabel(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	m := content{labels: inherit.RecordLabel + "=forged," + role + "="}.machine()
-	created := whole(everyLabel().Node(inherit.SourceOfMachine(m), content{}.node(), inherit.Kubelet))
+	created := whole(planned(everyLabel(), inherit.SourceOfMachine(m), content{}.node(), kubelet))
 	Expect(created.Labels).To(BeEmpty())
 	Expect(created.Annotations).NotTo(HaveKey(inherit.RecordAnnotation))
 	node := synced(m)
 	Expect(node.Labels[inherit.RecordLabel]).NotTo(Equal("forged"))
 	Expect(inherit.RecordOf(node).Labels).To(Equal([]string{role}))
-	Expect(inherit.Brought(content{}.node(), node)).To(HaveLen(1), "the record is not reported")
-	for _, mark := range []string{inherit.RecordLabel, inherit.InitializationLabel, inherit.SoftenedLabel} {
-		m.Labels[mark] = "forged"
-		node.Labels[mark] = "forged" // by Cluster API
-		left := whole(everyLabel().Node(inherit.SourceOfMachine(m), node, inherit.Privileged))
-		Expect(left.Labels).To(HaveKeyWithValue(mark, "forged"), "Heirloom does not fight over a label")
-	}
+	Expect(inherit.Policy{}.PlanNode(aged(content{}.node(), 0), inherit.SourceOfMachine(m), privileged).Added).To(HaveLen(1), "the record is not reported")
+	m.Labels[inherit.RecordLabel] = "forged"
+	node.Labels[inherit.RecordLabel] = "forged" // by Cluster API
+	left := whole(planned(everyLabel(), inherit.SourceOfMachine(m), node, privileged))
+	Expect(left.Labels).To(HaveKeyWithValue(inherit.RecordLabel, "forged"), "Heirloom does not fight over a label")
 }
 
 // If a kubelet fills its annotations, the entries that its Machine lost still go, and no taint is kept away.
@@ -148,17 +148,34 @@ func TestAKubeletThatFillsItsAnnotations(t *testing.T) {
 			free -= len(key) + len(value)
 		}
 		node.Annotations["filler"] = strings.Repeat("x", free-len("filler"))
-		believed := inherit.Restored(node, inherit.ValidRecord(full))
-		got, dropped := everyLabel().Node(inherit.SourceOfMachine(now), believed, inherit.Privileged)
-		Expect(dropped.Problems()).To(MatchError(ContainSubstring("a Node has no room for all of them")), name)
+		plan := func(node inherit.NodeState) inherit.NodePlan {
+			return everyLabel().PlanNode(old(node).Restored(inherit.ValidRecord(full)), inherit.SourceOfMachine(now), privileged)
+		}
+		first := plan(node)
+		got := first.Result
+		Expect(first.LeftOut.Problems()).To(MatchError(ContainSubstring("a Node has no room for all of them")), name)
 		Expect(got.Labels).To(And(HaveKey(role), Not(HaveKey(quarantine))), name)
 		Expect(taint.FormatIDs(got.Taints)).To(Equal("gpu:NoSchedule,new:NoSchedule"), name)
-		if believed.Fits() {
-			Expect(got.Fits()).To(BeTrue(), name)
-		}
+		Expect(apivalidation.ValidateAnnotationsSize(got.Annotations)).To(Succeed(), name)
 		delete(got.Annotations, "filler")
-		roomy := whole(everyLabel().Node(inherit.SourceOfMachine(now), inherit.Restored(got, inherit.ValidRecord(full)), inherit.Privileged))
+		roomy := plan(got).Result
 		Expect(roomy.Labels).To(And(HaveKey(role), Not(HaveKey(quarantine))), name)
+	}
+}
+
+// The record keeps the state of a Node, and reads it again.
+func TestTheRecordKeepsTheState(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	for _, r := range []inherit.Record{
+		{}, {Labels: []string{role}}, {Taints: onNode("gpu=1:NoSchedule")}, {Softened: noon}, {Gates: []string{"a:NoSchedule", "b:NoExecute"}},
+		{Labels: []string{role, "x.k8s.io/a"}, Taints: onNode("gpu=1:NoSchedule,z:NoExecute"), Softened: noon.Add(time.Second), Gates: []string{"a:NoSchedule"}},
+	} {
+		node := r.Recorded(inherit.NodeState{})
+		slices.Sort(r.Labels)
+		Expect(inherit.RecordOf(node)).To(Equal(r))
+		Expect(inherit.RecordOf(node).Recorded(node)).To(Equal(node))
+		node.Annotations[inherit.RecordAnnotation] += ";softened=2026-11-28T00:00:00Z"
+		Expect(inherit.RecordOf(node)).To(BeZero(), "its kubelet has changed it")
 	}
 }
 
@@ -181,7 +198,7 @@ func TestNothingGoesThatIsNotRecorded(t *testing.T) {
 			}
 		}
 		record := inherit.RecordOf(node)
-		got := whole(everyLabel().Node(inherit.SourceOfMachine(now), node, inherit.Privileged))
+		got := whole(planned(everyLabel(), inherit.SourceOfMachine(now), node, privileged))
 		for key := range node.Labels {
 			if strings.Contains(key, "kubernetes.io/") && !slices.Contains(record.Labels, key) {
 				Expect(got.Labels).To(HaveKey(key))

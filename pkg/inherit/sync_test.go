@@ -47,7 +47,7 @@ func TestNamedKeys(t *testing.T) {
 			Expect := NewWithT(t).Expect
 			policy := inherit.Policy{SyncAllowed: tc.allowed}
 			m := content{labels: tc.labels, annotations: tc.machine}.machine()
-			node, _ := policy.Of(naming(tc.cluster, tc.class)).Node(inherit.SourceOfMachine(m), content{}.initialized(), inherit.Privileged)
+			node, _ := planned(policy.Of(naming(tc.cluster, tc.class)), inherit.SourceOfMachine(m), content{}.initialized(), privileged)
 			for key, value := range labels(tc.want) {
 				Expect(node.Labels).To(HaveKeyWithValue(key, value))
 			}
@@ -56,7 +56,7 @@ func TestNamedKeys(t *testing.T) {
 					Expect(node.Labels).NotTo(HaveKey(key))
 				}
 			}
-			left, _ := policy.Node(inherit.SourceOfMachine(content{labels: tc.labels}.machine()), node, inherit.Privileged)
+			left, _ := planned(policy, inherit.SourceOfMachine(content{labels: tc.labels}.machine()), node, privileged)
 			for key := range labels(tc.want) {
 				Expect(left.Labels).NotTo(HaveKey(key), "the key is no longer named")
 			}

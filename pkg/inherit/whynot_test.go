@@ -52,7 +52,7 @@ func TestWhyNotOnAnUnprovenNode(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
 	p := inherit.Policy{}
 	from := p.SourceFor(node, m)
-	_, dropped := p.Node(from, inherit.OfNode(node, time.Now()), inherit.Privileged)
+	_, dropped := planned(p, from, inherit.OfNode(node), privileged)
 	why := func(key string) inherit.Why {
 		return from.WhyNot(dropped, inherit.Entry{What: "label", Name: key})
 	}
@@ -62,27 +62,26 @@ func TestWhyNotOnAnUnprovenNode(t *testing.T) {
 	Expect(from.WhyNot(dropped, inherit.Entry{What: "field", Name: "Warm"})).To(Equal(inherit.DropElsewhere))
 }
 
-// A waiting taint holds back no other taint, except that OnInitialization taints wait together.
+// A waiting taint holds back no other taint.
 func TestTaintsThatWait(t *testing.T) {
 	m := &clusterv1.Machine{}
 	m.Spec.Taints = declared("gone:NoExecute,here:NoSchedule,soft:NoSchedule@OnInitialization,hard:NoExecute@OnInitialization")
-	from, initialized := inherit.SourceOfMachine(m), inherit.NodeState{Annotations: map[string]string{clusterv1.TaintsFromMachineAnnotation: ""}}
+	from := inherit.SourceOfMachine(m)
 	for _, tc := range []struct {
-		held  string
-		node  inherit.NodeState
-		taint string
-		want  inherit.Why
+		eviction inherit.Eviction
+		age      time.Duration
+		taint    string
+		want     inherit.Why
 	}{
-		{held: "gone", node: initialized, taint: "gone:NoExecute", want: inherit.DropWaiting},
-		{held: "gone", node: inherit.Softening(initialized, time.Time{}), taint: "gone:NoExecute", want: inherit.DropPods},
-		{held: "gone", node: initialized, taint: "here:NoSchedule"},
-		{held: "gone", node: initialized, taint: "soft:NoSchedule", want: inherit.DropOnce},
-		{held: "hard", taint: "soft:NoSchedule", want: inherit.DropWaiting},
-		{held: "hard", taint: "none:NoExecute", want: inherit.DropElsewhere},
+		{eviction: inherit.Waits, age: time.Hour, taint: "gone:NoExecute", want: inherit.DropWaiting},
+		{eviction: inherit.AsksPods, age: time.Hour, taint: "gone:NoExecute", want: inherit.DropPods},
+		{eviction: inherit.Waits, age: time.Hour, taint: "here:NoSchedule"},
+		{eviction: inherit.Waits, age: time.Hour, taint: "soft:NoSchedule", want: inherit.DropOnce},
+		{eviction: inherit.Waits, age: time.Minute, taint: "hard:NoExecute"},
+		{eviction: inherit.Waits, age: time.Hour, taint: "none:NoExecute", want: inherit.DropElsewhere},
 	} {
-		held := []taint.ID{{Key: tc.held, Effect: corev1.TaintEffectNoExecute}}
-		_, dropped := inherit.Policy{}.NodeHolding(from, held, tc.node, inherit.Privileged)
-		NewWithT(t).Expect(from.WhyNot(dropped, inherit.Entry{What: "taint", Name: tc.taint})).To(Equal(tc.want), tc.taint)
+		plan := inherit.Policy{}.PlanNode(aged(inherit.NodeState{}, tc.age), from, inherit.Turn{Eviction: tc.eviction})
+		NewWithT(t).Expect(from.WhyNot(plan.LeftOut, inherit.Entry{What: "taint", Name: tc.taint})).To(Equal(tc.want), tc.taint)
 	}
 }
 
@@ -93,7 +92,7 @@ func TestOneOfTwoDeclarationsCounts(t *testing.T) {
 	m.Spec.Taints = []clusterv1.MachineTaint{{Key: "gpu", Value: "not valid", Effect: "NoSchedule", Propagation: "Always"}}
 	why := func() inherit.Why {
 		from := inherit.SourceOfMachine(m)
-		_, dropped := inherit.Policy{}.Node(from, inherit.NodeState{}, inherit.Privileged)
+		_, dropped := planned(inherit.Policy{}, from, inherit.NodeState{}, privileged)
 		return from.WhyNot(dropped, e)
 	}
 	Expect(why()).To(Equal(inherit.DropInvalid))

@@ -136,7 +136,7 @@ func TestWhatDoesNotNeedAKindThatIsNotListed(t *testing.T) {
 			Expect, start := NewWithT(t).Expect, time.Now()
 			chain := admission(unsynced{holds(t, machine("m", byControlPlane, provided), ofCluster("c"))}, fails(errors.New("it was asked")))
 			chain.Freshness = freshness
-			found, err := chain.Within(itself).EvaluateNode(t.Context(), node("n aws:1"), inherit.Policy{})
+			found, err := chain.Within(itself).SourceOf(t.Context(), node("n aws:1"), inherit.Policy{})
 			Expect(err).NotTo(HaveOccurred())
 			Expect(found).To(HaveField("Source.String()", "Machine ns/m"))
 			Expect(time.Since(start)).To(Equal(listTimeout))
@@ -183,11 +183,11 @@ func TestRoomInAControlPlane(t *testing.T) {
 				return inherit.ControlPlaneLayout(gvk.Version, func(path ...string) bool { return slices.Contains(strings.Fields(tc.fields), path[len(path)-1]) }), nil
 			}
 		}
-		decided, err := chain.EvaluateNode(t.Context(), node("n"), inherit.Policy{})
+		decided, err := chain.SourceOf(t.Context(), node("n"), inherit.Policy{})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(decided.Source.Labels).To(HaveKey("fromControlPlane"))
 		Expect(decided.Source.Labels["fromClass"]+decided.Source.Labels["fromCluster"] == "11").To(Equal(tc.labels), tc.name)
-		Expect(len(decided.Source.Unprotected(inherit.NodeState{})) > 0).To(Equal(tc.taint), tc.name)
+		Expect(len(decided.Source.Declares().Taints) > 0).To(Equal(tc.taint), tc.name)
 		_, err = owners.ControlPlanes.Content(t.Context(), chain, children()["ControlPlane"])
 		Expect(fmt.Sprint(err)).To(Equal(cmp.Or(tc.problem, "<nil>")), tc.name)
 	}

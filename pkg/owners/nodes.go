@@ -49,9 +49,26 @@ var errNotThere = errors.New("the object does not exist, or its kind is not serv
 // noMachine is the decision about a Node without a Machine and without a MachinePool.
 var noMachine = NodeDecision{Outcome: inherit.NoOwner, Reason: inherit.IsNoMachine}
 
-// EvaluateNode decides what happens to a Node of the chain's Cluster (see Within), and from which object it inherits. A Node that is
-// being deleted inherits until it is gone.
-func (c *Chain) EvaluateNode(ctx context.Context, node *corev1.Node, policy inherit.Policy) (NodeDecision, error) {
+// NodePlan is the decision about a Node, and the plan that carries it out. The plan of a Node that inherits nothing is empty.
+type NodePlan struct {
+	NodeDecision
+	inherit.NodePlan
+}
+
+// Changes reports whether the plan changes the Node.
+func (p NodePlan) Changes() bool { return p.Inherits() && p.NodePlan.Changes() }
+
+// PlanNode plans for a Node of the chain's Cluster. Webhook, loop and plugin call it.
+func (c *Chain) PlanNode(ctx context.Context, node inherit.Node, policy inherit.Policy, turn inherit.Turn) (p NodePlan, err error) {
+	if p.NodeDecision, err = c.SourceOf(ctx, node.Object, policy); err == nil && p.Inherits() {
+		p.NodePlan = policy.PlanNode(node, p.Source, turn)
+	}
+	return p, err
+}
+
+// SourceOf decides what happens to a Node of the chain's Cluster (see Within), and from which object it inherits. A Node that is being
+// deleted inherits until it is gone.
+func (c *Chain) SourceOf(ctx context.Context, node *corev1.Node, policy inherit.Policy) (NodeDecision, error) {
 	if c.within == (types.NamespacedName{}) {
 		return skipNode(inherit.NotOfManagementCluster), nil
 	}
@@ -93,7 +110,7 @@ func (c *Chain) evaluateNodeOfMachine(ctx context.Context, node *corev1.Node, m 
 	case !inherit.NoLongerMatches(node, m):
 		source := policy.SourceFor(node, c.effective(ctx, m, cluster, policy)).AheadOf(m)
 		if len(policy.Facts) > 0 {
-			source = source.WithFacts(c.facts(ctx, m, policy), inherit.NodeState{Labels: node.Labels, Annotations: node.Annotations, Taints: node.Spec.Taints})
+			source = source.WithFacts(c.facts(ctx, m, policy), inherit.OfNode(node))
 		}
 		return nodeInherits(source), nil
 	case m.DeletionTimestamp != nil || cluster.DeletionTimestamp != nil:

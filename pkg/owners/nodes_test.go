@@ -33,7 +33,7 @@ func tenants[T client.Object](object T) T {
 
 // A Node inherits only the content that its Machine or MachinePool will have once the chain above it has inherited. A tenant who may create
 // Machines in a namespace controls no Nodes of another Cluster, and a kubelet does not control its own Node.
-func TestEvaluateNode(t *testing.T) {
+func TestTheSourceOfANode(t *testing.T) {
 	of, ofSet, optOut := also[*clusterv1.Machine], also[*clusterv1.MachineSet], label(inherit.IgnoreLabel, "")
 	ours := func(changes ...func(*clusterv1.Machine)) *clusterv1.Machine {
 		return change(machine("m", "MachineSet/ms", isNode, provided, of(label("fromMachine", "1"))), changes...)
@@ -82,13 +82,13 @@ func TestEvaluateNode(t *testing.T) {
 			if tc.change != nil {
 				tc.change(n)
 			}
-			decided, err := admission(holds(t, tc.cached...), live).Within(itself).EvaluateNode(t.Context(), n, tc.policy)
+			decided, err := admission(holds(t, tc.cached...), live).Within(itself).SourceOf(t.Context(), n, tc.policy)
 			Expect(err).NotTo(HaveOccurred())
 			Expect(decided.Reason).To(Equal(tc.why))
 			Expect(decided.Inherits()).To(Equal(tc.want != nil))
 			Expect(slices.Collect(maps.Keys(decided.Source.Labels))).To(ConsistOf(tc.want))
 			Expect(live.gets()).To(BeZero(), "a Node needs no live read")
-			decided, err = from(holds(t, tc.cached...)).EvaluateNode(t.Context(), n, tc.policy)
+			decided, err = from(holds(t, tc.cached...)).SourceOf(t.Context(), n, tc.policy)
 			Expect(err).NotTo(HaveOccurred())
 			Expect(decided.Inherits()).To(BeFalse(), "without a known Cluster no Machine is proven: any tenant may have created it")
 		})
@@ -107,7 +107,7 @@ func TestOthersMachinesCostANodeNothing(t *testing.T) {
 	}
 	for known, want := range map[string]int{"n aws:1 10.0.0.1": 1, "n aws:2": 1, "other": 0} {
 		Expect, held := NewWithT(t).Expect, holds(t, cached...)
-		decided, err := from(held).Within(itself).EvaluateNode(t.Context(), node(known), inherit.Policy{})
+		decided, err := from(held).Within(itself).SourceOf(t.Context(), node(known), inherit.Policy{})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(decided.Inherits()).To(Equal(want > 0), known)
 		Expect(held.listed).To(Equal(want), known)
@@ -167,7 +167,7 @@ func TestMachinesOfItsAddressesCostANodeLittle(t *testing.T) {
 				n.Status.Addresses = append(n.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: address})
 			}
 			held.listed = 0
-			decided, err := from(held).Within(itself).EvaluateNode(t.Context(), n, inherit.Policy{})
+			decided, err := from(held).Within(itself).SourceOf(t.Context(), n, inherit.Policy{})
 			Expect(err).NotTo(HaveOccurred())
 			Expect(decided.Inherits()).To(Equal(tc.want != ""))
 			if tc.want != "" {
@@ -183,8 +183,9 @@ func TestMachinesOfItsAddressesCostANodeLittle(t *testing.T) {
 func TestWhatAnAddressBroughtGoes(t *testing.T) {
 	matched := func(known string) *corev1.Node {
 		n := node(known)
-		had, _ := inherit.Policy{}.Node(inherit.Policy{}.SourceFor(n, machine("m", "", addressed)), inherit.NodeState{}, inherit.Kubelet)
-		n.Annotations = had.Annotations
+		registering := inherit.Turn{Registering: true}
+		from := inherit.Policy{}.SourceFor(n, machine("m", "", addressed))
+		n.Annotations = inherit.Policy{}.PlanNode(inherit.ReadNode(n, time.Now()), from, registering).Result.Annotations
 		n.Spec.ProviderID = strings.TrimPrefix(n.Spec.ProviderID, "-")
 		return n
 	}
@@ -235,15 +236,16 @@ func TestWhatAnAddressBroughtGoes(t *testing.T) {
 			for _, object := range tc.cached {
 				declares(object)
 			}
-			decided, err := from(holds(t, tc.cached...)).Within(itself).EvaluateNode(t.Context(), tc.node, inherit.Policy{})
+			decided, err := from(holds(t, tc.cached...)).Within(itself).SourceOf(t.Context(), tc.node, inherit.Policy{})
 			Expect(err).NotTo(HaveOccurred())
 			Expect(decided.Inherits()).To(Equal(tc.want != stays))
 			Expect(decided.Reason == "").To(Equal(tc.want != stays))
 			if tc.want == stays {
 				return
 			}
-			now, dropped := inherit.Policy{}.Node(decided.Source, inherit.OfNode(tc.node, time.Now()), inherit.Privileged)
-			Expect(dropped.Problems()).NotTo(HaveOccurred())
+			plan := inherit.Policy{}.PlanNode(inherit.ReadNode(tc.node, time.Now()), decided.Source, inherit.Turn{})
+			now := plan.Result
+			Expect(plan.LeftOut.Problems()).NotTo(HaveOccurred())
 			if tc.want != goes {
 				Expect(decided.Source.String()).To(Equal(tc.want))
 				Expect(decided.Source.Labels).To(HaveKey("from"), "the Machine's labels are inherited")
@@ -380,10 +382,10 @@ func TestFactsOfAnObjectThatIsNotThere(t *testing.T) {
 	chain, had, never := from(holds(t, ofCluster("c"), m)).Within(itself), node("n"), node("n")
 	had.Labels = map[string]string{"example.com/size": "xl"}
 	had.Annotations = map[string]string{inherit.LabelsFromMachineAnnotation: "example.com/size"}
-	decided, err := chain.EvaluateNode(t.Context(), had, inherit.Policy{Facts: []inherit.Fact{fact}})
+	decided, err := chain.SourceOf(t.Context(), had, inherit.Policy{Facts: []inherit.Fact{fact}})
 	Expect(err).NotTo(HaveOccurred())
 	Expect(decided.Source.Labels).To(HaveKeyWithValue("example.com/size", "xl"))
-	decided, err = chain.EvaluateNode(t.Context(), never, inherit.Policy{Facts: []inherit.Fact{fact}})
+	decided, err = chain.SourceOf(t.Context(), never, inherit.Policy{Facts: []inherit.Fact{fact}})
 	Expect(err).NotTo(HaveOccurred())
 	Expect(decided.Source.Labels).NotTo(HaveKey("example.com/size"))
 }
@@ -400,10 +402,9 @@ func TestKeysThatAClusterAndItsClassName(t *testing.T) {
 	pool.Spec.Template.Labels = m.Labels
 	chain := from(holds(t, c, class, m, pool)).Within(itself)
 	for _, n := range []*corev1.Node{node("n"), node("pooled aws:2")} {
-		decided, err := chain.EvaluateNode(t.Context(), n, rules)
+		plan, err := chain.PlanNode(t.Context(), inherit.ReadNode(n, time.Now()), rules, inherit.Turn{})
 		Expect(err).NotTo(HaveOccurred())
-		state, _ := rules.Node(decided.Source, inherit.OfNode(n, time.Now()), inherit.Privileged)
-		Expect(state.Labels).To(And(HaveKey("a"), HaveKey("b"), Not(HaveKey("c"))))
+		Expect(plan.Result.Labels).To(And(HaveKey("a"), HaveKey("b"), Not(HaveKey("c"))))
 	}
 	_, rules, err := chain.EffectiveMachines(t.Context(), itself, rules)
 	Expect(err).NotTo(HaveOccurred())

@@ -5,6 +5,7 @@
 package pace
 
 import (
+	"maps"
 	"math"
 	"sync"
 	"time"
@@ -51,33 +52,41 @@ func (p *Pacer) Wait(now time.Time, limits [2]Limit) (longest time.Duration, nam
 	return p.wait(now, limits)
 }
 
-// Take takes a turn for a Node in both limits and returns 0. If a limit has no turn now, it takes none and returns the results of Wait.
-func (p *Pacer) Take(now time.Time, limits [2]Limit) (longest time.Duration, name string) {
+// Take takes a turn for a Node in both limits. If a limit has no turn now, it takes none and returns the time until the next.
+func (p *Pacer) Take(now time.Time, limits [2]Limit) (reservation Reservation, wait time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if longest, name = p.wait(now, limits); longest > 0 {
-		return longest, name
+	if wait, _ = p.wait(now, limits); wait > 0 {
+		return Reservation{}, wait
 	}
-	for name, last := range p.last {
-		if now.Sub(last.at) >= last.gap {
-			delete(p.last, name)
-		}
-	}
+	maps.DeleteFunc(p.last, func(_ string, last turn) bool { return now.Sub(last.at) >= last.gap })
 	if p.last == nil {
 		p.last = map[string]turn{}
 	}
 	for _, limit := range limits {
 		p.last[limit.Name] = turn{now, limit.gap()}
 	}
-	return 0, ""
+	return Reservation{p, limits, now}, 0
 }
 
-// Return gives back the turn of a Node that was not tainted.
-func (p *Pacer) Return(limits [2]Limit) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, limit := range limits {
-		delete(p.last, limit.Name)
+// Reservation is the turn of a Node in both limits. The zero value is no turn.
+type Reservation struct {
+	pacer  *Pacer
+	limits [2]Limit
+	at     time.Time
+}
+
+// Cancel gives back the turn of a Node that was not tainted, but not the later turn of another Node.
+func (r Reservation) Cancel() {
+	if r.pacer == nil {
+		return
+	}
+	r.pacer.mu.Lock()
+	defer r.pacer.mu.Unlock()
+	for _, limit := range r.limits {
+		if r.pacer.last[limit.Name].at.Equal(r.at) {
+			delete(r.pacer.last, limit.Name)
+		}
 	}
 }
 

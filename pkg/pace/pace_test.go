@@ -22,9 +22,8 @@ func TestNodesAreTaintedAtARate(t *testing.T) {
 	take := func(cluster string, nodes int) (time.Duration, string) {
 		limits := pace.Limits(cluster, 2, "set of "+cluster, nodes)
 		wait, name := p.Wait(now, limits)
-		taken, full := p.Take(now, limits)
+		_, taken := p.Take(now, limits)
 		Expect(taken).To(Equal(wait))
-		Expect(full).To(Equal(name))
 		return wait, name
 	}
 	wait := func(cluster string, nodes int) string {
@@ -45,22 +44,42 @@ func TestNodesAreTaintedAtARate(t *testing.T) {
 func TestAFullLimitTakesNothing(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	p := &pace.Pacer{}
-	Expect(p.Take(noon, pace.Limits("c", 1, "x", 1))).To(BeZero())
-	wait, full := p.Take(noon, pace.Limits("c", 1, "y", 1))
-	Expect(wait).To(Equal(time.Minute))
-	Expect(full).To(Equal("c"))
-	Expect(p.Take(noon, pace.Limits("d", 1, "y", 1))).To(BeZero())
+	take := func(limits [2]pace.Limit) time.Duration {
+		_, wait := p.Take(noon, limits)
+		return wait
+	}
+	Expect(take(pace.Limits("c", 1, "x", 1))).To(BeZero())
+	Expect(take(pace.Limits("c", 1, "y", 1))).To(Equal(time.Minute))
+	Expect(take(pace.Limits("d", 1, "y", 1))).To(BeZero())
 }
 
 // A Node that could not be written returns its room.
 func TestRoomIsGivenBack(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	p, limits := &pace.Pacer{}, pace.Limits("c", 1, "x", 1)
-	Expect(p.Take(noon, limits)).To(BeZero())
-	p.Return(limits)
-	Expect(p.Take(noon, limits)).To(BeZero())
-	wait, _ := p.Take(noon, limits)
+	for range 2 {
+		turn, wait := p.Take(noon, limits)
+		Expect(wait).To(BeZero())
+		turn.Cancel()
+		turn.Cancel()
+	}
+	_, wait := p.Take(noon, limits)
+	Expect(wait).To(BeZero())
+	_, wait = p.Take(noon, limits)
 	Expect(wait).To(Equal(time.Minute), "once")
+	pace.Reservation{}.Cancel()
+}
+
+// A Node that gives its turn back late does not give back the turn that another Node has taken meanwhile.
+func TestATurnIsGivenBackByItsNode(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	p, limits := &pace.Pacer{}, pace.Limits("c", 60, "x", 600)
+	first, _ := p.Take(noon, limits)
+	_, wait := p.Take(noon.Add(time.Second), limits)
+	Expect(wait).To(BeZero())
+	first.Cancel()
+	_, wait = p.Take(noon.Add(1300*time.Millisecond), limits)
+	Expect(wait).To(Equal(700 * time.Millisecond))
 }
 
 func TestASetGivesATenth(t *testing.T) {
@@ -105,7 +124,7 @@ func rollOut(t *testing.T, dice *rand.Rand) {
 		}
 		now = now.Add(time.Duration(dice.IntN(int(2 * time.Second))))
 		i := dice.IntN(len(waiting))
-		if wait, _ := p.Take(now, waiting[i]); wait > 0 {
+		if _, wait := p.Take(now, waiting[i]); wait > 0 {
 			continue
 		}
 		for _, limit := range waiting[i] {

@@ -51,10 +51,10 @@ func Budgets(pod *corev1.Pod, all []policyv1.PodDisruptionBudget) (names []strin
 	return names
 }
 
-// Leaving returns the Pods that must leave a Node before it gets the taints, so that their disruption budgets count. A Pod with
+// ToEvict returns the Pods that must leave a Node before it gets the taints, so that their disruption budgets count. A Pod with
 // tolerationSeconds is among them: after this time, it would be evicted without regard to a budget. A Pod of a DaemonSet is not: the
 // DaemonSet would create it again, and no budget counts for it. A Pod whose time to terminate is over is not included either.
-func Leaving(ctx context.Context, live client.Reader, node string, taints []corev1.Taint, now time.Time) ([]corev1.Pod, error) {
+func ToEvict(ctx context.Context, live client.Reader, node string, taints []corev1.Taint, now time.Time) ([]corev1.Pod, error) {
 	list := &corev1.PodList{}
 	if err := live.List(ctx, list, client.MatchingFields{"spec.nodeName": node}); err != nil {
 		return nil, fmt.Errorf("listing the Pods of the Node: %w", err)

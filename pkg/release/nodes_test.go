@@ -5,7 +5,6 @@ package release
 import (
 	"testing"
 	"testing/synctest"
-	"time"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -35,7 +34,7 @@ func ofBoth() *corev1.Node {
 		corev1.Taint{Key: "annotated", Value: "yes", Effect: noSchedule}, corev1.Taint{Key: "gpu", Value: "true", Effect: noSchedule},
 		corev1.Taint{Key: "mine", Effect: noSchedule}, corev1.Taint{Key: guard, Effect: noSchedule},
 	)
-	recorded := inherit.Record{Labels: []string{"node-role.kubernetes.io/worker"}, Taints: n.Spec.Taints[:2]}.Recorded(inherit.OfNode(n, time.Now()))
+	recorded := inherit.Record{Labels: []string{"node-role.kubernetes.io/worker"}, Taints: n.Spec.Taints[:2]}.Recorded(inherit.OfNode(n))
 	n.Labels, n.Annotations = recorded.Labels, recorded.Annotations
 	return n
 }

@@ -99,7 +99,7 @@ func Node(ctx context.Context, c client.Client, live client.Reader, name string,
 	if !tracked(node) {
 		return false, nil, nil
 	}
-	before := inherit.OfNode(node, time.Now())
+	before := inherit.OfNode(node)
 	after := inherit.Release(before, mode.KeepValues)
 	lost := missing(before, after)
 	// Taints are a single field, which Heirloom owns after the first patch if the patch changes them. The second patch gives the field up.
@@ -111,7 +111,7 @@ func Node(ctx context.Context, c client.Client, live client.Reader, name string,
 		if err := c.Patch(ctx, node, patch, client.FieldOwner(managedfields.Manager)); err != nil {
 			return false, nil, client.IgnoreNotFound(err)
 		}
-		if !inherit.OfNode(node, time.Now()).Equal(after) {
+		if !inherit.OfNode(node).Equal(after) {
 			return false, nil, errReclaimed
 		}
 	}
@@ -120,7 +120,7 @@ func Node(ctx context.Context, c client.Client, live client.Reader, name string,
 
 // tracked reports whether Heirloom owns or tracks anything on a Node.
 func tracked(node *corev1.Node) bool {
-	state := inherit.OfNode(node, time.Now())
+	state := inherit.OfNode(node)
 	return managedfields.Recorded(node.ManagedFields) || !inherit.Release(state, true).Equal(state)
 }
 

@@ -4,6 +4,7 @@ package taint
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 
@@ -188,7 +189,7 @@ func ValidateCarrier(object, old *Carrier, controlPlane bool) field.ErrorList {
 	_, labelled := object.Metadata.Labels[clusterv1.MachineControlPlaneLabel] // of a Machine
 	machine := Role(controlPlane || labelled)
 	errs := slices.Concat(
-		ValidateAnnotations(field.NewPath("metadata", "annotations"), machine, object.Metadata.Annotations, old.Metadata.Annotations),
+		object.Metadata.validate(field.NewPath("metadata"), machine, old.Metadata),
 		Validate(spec.Child("taints"), machine, object.Spec.Taints, old.Spec.Taints),
 		object.Spec.Template.validate(spec.Child("template"), Role(controlPlane), old.Spec.Template),
 		object.Spec.MachineTemplate.validate(spec.Child("machineTemplate"), ControlPlane, old.Spec.MachineTemplate),
@@ -196,6 +197,20 @@ func ValidateCarrier(object, old *Carrier, controlPlane bool) field.ErrorList {
 		object.Spec.validate(spec, old.Spec.sections),
 	)
 	return errs[:min(len(errs), MostProblems)]
+}
+
+// OwnDomain is the domain of Heirloom's own labels on Nodes. Cluster API would copy a Machine's labels of this domain to its Node.
+const OwnDomain = "heirloom.node-restriction.kubernetes.io"
+
+// validate returns an error for each taint that the annotations may not declare, and for each added label in Heirloom's domain.
+func (m metadata) validate(path *field.Path, role Role, old metadata) field.ErrorList {
+	errs := ValidateAnnotations(path.Child("annotations"), role, m.Annotations, old.Annotations)
+	for _, key := range slices.Sorted(maps.Keys(m.Labels)) {
+		if _, had := old.Labels[key]; !had && strings.HasPrefix(key, OwnDomain+"/") && len(errs) < MostProblems {
+			errs = append(errs, field.Invalid(path.Child("labels").Key(key), m.Labels[key], "the domain "+OwnDomain+" is reserved for Heirloom's own labels on Nodes"))
+		}
+	}
+	return errs
 }
 
 // Annotations calls a function with the annotations of each place that Machines inherit from, and first with the annotations of the object
@@ -236,7 +251,7 @@ func validateAll(path *field.Path, all, old []place) (errs field.ErrorList) {
 
 func (t template) validate(path *field.Path, role Role, old template) field.ErrorList {
 	return slices.Concat(
-		ValidateAnnotations(path.Child("metadata", "annotations"), role, t.Metadata.Annotations, old.Metadata.Annotations),
+		t.Metadata.validate(path.Child("metadata"), role, old.Metadata),
 		Validate(path.Child("spec", "taints"), role, t.Spec.Taints, old.Spec.Taints),
 		t.Spec.MachineTemplate.validate(path.Child("spec", "machineTemplate"), ControlPlane, old.Spec.MachineTemplate),
 	)
@@ -244,7 +259,7 @@ func (t template) validate(path *field.Path, role Role, old template) field.Erro
 
 func (p place) validate(path *field.Path, role Role, old place) field.ErrorList {
 	return slices.Concat(
-		ValidateAnnotations(path.Child("metadata", "annotations"), role, p.Metadata.Annotations, old.Metadata.Annotations),
+		p.Metadata.validate(path.Child("metadata"), role, old.Metadata),
 		Validate(path.Child("taints"), role, p.Taints, old.Taints),
 		Validate(path.Child("spec", "taints"), role, p.Spec.Taints, old.Spec.Taints),
 	)

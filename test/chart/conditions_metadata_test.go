@@ -153,9 +153,8 @@ func TestConditionsMissNoChangeOfWhatIsInherited(t *testing.T) {
 			node := settledNode(t, source, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: metadata(r), Annotations: metadata(r)}})
 			if after := changedAtRandom(t, r, node); !nodes.match(t, node, after) {
 				kept++
-				was := stateOf(t, after)
-				if becomes, _ := (inherit.Policy{}).Node(source, was, inherit.Privileged); !becomes.Equal(was) {
-					t.Fatalf("nobody is asked about a change from\n%v to\n%v, which needs\n%+v", node, after, becomes)
+				if becomes := (inherit.Policy{}).PlanNode(nodeOf(t, after), source, inherit.Turn{}); becomes.Changes() {
+					t.Fatalf("nobody is asked about a change from\n%v to\n%v, which needs\n%+v", node, after, becomes.Result)
 				}
 			}
 		}
@@ -268,8 +267,9 @@ func sourceOf(t *testing.T, labels, annotations map[string]string) inherit.NodeS
 
 func settledNode(t *testing.T, source inherit.NodeSource, node *corev1.Node) *unstructured.Unstructured {
 	t.Helper()
-	state, dropped := (inherit.Policy{}).Node(source, inherit.OfNode(node, time.Now()), inherit.Privileged)
-	NewWithT(t).Expect(dropped.Problems()).NotTo(HaveOccurred(), fmt.Sprint(node))
+	plan := (inherit.Policy{}).PlanNode(inherit.ReadNode(node, time.Now()), source, inherit.Turn{})
+	state := plan.Result
+	NewWithT(t).Expect(plan.LeftOut.Problems()).NotTo(HaveOccurred(), fmt.Sprint(node))
 	node.Labels, node.Annotations, node.Spec.Taints = state.Labels, state.Annotations, state.Taints
 	node.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Node"))
 	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(node)
@@ -277,9 +277,9 @@ func settledNode(t *testing.T, source inherit.NodeSource, node *corev1.Node) *un
 	return &unstructured.Unstructured{Object: object}
 }
 
-func stateOf(t *testing.T, object *unstructured.Unstructured) inherit.NodeState {
+func nodeOf(t *testing.T, object *unstructured.Unstructured) inherit.Node {
 	t.Helper()
 	node := &corev1.Node{}
 	NewWithT(t).Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, node)).To(Succeed())
-	return inherit.OfNode(node, time.Now())
+	return inherit.ReadNode(node, time.Now())
 }

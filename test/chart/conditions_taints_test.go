@@ -49,6 +49,8 @@ func TestTaintsAreJudgedWhereSomethingMayBeWrong(t *testing.T) {
 		{"a reserved taint that stays", annotated("node.kubernetes.io/x:NoSchedule"), machine(
 			`,"annotations":{"taints.heirloom.dev/always":"node.kubernetes.io/x:NoSchedule","other":"1"}`, `"providerID":"a"`), false},
 		{"keys for Nodes, which only a Cluster can name", nil, machine(`,"annotations":{"sync.heirloom.dev/labels":"team"}`, ""), true},
+		{"a label in Heirloom's domain", nil, machine(`,"labels":{"heirloom.node-restriction.kubernetes.io/x":""}`, ""), true},
+		{"a label in another domain", nil, machine(`,"labels":{"node-restriction.kubernetes.io/x":""}`, ""), false},
 		{"start-up gates", nil, gated("net=a:NoSchedule until condition example.com/Net=False, cni:NoExecute until daemonset kube-system/cni"), false},
 		{"a gate that waits for nothing", nil, gated("net=a:NoSchedule"), true},
 		{"a gate with a reserved taint", nil, gated("node.kubernetes.io/x:NoSchedule until condition Net=False"), true},

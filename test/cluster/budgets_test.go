@@ -60,7 +60,7 @@ func TestNoExecuteWithinBudgets(t *testing.T) {
 			g.Expect(events.Items).To(ContainElement(And(HaveField("Reason", "NoExecuteTaintsHeldUp"),
 				HaveField("Note", And(ContainSubstring("Pod "+name+"/"+pod.Name), ContainSubstring("disruption budget web"))))))
 		})
-		r.Expect(node.Labels).To(HaveKey(inherit.SoftenedLabel))
+		r.Expect(inherit.WaitsForPods(node)).To(BeTrue())
 		r.Expect(node.Spec.Taints).To(And(ContainElement(drain("NoSchedule")), Not(ContainElement(drain("NoExecute")))))
 	})
 	r.step("without the budget the Pod leaves, and the taint comes", func() {
@@ -68,7 +68,7 @@ func TestNoExecuteWithinBudgets(t *testing.T) {
 		r.eventuallyNode(node, func(g Gomega) {
 			g.Expect(node.Spec.Taints).To(ContainElement(HaveField("Effect", corev1.TaintEffectNoExecute)))
 		})
-		r.Expect(node.Labels).NotTo(HaveKey(inherit.SoftenedLabel))
+		r.Expect(inherit.WaitsForPods(node)).To(BeFalse())
 		r.Expect(node.Spec.Taints).NotTo(ContainElement(drain("NoSchedule")))
 		left := &corev1.Pod{}
 		for _, version := range recorder.Versions(name, pod.Name) {

@@ -181,9 +181,9 @@ func (s *policyScene) expectTheRules(node *corev1.Node) {
 	s.Expect(s.Client.Create(s.ctx, bare, client.DryRunAll)).To(Succeed())
 	m := inherit.Match(bare, s.machines)
 	s.Expect(m).NotTo(BeNil())
-	want, dropped := s.rules.Node(inherit.SourceOfMachine(m), inherit.OfNode(bare, time.Now()), inherit.Kubelet)
-	s.Expect(dropped.Problems()).NotTo(HaveOccurred())
-	s.eventuallyRegisters(node, func(g Gomega, made *corev1.Node) { g.Expect(inherit.OfNode(made, time.Now())).To(Equal(want)) })
+	plan := s.rules.PlanNode(inherit.ReadNode(bare, time.Now()), inherit.SourceOfMachine(m), inherit.Turn{Registering: true})
+	s.Expect(plan.LeftOut.Problems()).NotTo(HaveOccurred())
+	s.eventuallyRegisters(node, func(g Gomega, made *corev1.Node) { g.Expect(inherit.OfNode(made)).To(Equal(plan.Result)) })
 }
 
 // eventuallyRegisters waits until a kubelet's create (dry run) returns a Node that passes the check. No create may be refused meanwhile.

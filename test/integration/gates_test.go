@@ -26,18 +26,18 @@ func TestStartupGates(t *testing.T) {
 	a := abroad{f, s.workload(f.cluster)}
 	node := stage.Node(f.m.Name)
 	s.Expect(a.Client.Create(s.ctx, node)).To(Succeed())
-	has := func(taints, opened string) {
+	has := func(taints string, closed ...string) {
 		t.Helper()
 		s.eventuallyNode(a, node, func(g Gomega) {
 			g.Expect(taint.FormatList(node.Spec.Taints)).To(Equal(taints + ",node.kubernetes.io/not-ready:NoSchedule")) // from the API server itself
-			g.Expect(node.Annotations[inherit.OpenedGatesAnnotation]).To(Equal(opened))
+			g.Expect(inherit.RecordOf(inherit.OfNode(node)).Gates).To(Equal(closed))
 		})
 	}
-	has("cni:NoExecute,"+network, "")
+	has("cni:NoExecute,"+network, "cni:NoExecute", "net:NoSchedule")
 
 	node.Status.Conditions = append(node.Status.Conditions, corev1.NodeCondition{Type: corev1.NodeNetworkUnavailable, Status: corev1.ConditionFalse})
 	s.Expect(a.Client.Status().Update(s.ctx, node)).To(Succeed())
-	has("cni:NoExecute", "net:NoSchedule")
+	has("cni:NoExecute", "cni:NoExecute")
 	s.expectEvent("StartupGateOpened", "Machine", f.m.Name, ContainSubstring("removed net:NoSchedule"))
 	node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: "net", Value: "calico", Effect: corev1.TaintEffectNoSchedule})
 	s.Expect(a.Client.Update(s.ctx, node)).To(Succeed())
@@ -51,10 +51,10 @@ func TestStartupGates(t *testing.T) {
 	s.Expect(a.Client.Create(s.ctx, pod)).To(Succeed())
 	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 	s.Expect(a.Client.Status().Update(s.ctx, pod)).To(Succeed())
-	has(network, "cni:NoExecute,net:NoSchedule")
+	has(network)
 
 	s.update(f.md, func() { f.md.Spec.Template.Annotations = nil })
-	has(network, "")
+	has(network)
 
 	f.md.Spec.Template.Annotations = map[string]string{taint.UntilAnnotation: "net:NoSchedule until lunch"}
 	s.Expect(s.Client.Update(s.ctx, f.md)).To(MatchError(ContainSubstring("spec.template.metadata.annotations[taints.heirloom.dev/until]")))

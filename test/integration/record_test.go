@@ -4,7 +4,6 @@ package integration
 
 import (
 	"testing"
-	"time"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -27,7 +26,7 @@ func TestWhatAKubeletSaysCameFromItsMachine(t *testing.T) {
 	s.Expect(kubelet.Create(s.ctx, node)).To(Succeed())
 	s.eventually(node, func(g Gomega) {
 		g.Expect(node.Labels).To(HaveKey("node-role.kubernetes.io/worker"))
-		g.Expect(inherit.RecordOf(inherit.OfNode(node, time.Now())).Taints).NotTo(BeEmpty())
+		g.Expect(inherit.RecordOf(inherit.OfNode(node)).Taints).NotTo(BeEmpty())
 	})
 	s.update(node, func() {
 		node.Labels[quarantine] = "yes"

@@ -135,18 +135,18 @@ func workers() []Rule {
 			Labels: carried("prefix `node-role.kubernetes.io`; domains `node-restriction.kubernetes.io` and `node.cluster.x-k8s.io` " +
 				"with their subdomains; keys that a regex of `--additional-sync-machine-labels` matches, or that [`sync.heirloom.dev/labels`](configuration.md#keys-that-tenants-choose) names; " +
 				"[facts](examples/facts/README.md) of the Machine and its InfraMachine; the role of `--worker-role`"),
-			Source: metadataBook, Code: "Policy.Node, NodeSource.WithFacts",
+			Source: metadataBook, Code: "Policy.PlanNode, nodeWrite.metadata, NodeSource.WithFacts",
 		},
 		{
 			Number: 12, From: "Machine `metadata.annotations`", To: "Node annotations",
 			Annotations: carried("domain `node.cluster.x-k8s.io` with its subdomains; keys that a regex of " +
 				"`--additional-sync-machine-annotations` matches, or that [`sync.heirloom.dev/annotations`](configuration.md#keys-that-tenants-choose) names"),
-			Source: metadataBook, Code: "Policy.Node",
+			Source: metadataBook, Code: "Policy.PlanNode, nodeWrite.metadata",
 		},
 		{
 			Number: 13, From: "Machine `spec.taints` and taint annotations", To: "Node `spec.taints`",
 			Taints: carried("`Always`, and `OnInitialization` (annotations `initialize` and `until`)"),
-			Source: taintsProposal + "; declared by annotation they are Heirloom's own", Code: "Policy.Node",
+			Source: taintsProposal + "; declared by annotation they are Heirloom's own", Code: "Policy.PlanNode, nodeWrite.taints",
 		},
 	}
 }

@@ -91,14 +91,14 @@ func (c *Checker) nodes(context.Context) answer {
 		case len(wrong) == 0:
 			well++
 			r.raise(OK)
-		case inherit.Registering(o.Node.Node, c.Now):
+		case inherit.ReadNode(o.Node.Node, c.Now).Registering():
 			r.add(OK, name, "%s: still registering", of.Cluster)
 		default:
 			for _, e := range wrong {
 				r.add(Failed, name, "%s: %s %q %s", of.Cluster, e.Kind, e.Key, e.Status)
 			}
 		}
-		if len(o.Node.Waiting) > 0 {
+		if len(o.Node.Plan.Held) > 0 {
 			r.add(OK, name, "%s: a NoExecute taint waits for its turn", of.Cluster)
 		}
 		total++

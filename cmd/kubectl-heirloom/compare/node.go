@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -27,10 +28,12 @@ type Node struct {
 	Decided, Would owners.NodeDecision
 	// Policy is the policy of the comparison.
 	Policy inherit.Policy
-	// Waiting are the taints that evict Pods and for which the Node waits its turn.
-	Waiting []taint.ID
-	// held holds the entries that the rules leave out while the Node waits: OnInitialization taints wait for each other.
-	held inherit.Drops
+	// Plan is the plan of the next write, in which taints that evict Pods wait for the Node's turn.
+	Plan inherit.NodePlan
+
+	read inherit.Node
+	// next is the plan in which nothing waits.
+	next inherit.NodePlan
 }
 
 // Node compares a Node of a Cluster with the declarations for it.
@@ -38,7 +41,7 @@ func (w *World) Node(ctx context.Context, cluster types.NamespacedName, node *co
 	gvk := corev1.SchemeGroupVersion.WithKind("Node")
 	node.SetGroupVersionKind(gvk)
 	o := &Object{Ref: inherit.Ref{Kind: "Node", Object: node}, GVK: gvk, Cluster: cluster}
-	o.Node = &Node{Node: node, State: inherit.OfNode(node, w.Now), Policy: w.policyFor(node)}
+	o.Node = &Node{Node: node, State: inherit.OfNode(node), Policy: w.policyFor(node), read: inherit.ReadNode(node, w.Now)}
 	o.Err = w.compareNode(ctx, o)
 	Sort(o.Entries)
 	return o
@@ -59,7 +62,7 @@ func (w *World) compareNode(ctx context.Context, o *Object) error {
 	for i := range o.Entries {
 		e := &o.Entries[i]
 		e.Records = listed(e.Of)
-		if why := o.Node.Would.Source.WhyNot(o.Node.held, e.Of); e.Status.Wrong() && e.Kind == Taint && why.Waits() {
+		if why := o.Node.Would.Source.WhyNot(o.Node.Plan.LeftOut, e.Of); e.Status.Wrong() && e.Kind == Taint && why.Waits() {
 			e.Reason = string(why)
 		}
 	}
@@ -69,13 +72,13 @@ func (w *World) compareNode(ctx context.Context, o *Object) error {
 // decideNode evaluates a Node.
 func (w *World) decideNode(ctx context.Context, o *Object) (err error) {
 	n, chain, policy := o.Node, w.Store.Chain(o.Cluster), o.Node.Policy
-	if n.Decided, err = chain.EvaluateNode(ctx, n.Node, policy); err != nil {
+	if n.Decided, err = chain.SourceOf(ctx, n.Node, policy); err != nil {
 		return err
 	}
 	n.Would = n.Decided
 	if n.Decided.Outcome == inherit.Skipped {
 		policy.SkipNothing = true
-		if n.Would, err = chain.EvaluateNode(ctx, n.Node, policy); err != nil {
+		if n.Would, err = chain.SourceOf(ctx, n.Node, policy); err != nil {
 			return err
 		}
 	}
@@ -89,37 +92,41 @@ func (w *World) decideNode(ctx context.Context, o *Object) (err error) {
 		return nil
 	}
 	o.Sources = chain.NodeSources(ctx, n.Would.Source)
+	turn := inherit.Turn{OpensGates: true}
+	n.next = policy.PlanNode(n.read, n.Would.Source, turn)
 	if policy.PaceEviction { // without a rate, nothing waits for its turn
-		n.Waiting = n.Would.Source.Evicting(n.Node, nil, w.Now)
-		n.Would.Source = n.Would.Source.Softened(n.Waiting, n.State)
-		_, n.held = policy.NodeHolding(n.Would.Source, n.Waiting, n.State, inherit.Privileged)
+		turn.Eviction = inherit.Waits
 	}
-	next, dropped := policy.Node(n.Would.Source, n.State, inherit.Privileged)
-	n.Next, o.Problems = next, dropped.Problems()
+	n.Plan = policy.PlanNode(n.read, n.Would.Source, turn)
+	n.Next, o.Problems = n.next.Result, n.next.LeftOut.Problems()
 	return nil
 }
 
 // before computes Next for a Node whose Machine is in this state until it inherits: the loop writes the Node first.
 func (n *Node) before(machine client.Object) {
 	if m, ok := machine.(*clusterv1.Machine); ok && n.Would.Inherits() {
-		ahead, _ := n.Policy.Node(n.Would.Source.AheadOf(m), n.State, inherit.Privileged)
-		n.Next, _ = n.Policy.Node(n.Would.Source, ahead, inherit.Privileged)
+		turn := inherit.Turn{OpensGates: true}
+		first := n.Policy.PlanNode(n.read, n.Would.Source.AheadOf(m), turn).Result
+		n.Next = n.Policy.PlanNode(n.read.Written(first), n.Would.Source, turn).Result
 	}
 }
 
 // inherits returns the entries that a Node should have, and the changes of the next write. A new Node inherits more than an old Node, which
 // had its OnInitialization taints before. So existing entries are compared with the inheritance of a new Node, and missing entries with the
-// inheritance of the Node itself.
+// inheritance of the Node itself. A taint that stands in for a waiting taint is as it should be.
 func (n *Node) inherits() (content, map[inherit.Entry]bool) {
-	asNew, _ := n.Policy.Node(n.Would.Source, inherit.NodeState{}, inherit.Privileged)
+	asNew := n.Policy.PlanNode(inherit.ReadNode(&corev1.Node{}, time.Time{}), n.Would.Source, inherit.Turn{}).Result
 	desired, changes := contentOfNode(asNew), map[inherit.Entry]bool{}
-	for _, key := range slices.Concat(inherit.Brought(n.State, n.Next), inherit.Removed(n.State, n.Next)) {
-		changed := key.Entry
-		changed.Own = changed.What != string(Taint)
-		changes[changed] = true
-	}
-	for of, v := range contentOfNode(n.Next) {
-		if changes[of] {
+	becomes, waits := contentOfNode(n.Next), contentOfNode(n.Plan.Result)
+	for _, key := range slices.Concat(n.next.Added, n.next.Removed) {
+		of := key.Entry
+		of.Own = of.What != string(Taint)
+		v, stays := becomes[of]
+		if now, standsIn := waits[of]; standsIn && !stays {
+			desired[of] = now
+			continue
+		}
+		if changes[of] = true; stays {
 			desired[of] = v
 		}
 	}
@@ -129,8 +136,10 @@ func (n *Node) inherits() (content, map[inherit.Entry]bool) {
 // WhyNot says why the Node does not get an entry that its source may declare; it is empty if the Node gets the entry. A label that a
 // kubelet may not write counts as dropped until the Node has a record, which shows that another writer has written the Node.
 func (n *Node) WhyNot(e inherit.Entry) inherit.Why {
-	_, recorded := n.State.Labels[inherit.RecordLabel]
-	_, dropped := n.Policy.NodeHolding(n.Would.Source, n.Waiting, n.State, inherit.Writer(!recorded && e.What == string(Label)))
+	dropped := n.Plan.LeftOut
+	if _, recorded := n.State.Labels[inherit.RecordLabel]; !recorded && e.What == string(Label) {
+		dropped = n.Policy.PlanNode(n.read, n.Would.Source, inherit.Turn{Registering: true}).LeftOut
+	}
 	return n.Would.Source.WhyNot(dropped, e)
 }
 

@@ -72,7 +72,7 @@ func (e *evaluation) consequences(ctx context.Context, cluster types.NamespacedN
 	nodes, limits := map[corev1.Taint][]string{}, map[string][2]pace.Limit{}
 	for _, o := range e.changed {
 		n := o.Node
-		if len(n.Decided.Source.Evicting(n.Node, nil, e.Now)) > 0 {
+		if len(n.Plan.Evicting) > 0 {
 			set := cmp.Or(setOf(o), n.Decided.Source.String())
 			if _, known := limits[set]; !known {
 				group, inGroup, err := e.Store.Chain(cluster).NodeGroup(ctx, n.Decided.Source)
@@ -186,7 +186,7 @@ func paceOf(waiting map[[2]pace.Limit]int, perMinute float64) *Pace {
 		now, next = now.Add(next), math.MaxInt64
 		for _, limits := range sets {
 			for left[limits] > 0 {
-				if longest, _ := pacer.Take(now, limits); longest > 0 {
+				if _, longest := pacer.Take(now, limits); longest > 0 {
 					next = min(next, longest)
 					break
 				}

@@ -18,14 +18,14 @@ import (
 
 // left names the Pods that a Node waits for before it gets a taint that evicts them, with their disruption budgets.
 func (x *Explainer) left(ctx context.Context, o *compare.Object) string {
-	if o.Node == nil || len(o.Node.Waiting) == 0 || !o.Node.State.Softened() {
+	if o.Node == nil || !o.Node.Plan.WaitsForPods() {
 		return ""
 	}
 	var leaving []corev1.Pod
 	budgets := &policyv1.PodDisruptionBudgetList{}
 	server, err := x.Nodes(ctx, o.Cluster)
 	if err == nil {
-		leaving, err = pods.Leaving(ctx, server, o.Node.Name, o.Node.Would.Source.Taints(o.Node.Waiting), x.Now)
+		leaving, err = pods.ToEvict(ctx, server, o.Node.Name, o.Node.Plan.Held, x.Now)
 		err = errors.Join(err, server.List(ctx, budgets))
 	}
 	if err != nil {

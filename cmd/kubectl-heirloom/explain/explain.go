@@ -203,7 +203,7 @@ func (x *Explainer) notesOn(o *compare.Object) (notes []string) {
 			inherit.ModeLabel)
 	}
 	if o.Node != nil {
-		for _, gate := range o.Node.Would.Source.ClosedGates(o.Node.State) {
+		for _, gate := range o.Node.Plan.Gates {
 			say("A start-up gate is closed: %s.", gate)
 		}
 	}

@@ -335,7 +335,7 @@ var texts = map[inherit.Why][2]string{ //nolint:gochecknoglobals // a table that
 	inherit.DropOnce:        {"Nodes get OnInitialization taints only once, when they register, and {at} has already registered.", "Declare it as Always if the Node should have it now."},
 	inherit.DropWaiting:     {"A NoExecute taint evicts Pods, so existing Nodes get it one after the other: at most {rate} per minute and Cluster (--no-execute-rate){share}. {at} waits for its turn.", ""},
 	inherit.DropTaints:      {"Cluster API's feature gate MachineTaintPropagation is off, so it would refuse typed taints in {at}.", "Declare the taint with the annotation taints.heirloom.dev/always, or turn the gate on."},
-	inherit.DropGateOpened:  {"A condition or a DaemonSet for which this taint waited is ready on {at}, so Heirloom removed the taint once.", ""},
+	inherit.DropGateOpened:  {"This start-up gate is not closed on {at}: it has opened, or it was declared after the Node had registered.", ""},
 	inherit.DropPods:        {"A NoExecute taint evicts Pods, so {at} has it with effect NoSchedule until its Pods have left, as their budgets allow (--no-execute=budgets).{left}", ""},
 	inherit.DropPatched:     {"{of} may change the metadata of {at} itself, so Cluster API alone writes this {what} there, as the patch leaves it. The Machine template of {at} is not affected.", "To have it on {at} itself, edit the patch: add single keys there, instead of a whole map."},
 	"Annotated":             {"{accepts}, so the taint stays an annotation of {at}, from which Nodes get it.", ""},

@@ -23,7 +23,6 @@ import (
 
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/compare"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
-	taints "github.com/heirloom-dev/heirloom/pkg/taint"
 	"github.com/heirloom-dev/heirloom/test/fleet"
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
@@ -126,8 +125,8 @@ func (w *topologyOf) missing(t *testing.T, object, key string) []Entry {
 func (w *topologyOf) softened(pods string) {
 	app := map[string]string{"app": "a"}
 	w.m.Spec.Taints = always("drain:NoExecute")
-	drain := []taints.ID{{Key: "drain", Effect: corev1.TaintEffectNoExecute}}
-	next, _ := inherit.Policy{ClusterAPITaints: inherit.PropagationEnabled}.NodeHolding(inherit.SourceOfMachine(&w.m), drain, inherit.Softening(inherit.OfNode(&w.node, w.now), w.now), inherit.Privileged)
+	policy, turn := inherit.Policy{ClusterAPITaints: inherit.PropagationEnabled}, inherit.Turn{Eviction: inherit.AsksPods}
+	next := policy.PlanNode(inherit.ReadNode(&w.node, w.now), inherit.SourceOfMachine(&w.m), turn).Result
 	w.node.Labels, w.node.Annotations, w.node.Spec.Taints = next.Labels, next.Annotations, next.Taints
 	w.others = append(w.others, &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "app"}, Spec: policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: app}},
@@ -169,10 +168,6 @@ func TestAbsences(t *testing.T) {
 		{"invalid, beside another key with the same end", func(w *topologyOf) {
 			w.inTopo.Metadata.Labels = map[string]string{"a-cost": "not valid!", "cost": "invalid too!"}
 		}, "md", "cost", "Invalid", `label "cost"="invalid too!"`},
-		{"initialization waits", func(w *topologyOf) {
-			w.node.Labels[inherit.InitializationLabel] = "waiting"
-			w.m.Spec.Taints = stage.Taints(clusterv1.MachineTaintPropagationOnInitialization, "gone:NoExecute,soft:NoSchedule")
-		}, "node", "soft", "WaitingForItsTurn", "Node n waits"},
 		{"its Cluster is paused", func(w *topologyOf) { w.throughout("a", "m"); w.cluster.Spec.Paused = new(true) }, "m", "a", "Paused", "its Cluster is paused"},
 		{"one above is paused", func(w *topologyOf) {
 			w.throughout("a", "ms")
@@ -249,8 +244,7 @@ func TestAbsences(t *testing.T) {
 		}, "node", "once", "OnlyAtRegistration", "when they register"},
 		{"its start-up gate has opened", func(w *topologyOf) {
 			w.m.Annotations = map[string]string{"taints.heirloom.dev/until": "net:NoSchedule until condition Net=True"}
-			w.node.Annotations[inherit.OpenedGatesAnnotation] = "net:NoSchedule"
-		}, "node", "net", "GateOpened", "is ready on Node n"},
+		}, "node", "net", "GateOpened", "is not closed on Node n"},
 		{"the pace of NoExecute within budgets", func(w *topologyOf) {
 			w.flags, w.m.Spec.Taints = []string{"--no-execute=budgets"}, always("drain:NoExecute")
 		}, "node", "drain", "WaitingForItsTurn", "while no more than a tenth of its set waits"},
@@ -350,6 +344,9 @@ func TestAClosedGateIsNoted(t *testing.T) {
 	closed := ContainElement("A start-up gate is closed: net:NoSchedule until condition Net=True.")
 	NewWithT(t).Expect(w.list(t, "node", "").Items[0].Notes).NotTo(closed)
 	w.node.Spec.Taints = []corev1.Taint{{Key: "net", Effect: "NoSchedule"}}
+	NewWithT(t).Expect(w.list(t, "node", "").Items[0].Notes).NotTo(closed, "somebody else's taint")
+	recorded := inherit.Record{Gates: []string{"net:NoSchedule"}}.Recorded(inherit.OfNode(&w.node))
+	w.node.Labels, w.node.Annotations = recorded.Labels, recorded.Annotations
 	NewWithT(t).Expect(w.list(t, "node", "").Items[0].Notes).To(closed)
 }
 

@@ -10,7 +10,9 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -57,7 +59,8 @@ func (l *linter) judge(ctx context.Context, object client.Object) error {
 	}
 	cluster, _ := l.chain.Cluster(ctx, object.GetNamespace(), owners.ClusterName(object)) // reads of a world never fail
 	class, _ := l.chain.ClusterClass(ctx, cluster)
-	node, toNode := l.Policy.Of(cluster, class).Node(inherit.SourceOfMachine(m), inherit.NodeState{}, inherit.Privileged)
+	plan := asNew(l.Policy.Of(cluster, class), m)
+	node, toNode := plan.Result, plan.LeftOut
 	declared := append(l.topology(ctx, object), own)
 	_, noRoom := inherit.Fit(has, decided.Desired, func() inherit.Object { return has }, nil)
 	l.leftOut(declared, errors.Join(decided.Problems(), noRoom, toMachine.Problems(), toNode.Problems()))
@@ -197,8 +200,12 @@ func whyIn(dropped inherit.Drops, e inherit.Entry) inherit.Why {
 func (l *linter) onNode(e inherit.Entry) inherit.Why {
 	only := map[string]string{e.Name: ""}
 	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Labels: only, Annotations: only}}
-	_, dropped := l.Policy.Node(inherit.SourceOfMachine(m), inherit.NodeState{}, inherit.Privileged)
-	return whyIn(dropped, e)
+	return whyIn(asNew(l.Policy, m).LeftOut, e)
+}
+
+// asNew returns the plan for a new Node of a Machine.
+func asNew(policy inherit.Policy, m *clusterv1.Machine) inherit.NodePlan {
+	return policy.PlanNode(inherit.ReadNode(&corev1.Node{}, time.Time{}), inherit.SourceOfMachine(m), inherit.Turn{})
 }
 
 // twice reports taints that an annotation declares although a typed or Always declaration takes precedence.

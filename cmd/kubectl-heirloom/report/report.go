@@ -161,7 +161,7 @@ func (r *Report) add(row *Row, o *compare.Object) {
 	}
 	row.Nodes++
 	row.Waiting += waits
-	if n := o.Node; n.Decided.Inherits() && len(n.Decided.Source.Holding(n.Waiting, n.State).Unprotected(n.State)) > 0 {
+	if n := o.Node; n.Decided.Inherits() && len(n.Plan.Unprotected) > 0 {
 		row.Unprotected++
 	}
 	for _, required := range r.Required {

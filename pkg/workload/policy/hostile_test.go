@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -42,7 +41,7 @@ func TestParametersOfSomebodyElse(t *testing.T) {
 		node := nodeNamed("n")
 		node.Labels, node.Annotations = map[string]string{"kubernetes.io/os": "linux", "mine": "1"}, map[string]string{"mine": "1"}
 		node.Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule}}
-		good := inherit.OfNode(e.register(node, written(label, taints, note, lists)), time.Now())
+		good := inherit.OfNode(e.register(node, written(label, taints, note, lists)))
 		NewWithT(t).Expect([]int{len(good.Labels), len(good.Annotations), len(good.Taints)}).To(Equal([]int{3, 4, 3}))
 		registers := func(t *testing.T, parameters *corev1.ConfigMap) inherit.NodeState {
 			t.Helper()
@@ -54,7 +53,7 @@ func TestParametersOfSomebodyElse(t *testing.T) {
 			Expect(metav1validation.ValidateLabels(got.Labels, nil)).To(BeEmpty())
 			Expect(apivalidation.ValidateAnnotations(got.Annotations, nil)).To(BeEmpty())
 			Expect(taint.ByID(got.Spec.Taints)).To(HaveLen(len(got.Spec.Taints)), "no duplicate taints")
-			return inherit.OfNode(got, time.Now())
+			return inherit.OfNode(got)
 		}
 		for _, evil := range []string{
 			"node-role.kubernetes.io/control-plane=", "kubernetes.io/os=windows", "a.k8s.io/b=", "topology.kubernetes.io/zone=b",
@@ -103,7 +102,7 @@ func TestParametersOfSomebodyElse(t *testing.T) {
 		} {
 			t.Run(name, func(t *testing.T) {
 				got := registers(t, parameters)
-				NewWithT(t).Expect(got.Equal(inherit.OfNode(node, time.Now()))).To(BeTrue(), "%+v", got)
+				NewWithT(t).Expect(got.Equal(inherit.OfNode(node))).To(BeTrue(), "%+v", got)
 			})
 		}
 		t.Run("too many annotations leave out annotations only", func(t *testing.T) {
@@ -183,7 +182,7 @@ func TestAsManyAddressesCountAsForTheRules(t *testing.T) {
 		node := anonymous("n", append(addresses, "10.0.0.1")...)
 		want, m := expected(node, complete(machines...), inherit.Policy{})
 		NewWithT(t).Expect(m != nil).To(Equal(found))
-		got := inherit.OfNode(e.register(node, parametersOf(t, machines...)), time.Now())
+		got := inherit.OfNode(e.register(node, parametersOf(t, machines...)))
 		NewWithT(t).Expect(got.Equal(want)).To(BeTrue(), "%d addresses before it: %+v", before, got)
 	}
 }

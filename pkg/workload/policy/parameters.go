@@ -10,7 +10,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
@@ -125,9 +128,10 @@ func contentOf(m inherit.Machine, rules inherit.Policy, share string) string {
 		return ""
 	}
 	const kubelets = "" // no annotation has this key
-	room := map[string]string{kubelets: share}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{kubelets: share}}}
 	// The reconcilers of the Machine and of its Node report the entries that are left out.
-	state, _ := rules.Node(inherit.SourceOfMachine(m.Effective).AheadOf(m.Actual), inherit.NodeState{Annotations: room}, inherit.Kubelet)
+	from, registers := inherit.SourceOfMachine(m.Effective).AheadOf(m.Actual), inherit.Turn{Registering: true}
+	state := rules.PlanNode(inherit.ReadNode(node, time.Time{}), from, registers).Result
 	delete(state.Annotations, kubelets)
 	guard := ""
 	if _, guarded := state.Annotations[inherit.UninitializedAnnotation]; guarded {

@@ -159,8 +159,8 @@ var aNode = rapid.Custom(func(t *rapid.T) *corev1.Node {
 	return node
 })
 
-// expected returns the Node that the rules make of a registering Node, as owners.Chain.EvaluateNode does: with inherit.Match and
-// inherit.Policy.Node. Unlike EvaluateNode, the MutatingAdmissionPolicy does not know Machines that have a Node, leaves a Node that may be
+// expected returns the Node that the rules make of a registering Node, as owners.Chain.SourceOf does: with inherit.Match and
+// inherit.Policy.PlanNode. Unlike SourceOf, the MutatingAdmissionPolicy does not know Machines that have a Node, leaves a Node that may be
 // such a Machine's by a name to the loop, and does not record that a Node was found by an address.
 func expected(node *corev1.Node, machines []inherit.Machine, rules inherit.Policy) (inherit.NodeState, *clusterv1.Machine) {
 	var pending []*clusterv1.Machine
@@ -177,12 +177,13 @@ func expected(node *corev1.Node, machines []inherit.Machine, rules inherit.Polic
 	m := inherit.Match(node, pending)
 	byName := m != nil && (m.Spec.ProviderID == "" || m.Spec.ProviderID != node.Spec.ProviderID)
 	if m == nil || byName && names.Intersection(others).HasAny(inherit.NodeNames(node)...) {
-		return inherit.OfNode(node, time.Now()), nil
+		return inherit.OfNode(node), nil
 	}
 	if _, skipped := rules.SkipsNode(m, &clusterv1.Cluster{}); skipped {
-		return inherit.OfNode(node, time.Now()), nil
+		return inherit.OfNode(node), nil
 	}
-	state, _ := rules.Node(inherit.SourceOfMachine(effective[m.Name]).AheadOf(m), inherit.OfNode(node, time.Now()), inherit.Kubelet)
+	from, registering := inherit.SourceOfMachine(effective[m.Name]).AheadOf(m), inherit.Turn{Registering: true}
+	state := rules.PlanNode(inherit.ReadNode(node, time.Now()), from, registering).Result
 	return state, m
 }
 
@@ -237,11 +238,11 @@ func TestThePolicyEqualsTheRules(t *testing.T) {
 		}
 		parameters := parametersBy(t, rules, machines)
 		once := e.register(node, parameters)
-		if got := inherit.OfNode(once, time.Now()); !got.Equal(want) {
+		if got := inherit.OfNode(once); !got.Equal(want) {
 			rt.Fatalf("for Node %+v and Machine %+v\ngot  %+v\nwant %+v\nparameters %q", node, m, got, want, parameters.Data)
 		}
-		if again := e.register(once, parameters); !inherit.OfNode(again, time.Now()).Equal(want) {
-			rt.Fatalf("to be invoked again changes the Node %+v\ngot  %+v\nwant %+v", node, inherit.OfNode(again, time.Now()), want)
+		if again := e.register(once, parameters); !inherit.OfNode(again).Equal(want) {
+			rt.Fatalf("to be invoked again changes the Node %+v\ngot  %+v\nwant %+v", node, inherit.OfNode(again), want)
 		}
 	})
 	NewWithT(t).Expect(matched).To(BeNumerically(">", 200), "there are Nodes that have Machines")

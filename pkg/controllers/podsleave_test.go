@@ -116,7 +116,7 @@ func TestNoExecuteWithinBudgets(t *testing.T) {
 		l.counted("no_execute_waiting_nodes 1")
 		n := node("n0")
 		l.stored(n)
-		l.Expect(n.Labels).NotTo(HaveKey(inherit.SoftenedLabel))
+		l.Expect(inherit.WaitsForPods(n)).To(BeFalse())
 		l.visit(all, 0)
 		l.told()
 	})
@@ -172,7 +172,7 @@ func TestAStaleCacheEvictsNobody(t *testing.T) {
 		}},
 		"the Node has no turn any more": {change: func(l *loop, n *corev1.Node) {
 			l.lag(n)
-			l.change(n, func() { delete(n.Labels, inherit.SoftenedLabel) })
+			l.change(n, func() { delete(n.Annotations, inherit.RecordAnnotation) })
 		}},
 		"the Node is gone":        {change: func(l *loop, n *corev1.Node) { l.lag(n); l.delete(n) }},
 		"nobody knows":            {change: func(l *loop, _ *corev1.Node) { l.refuseLive = errors.New("silence") }, fails: "silence"},
@@ -257,6 +257,60 @@ func TestASetKeepsNodesForPodsThatMove(t *testing.T) {
 		taints, _ = l.after("n1")
 		l.Expect(taints).To(Equal(softened))
 	})
+}
+
+// A new leader knows from the Nodes who waits for Pods, whichever Node it sees first: a small set never waits as a whole.
+func TestANewLeaderKnowsWhoWaits(t *testing.T) {
+	inUse(t, func(t *testing.T) {
+		l := withinBudgets(t, 2, pod("web"))
+		l.staying["web"] = budget()
+		l.visit(softened, 10*time.Second)
+		<-time.After(time.Hour)
+		l.manager = nil
+		taints, again := l.after("n1")
+		l.Expect([]any{taints, again}).To(Equal([]any{withoutDrain, 10 * time.Second}))
+	})
+}
+
+// The same holds for a MachinePool whose provider creates no Machines.
+func TestAPoolKeepsNodesForPodsThatMove(t *testing.T) {
+	inUse(t, func(t *testing.T) {
+		mp := machinePool()
+		mp.Spec.ProviderIDList = []string{"id-n0", "id-n1"}
+		mp.Spec.Template.Annotations = map[string]string{taint.AlwaysAnnotation: "drain:NoExecute"}
+		l := newLoop(t, theCluster(), mp, node("n0"), node("n1"), pod("web"))
+		l.NoExecuteRate, l.NoExecuteBudgets, l.staying = 60, true, map[string]error{"web": budget()}
+		for range 2 {
+			taints, _ := l.after("n0")
+			l.Expect(taints).To(Equal("drain:NoSchedule"))
+			taints, _ = l.after("n1")
+			l.Expect(taints).To(BeEmpty())
+			<-time.After(time.Hour)
+			l.manager = nil
+		}
+	})
+}
+
+// An API server that answers evictions late, or asks for a retry, for which client-go waits inside the request, does not count as dead: the
+// loop asks the other Pods of the Node, and writes other Nodes at once.
+func TestSlowEvictionsStopNobody(t *testing.T) {
+	for _, takes := range []time.Duration{700 * time.Millisecond, 10 * time.Second} {
+		inUse(t, func(t *testing.T) {
+			var pods []client.Object
+			for i := range 10 {
+				pods = append(pods, pod(fmt.Sprintf("p%02d", i)))
+			}
+			l := withinBudgets(t, 1, append(pods, nodeMachine("other"), node("other"))...)
+			l.visit(softened, 10*time.Second)
+			l.evictionTakes = takes
+			_, again := l.after("n0")
+			l.Expect(again).To(Equal(10 * time.Second))
+			l.Expect(l.evicted()).To(HaveLen(10))
+			l.Expect(l.events.take()).To(ContainElement(ContainSubstring("stays on Node n0 for now: the API server does not answer")))
+			taints, again := l.after("other")
+			l.Expect([]any{taints, again}).To(Equal([]any{withoutDrain, time.Duration(0)}))
+		})
+	}
 }
 
 // Nodes that wait for their Pods cause no more live reads than other Nodes, at any number.

@@ -4,6 +4,8 @@ package controllers_test
 
 import (
 	"errors"
+	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -24,11 +26,18 @@ func gated() *clusterv1.Machine {
 	return m
 }
 
-// podOf returns a ready Pod of a DaemonSet in kube-system, on Node m.
-func podOf(daemonSet string) *corev1.Pod {
+// newNode returns Node m, which has just registered.
+func newNode() *corev1.Node {
+	n := node("m")
+	n.CreationTimestamp = metav1.Now()
+	return n
+}
+
+// readyPod returns a ready Pod of DaemonSet kube-system/cni, on Node m.
+func readyPod() *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "pod", OwnerReferences: []metav1.OwnerReference{
-			{APIVersion: "apps/v1", Kind: "DaemonSet", Name: daemonSet, UID: "u", Controller: new(true)},
+			{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "cni", UID: "u", Controller: new(true)},
 		}},
 		Spec:   corev1.PodSpec{NodeName: "m"},
 		Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
@@ -46,10 +55,9 @@ func (l *loop) setsCondition(n *corev1.Node) {
 
 // A start-up gate opens once, in a write of the loop, with an Event. While a gate waits for a Pod, the loop looks again every ten seconds.
 func TestAStartupGateOpens(t *testing.T) {
-	m, n := gated(), node("m")
+	m, n := gated(), newNode()
 	l := newLoop(t, theCluster(), machineSet(), m, n)
-	_, again := l.after("m")
-	l.Expect(again).To(Equal(10 * time.Second))
+	l.after("m")
 	l.writes.take()
 	taints, again := l.after("m")
 	l.Expect([]any{taints, again}).To(Equal([]any{"cni:NoSchedule,gpu:NoSchedule,net:NoSchedule", 10 * time.Second}))
@@ -62,17 +70,54 @@ func TestAStartupGateOpens(t *testing.T) {
 	l.told("Normal StartupGateOpened Machine/m: Start-up gates of Node m are open: removed net:NoSchedule")
 	l.counted(`inherited_keys_total{by="resync",change="removed",kind="Node",what="taint"} 1`)
 
-	l.Expect(l.server.Create(t.Context(), podOf("cni"))).To(Succeed())
+	l.Expect(l.server.Create(t.Context(), readyPod())).To(Succeed())
 	l.Expect(l.seeNode("m")).To(Succeed())
 	l.Expect(l.taintsOf("m")).To(Equal("gpu:NoSchedule"))
 	l.told("Normal StartupGateOpened Machine/m: Start-up gates of Node m are open: removed cni:NoSchedule")
 
 	l.change(n, func() { n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: "net", Effect: "NoSchedule"}) })
-	l.change(m, func() { m.Annotations = nil })
 	l.writes.take()
 	l.Expect(l.seeNode("m")).To(Succeed())
-	l.wrote(`patches Node /m@1004 {"metadata":{"annotations":{"heirloom.dev/opened-gates":null}}}`)
+	l.wrote()
 	l.Expect(l.taintsOf("m")).To(Equal("gpu:NoSchedule,net:NoSchedule"))
+}
+
+// The gates of many Nodes that wait for the same DaemonSet open together, although all look for its Pods at the same time.
+func TestGatesOfManyNodesOpenTogether(t *testing.T) {
+	inUse(t, func(t *testing.T) {
+		const nodes = 100
+		objects := []client.Object{theCluster(), machineSet()}
+		for i := range nodes {
+			name := fmt.Sprint("n", i)
+			m, n, pod := gated(), newNode(), readyPod()
+			m.Name, n.Name, pod.Name, pod.Spec.NodeName = name, name, name, name
+			m.Spec.ProviderID, n.Spec.ProviderID = "id-"+name, "id-"+name
+			m.Annotations = map[string]string{taint.UntilAnnotation: "cni:NoSchedule until daemonset kube-system/cni"}
+			objects = append(objects, m, n, pod)
+		}
+		l := newLoop(t, objects...)
+		for i := range nodes {
+			l.after(fmt.Sprint("n", i))
+		}
+		<-time.After(time.Minute)
+		l.listTakes = 10 * time.Millisecond
+		start, running := time.Now(), sync.WaitGroup{}
+		for i := range nodes {
+			running.Go(func() {
+				for again := time.Nanosecond; again > 0; <-time.After(again) {
+					var err error
+					if again, err = l.lookAt("c", fmt.Sprint("n", i)); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		running.Wait()
+		l.Expect(time.Since(start)).To(BeNumerically("<", 20*time.Second))
+		for i := range nodes {
+			l.Expect(l.taintsOf(fmt.Sprint("n", i))).To(Equal("gpu:NoSchedule"))
+		}
+	})
 }
 
 // Only a ready Pod of the named DaemonSet on the same Node opens a gate.
@@ -87,9 +132,9 @@ func TestAPodThatOpensNoGate(t *testing.T) {
 		"it is being deleted":            func(pod *corev1.Pod) { pod.DeletionTimestamp, pod.Finalizers = new(metav1.Now()), []string{"a/b"} },
 	} {
 		t.Run(name, func(t *testing.T) {
-			pod := podOf("cni")
+			pod := readyPod()
 			change(pod)
-			l := newLoop(t, theCluster(), machineSet(), gated(), node("m"), pod)
+			l := newLoop(t, theCluster(), machineSet(), gated(), newNode(), pod)
 			for range 2 {
 				taints, _ := l.after("m")
 				l.Expect(taints).To(ContainSubstring("cni:NoSchedule"))
@@ -103,11 +148,11 @@ func TestAPodThatOpensNoGate(t *testing.T) {
 func TestGatesOfAWorkloadCluster(t *testing.T) {
 	m := gated()
 	l := newLoop(t, theCluster(), machineSet(), m)
-	server := l.connect("c", node("m"), podOf("cni"))
+	server := l.connect("c", newNode(), readyPod())
 	look := func() (taints string) {
 		again, err := l.lookAt("c", "m")
 		l.Expect(err).NotTo(HaveOccurred())
-		n := node("m")
+		n := newNode()
 		l.Expect(server.Get(t.Context(), client.ObjectKeyFromObject(n), n)).To(Succeed())
 		taints = taint.FormatList(n.Spec.Taints)
 		l.Expect(again).To(Equal(map[bool]time.Duration{true: 10 * time.Second}[taints == "cni:NoSchedule,gpu:NoSchedule,net:NoSchedule"]))
@@ -129,7 +174,7 @@ func TestGatesThatAreLeftAlone(t *testing.T) {
 		"paused":   func(c *clusterv1.Cluster) { c.Spec.Paused = new(true) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			cluster, n := theCluster(), node("m")
+			cluster, n := theCluster(), newNode()
 			l := newLoop(t, cluster, machineSet(), gated(), n)
 			l.after("m")
 			l.setsCondition(n)
