@@ -30,6 +30,11 @@ build: ## Build bin/heirloom and bin/kubectl-heirloom (VERSION is what git descr
 demo: build ## Show Heirloom at work on a local control plane (KEEP=1: leave it running until Ctrl-C).
 	@$(call programs,controlplane tools); CGO_ENABLED=0 go run $(LIKE_THE_PROGRAM) ./test/demo $(if $(filter 1,$(KEEP)),--keep)
 
+.PHONY: fleet
+fleet: build ## Measure changes on a fleet of Cluster API's own managers in memory, alone and with Heirloom (CLUSTERS=3 WORKERS=3, ALONE=1, KEEP=1).
+	@$(call programs,controlplane cluster-api capd); CGO_ENABLED=0 go run $(LIKE_THE_PROGRAM) ./test/clusterapi/fleet \
+		--clusters=$(or $(CLUSTERS),3) --workers=$(or $(WORKERS),3) $(if $(filter 1,$(ALONE)),--alone) $(if $(filter 1,$(KEEP)),--keep)
+
 .PHONY: test test-all test-unit test-integration test-e2e test-cluster
 test: ## Run the tests of every part, and one walk from the chart to the Node.
 	@hack/test.sh integration unit walk

@@ -158,7 +158,7 @@ prepare() {
 		case $group in
 		integration) programs controlplane tools helm helm3 monitoring ;;
 		bench | gitops) programs controlplane tools ;;
-		walk | e2e) programs controlplane tools helm cluster-api ;;
+		walk | e2e) programs controlplane tools helm cluster-api capd ;;
 		cluster) programs controlplane tools helm cluster-api capd ;;
 		site)
 			programs site

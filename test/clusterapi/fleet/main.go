@@ -6,7 +6,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,7 +20,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/heirloom-dev/heirloom/test/clusterapi"
-	"github.com/heirloom-dev/heirloom/test/controlplane"
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
@@ -33,9 +31,9 @@ func main() {
 }
 
 type options struct {
-	program             string
-	clusters, workers   int
-	alone, beside, keep bool
+	program           string
+	clusters, workers int
+	alone, keep       bool
 }
 
 func execute() error {
@@ -45,13 +43,12 @@ func execute() error {
 	flags.IntVar(&o.clusters, "clusters", 3, "number of Clusters")
 	flags.IntVar(&o.workers, "workers", 3, "number of workers of each Cluster, beside its control plane Machine")
 	flags.BoolVar(&o.alone, "alone", false, "only Cluster API alone")
-	flags.BoolVar(&o.beside, "beside", false, "only with Heirloom")
 	flags.BoolVar(&o.keep, "keep", false, "leave the last fleet running until Ctrl-C")
 	if err := flags.Parse(os.Args[1:]); err != nil {
 		return err
 	}
-	if flags.NArg() > 0 || o.clusters < 1 || o.workers < 1 || o.alone && o.beside {
-		return errors.New("usage: fleet [--clusters N] [--workers N] [--alone | --beside] [--keep]")
+	if flags.NArg() > 0 || o.clusters < 1 || o.workers < 1 {
+		return errors.New("usage: fleet [--clusters N] [--workers N] [--alone] [--keep]")
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -64,9 +61,6 @@ func (o options) run(ctx context.Context) error {
 	worlds := []string{"alone", "with Heirloom"}
 	if o.alone {
 		worlds = worlds[:1]
-	}
-	if o.beside {
-		worlds = worlds[1:]
 	}
 	results := table{}
 	for i, name := range worlds {
@@ -94,7 +88,7 @@ func (o options) play(ctx context.Context, name string, results table, keep bool
 	alone := name == "alone"
 	say("%s: starting etcd, kube-apiserver and Cluster API's managers", name)
 	f, err := clusterapi.NewFleet(ctx, stage.Options{
-		Program: o.program, Dir: dir, WithoutWebhooks: alone, WithoutProgram: alone, Args: []string{"-v=" + cmp.Or(os.Getenv("FLEET_V"), "0")}, ControlPlane: controlplane.Options{AuditLog: os.Getenv("FLEET_AUDIT")},
+		Program: o.program, Dir: dir, WithoutWebhooks: alone, WithoutProgram: alone, Args: []string{"-v=0"},
 	}, clusterapi.Options{})
 	if err != nil {
 		return err
