@@ -55,7 +55,7 @@ sim: ## Play SEEDS (1000) simulated worlds, from SEED (1) on; SEED alone plays t
 		./test/sim/world -run '^TestSim$$' -count=1 -v -timeout=24h $(GOTESTFLAGS)
 
 .PHONY: bench
-bench: build ## Run the benchmarks, and draw docs/performance (RUN, COUNT, SIZES, MACHINES, QUIET: hack/bench.sh --help).
+bench: build ## Run the benchmarks, and draw docs/performance (RUN, COUNT, MACHINES, QUIET: hack/bench.sh --help).
 	@hack/bench.sh
 
 .PHONY: generate

@@ -4,12 +4,12 @@
 # Runs the benchmarks, prints their medians and quartiles, and draws docs/performance. The results are in dist/bench.txt, below lines about
 # the machine, the date and the versions.
 #
-# usage: hack/bench.sh              a quick run: SIZES=50 MACHINES=100 QUIET=5s COUNT=1 hack/bench.sh
+# usage: hack/bench.sh              a quick run: MACHINES=100 QUIET=5s COUNT=1 hack/bench.sh
 #        hack/bench.sh --report     prints and draws the results of the last run again, from dist/bench.txt
 #        hack/bench.sh --help
 #
 # environment: RUN (.), COUNT (3), BENCHTIME (1s): go test's -bench, -count and -benchtime
-#              SIZES (50 200 500), MACHINES (500 1000 2000 10000), QUIET (60s): parameters of the benchmarks
+#              MACHINES (500 1000 2000 10000), QUIET (60s): parameters of the benchmarks
 #              AT_LEAST (3): quartiles of fewer results say nothing, so the page is left as it is
 
 set -euo pipefail
@@ -34,7 +34,7 @@ case ${1-} in
 esac
 
 count=${COUNT:-3}
-export BENCH_SIZES=${SIZES:-50 200 500} BENCH_MACHINES=${MACHINES:-500 1000 2000 10000} BENCH_QUIET=${QUIET:-60s}
+export BENCH_MACHINES=${MACHINES:-500 1000 2000 10000} BENCH_QUIET=${QUIET:-60s}
 export BENCH_FEW=100 BENCH_REQUESTS=2000
 
 version() { GOWORK=off go -C "hack/tools/$1" list -m -f '{{.Version}}' "$2"; }
@@ -54,19 +54,17 @@ facts() {
 	echo "kubernetes: $(version kubernetes k8s.io/kubernetes)"
 	echo "cluster-api: $(version cluster-api sigs.k8s.io/cluster-api)"
 	echo "count: $count"
-	echo "sizes: $BENCH_SIZES"
 	echo "machines: $BENCH_MACHINES"
 	echo "quiet: $BENCH_QUIET"
 }
 
-programs=$(hack/tools/build.sh --env controlplane tools cluster-api)
+programs=$(hack/tools/build.sh --env controlplane tools)
 eval "$programs"
-mapfile -t packages < <(grep -rlE --include='*_test.go' '^func Benchmark' cmd pkg webhooks test/bench | xargs -n 1 dirname | sort -u | sed 's|^|./|')
 mkdir -p "${file%/*}"
-# All benchmarks are compiled before the first run, so that no compiler runs next to a benchmark.
-go list -test -export "${packages[@]}" >/dev/null
+# Compiled before the first run, so that no compiler runs next to a benchmark.
+go list -test -export ./test/bench >/dev/null
 {
 	facts
-	go test -run '^$' -bench "${RUN:-.}" -v -count "$count" -benchtime "${BENCHTIME:-1s}" -timeout 2h "${packages[@]}"
+	go test -run '^$' -bench "${RUN:-.}" -v -count "$count" -benchtime "${BENCHTIME:-1s}" -timeout 2h ./test/bench
 } | tee "$file"
 report

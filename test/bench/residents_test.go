@@ -18,8 +18,7 @@ import (
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
-// residents is a stage with a MachineSet and its Machines, each with a Node. The MachineSet has the declarations of package scenes. The
-// stage's own API server has the Nodes.
+// residents is a stage with a MachineSet and its Machines, each with a Node. The stage's own API server has the Nodes.
 type residents struct {
 	*stage.Stage
 	set *clusterv1.MachineSet

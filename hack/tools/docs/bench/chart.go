@@ -30,8 +30,6 @@ const (
 	room = width - 3*margin
 	// footer has room for the labels of the axis.
 	footer = 18 * vg.Length(1)
-	// wide is the ratio of the largest to the smallest value above which the axis is logarithmic.
-	wide = 20
 )
 
 // These colours have enough contrast on white and on black.
@@ -60,7 +58,7 @@ func chart(s *section, rows []*row, c *contents) ([]byte, error) {
 	scale(p, rows, c) // p.Add changes the scale
 	canvas := vgsvg.NewWith(vgsvg.UseWH(width, vg.Length(len(rows))*rowHeight+footer+20))
 	whole := draw.Crop(draw.New(canvas), margin, -margin, 0, 0)
-	whole.FillText(style(), vg.Point{X: whole.Min.X, Y: 5}, s.Axis) // gonum's own label would shorten a logarithmic axis
+	whole.FillText(style(), vg.Point{X: whole.Min.X, Y: 5}, s.Axis) // gonum would put its label into the middle
 	p.Draw(draw.Crop(whole, 0, 0, footer, -2))
 	var svg bytes.Buffer
 	if _, err := canvas.WriteTo(&svg); err != nil {
@@ -75,25 +73,21 @@ func isRatio(rows []*row) bool {
 	return !slices.ContainsFunc(rows, func(r *row) bool { return !strings.Contains(r.metric, "×") })
 }
 
-// scale makes the axis begin at zero, or makes it logarithmic if most bars would be too small to see.
+// scale makes the axis reach from zero to the largest value or target.
 func scale(p *plot.Plot, rows []*row, c *contents) {
-	least, most := rows[0].quantile(0), rows[0].quantile(1)
+	most := 0.0
 	for _, r := range rows {
-		least, most = min(least, r.quantile(0)), max(most, r.quantile(1))
+		most = max(most, r.quantile(1))
 		if t, is := c.target(r); is {
-			least, most = min(least, t.AtMost), max(most, t.AtMost)
+			most = max(most, t.AtMost)
 		}
 	}
 	if isRatio(rows) {
-		least, most = min(least, 1), max(most, 1)
+		most = max(most, 1)
 	}
 	p.X.Min, p.X.Max = 0, most*1.05
 	if most == 0 {
 		p.X.Max = 1
-	}
-	if least > 0 && most/least > wide {
-		p.X.Min, p.X.Max = least/1.2, most*1.2
-		p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
 	}
 }
 
@@ -150,10 +144,7 @@ type beyond struct{ plot.Plotter }
 
 // name returns the text above a bar.
 func name(s *section, r *row) string {
-	of := strings.TrimPrefix(strings.TrimPrefix(r.benchmark, s.prefix(r)), "/")
-	if of == "" || len(s.Benchmarks) > 1 {
-		of = r.benchmark
-	}
+	of := strings.TrimPrefix(r.benchmark, s.Benchmark+"/")
 	if len(s.Chart) > 1 {
 		return of + ", " + r.metric
 	}

@@ -27,8 +27,8 @@ type section struct {
 	Alt string `json:"alt"`
 	// Axis is the text below the axis.
 	Axis string `json:"axis"`
-	// Benchmarks are functions, without "Benchmark", or parts of a function: "Function/part".
-	Benchmarks []string `json:"benchmarks"`
+	// Benchmark is a function, without "Benchmark".
+	Benchmark string `json:"benchmark"`
 	// Chart has the metrics in the chart, Table the metrics that are only in the table.
 	Chart []string `json:"chart"`
 	Table []string `json:"table"`
@@ -66,19 +66,9 @@ func (c *contents) target(r *row) (target, bool) {
 // rows returns the rows of a section with one of these metrics.
 func (s *section) rows(all []*row, metrics []string) (of []*row) {
 	for _, r := range all {
-		if s.prefix(r) != "" && slices.Contains(metrics, r.metric) {
+		if strings.HasPrefix(r.benchmark+"/", s.Benchmark+"/") && slices.Contains(metrics, r.metric) {
 			of = append(of, r)
 		}
 	}
 	return of
-}
-
-// prefix returns the benchmark of a section to which a row belongs, or "".
-func (s *section) prefix(r *row) string {
-	for _, benchmark := range s.Benchmarks {
-		if strings.HasPrefix(r.benchmark+"/", benchmark+"/") {
-			return benchmark
-		}
-	}
-	return ""
 }

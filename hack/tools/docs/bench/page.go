@@ -58,7 +58,7 @@ func block(s *section, shown []*row, facts map[string]string, c *contents) strin
 
 // origin returns the command that repeats the measurements, and the facts of this run.
 func origin(s *section, facts map[string]string) string {
-	command := "make bench RUN='" + strings.Join(s.Benchmarks, "|") + "'"
+	command := "make bench RUN='" + s.Benchmark + "'"
 	for _, variable := range append([]string{"COUNT"}, s.Variables...) {
 		if value := facts[strings.ToLower(variable)]; value != "" {
 			command += " " + variable + "='" + value + "'"
