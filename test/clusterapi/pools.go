@@ -174,7 +174,7 @@ func (p *Pools) install(ctx context.Context, owner *clusterv1.MachinePool, wante
 	return result, nil
 }
 
-// report writes what the MachinePool's controller reads. It does not watch Machines: it counts ready Machines when their infrastructure
+// report writes the fields that the MachinePool's controller reads. It does not watch Machines: it counts ready Machines when their infrastructure
 // changes.
 func (p *Pools) report(ctx context.Context, pool *unstructured.Unstructured, hasMachines bool, ids []any, wanted []string) error {
 	if err := p.change(ctx, pool, func() { _ = unstructured.SetNestedSlice(pool.Object, ids, "spec", "providerIDList") }); err != nil {

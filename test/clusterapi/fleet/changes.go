@@ -90,7 +90,7 @@ func create(ctx context.Context, w *world) error {
 		return err
 	}
 	for i := range w.options.clusters {
-		cluster := clusterapi.OfClass(namespace, fmt.Sprintf("c%d", i+1), int32(w.options.workers)) //nolint:gosec // a small number
+		cluster := clusterapi.OfClass(namespace, fmt.Sprintf("c%d", i+1), int32(w.options.workers))
 		if err := w.Client.Create(ctx, cluster); err != nil {
 			return fmt.Errorf("creating Cluster %s: %w", cluster.Name, err)
 		}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command fleet runs Cluster API's own managers with its in-memory provider, creates Clusters from a ClusterClass, and changes what they
-// declare: with Cluster API alone, and then with Heirloom. It prints how long each change took to the last Node, and what it cost.
+// declare: with Cluster API alone, and then with Heirloom. It prints the time of each change until the last Node has it, and its cost.
 // "make fleet" builds all programs and runs it.
 package main
 
@@ -58,7 +58,7 @@ func execute() error {
 
 // run plays all changes in each world, and prints the table.
 func (o options) run(ctx context.Context) error {
-	worlds := []string{"alone", "with Heirloom"}
+	worlds := []string{withoutHeirloom, withHeirloom}
 	if o.alone {
 		worlds = worlds[:1]
 	}
@@ -68,8 +68,7 @@ func (o options) run(ctx context.Context) error {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
-	results.print(os.Stdout)
-	return nil
+	return results.print(os.Stdout)
 }
 
 // play starts a fleet, measures all changes, and stops the fleet.
@@ -85,7 +84,7 @@ func (o options) play(ctx context.Context, name string, results table, keep bool
 			fmt.Println("The logs are in", dir)
 		}
 	}()
-	alone := name == "alone"
+	alone := name == withoutHeirloom
 	say("%s: starting etcd, kube-apiserver and Cluster API's managers", name)
 	f, err := clusterapi.NewFleet(ctx, stage.Options{
 		Program: o.program, Dir: dir, WithoutWebhooks: alone, WithoutProgram: alone, Args: []string{"-v=0"},
@@ -102,7 +101,9 @@ func (o options) play(ctx context.Context, name string, results table, keep bool
 	if err := f.WriteKubeconfig(kubeconfig, "admin", "system:masters"); err != nil {
 		return err
 	}
-	results.print(os.Stdout)
+	if err := results.print(os.Stdout); err != nil {
+		return err
+	}
 	fmt.Printf("The fleet runs until Ctrl-C: kubectl --kubeconfig %s get clusters,machines -A\n", kubeconfig)
 	<-ctx.Done()
 	return nil

@@ -47,6 +47,9 @@ type measured struct {
 
 func (w *world) measureAll(ctx context.Context, results table) error {
 	w.workloads = map[string]client.Client{}
+	if err := w.measureIdle(ctx); err != nil {
+		return err
+	}
 	for _, c := range changes() {
 		if c.promised && w.Heirloom == nil {
 			continue
@@ -57,11 +60,6 @@ func (w *world) measureAll(ctx context.Context, results table) error {
 		}
 		say("%s: %s: %.1f s to the last of %d Nodes", w.name, c.name, m.took.Seconds(), w.nodes)
 		results.add(c.name, w.name, m)
-		if w.idle == nil {
-			if err := w.measureIdle(ctx); err != nil {
-				return err
-			}
-		}
 	}
 	return nil
 }

@@ -3,11 +3,14 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"io"
+	"strings"
 	"text/tabwriter"
 )
+
+// The worlds of the table.
+const withoutHeirloom, withHeirloom = "alone", "with Heirloom"
 
 // table has the results of each change, by the name of the change and of the world.
 type table map[string]map[string]measured
@@ -21,44 +24,48 @@ func (t table) add(change, world string, m measured) {
 
 // print prints a line for each change: seconds to the last Node, seconds of CPU until the fleet was settled again, and multiples of Cluster
 // API alone; then the memory of each group of programs.
-func (t table) print(out io.Writer) {
+func (t table) print(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "\nseconds to the last Node\talone\twith\t×\tserver CPU alone\twith\t×\tCluster API CPU alone\twith\t×\tHeirloom CPU\t")
+	lines := []string{"\nseconds to the last Node\talone\twith\t×\tserver CPU alone\twith\t×\tCluster API CPU alone\twith\t×\tHeirloom CPU\t"}
 	memory := map[string]map[string]float64{}
 	for _, c := range changes() {
 		row := t[c.name]
 		if row == nil {
 			continue
 		}
-		alone, hasAlone := row["alone"]
-		with, hasWith := row["with Heirloom"]
-		fmt.Fprintf(w, "%s\t", c.name)
-		printPair(w, alone.took.Seconds(), with.took.Seconds(), hasAlone, hasWith)
-		printPair(w, alone.cpu[server], with.cpu[server], hasAlone, hasWith)
-		printPair(w, alone.cpu[clusterAPI], with.cpu[clusterAPI], hasAlone, hasWith)
-		fmt.Fprintf(w, "%s\t\n", number(with.cpu[heirloom], hasWith))
+		alone, hasAlone := row[withoutHeirloom]
+		with, hasWith := row[withHeirloom]
+		pair := func(alone, with float64) string {
+			ratio := "–"
+			if hasAlone && hasWith && alone > 0 {
+				ratio = fmt.Sprintf("%.2f", with/alone)
+			}
+			return fmt.Sprintf("%s\t%s\t%s\t", number(alone, hasAlone), number(with, hasWith), ratio)
+		}
+		lines = append(lines, c.name+"\t"+pair(alone.took.Seconds(), with.took.Seconds())+pair(alone.cpu[server], with.cpu[server])+
+			pair(alone.cpu[clusterAPI], with.cpu[clusterAPI])+number(with.cpu[heirloom], hasWith)+"\t")
 		for name, m := range row {
 			memory[name] = m.memory
 		}
 	}
-	_ = w.Flush() // stdout
-	fmt.Fprintln(out)
-	for _, name := range []string{"alone", "with Heirloom"} {
+	if _, err := fmt.Fprintln(w, strings.Join(lines, "\n")); err != nil {
+		return fmt.Errorf("printing the table: %w", err)
+	}
+	if err := w.Flush(); err != nil {
+		return fmt.Errorf("printing the table: %w", err)
+	}
+	for _, name := range []string{withoutHeirloom, withHeirloom} {
 		if at := memory[name]; at != nil {
-			fmt.Fprintf(out, "memory %s, at the end: API server and etcd %.0f MiB, Cluster API %.0f MiB, Heirloom %.0f MiB\n",
+			fmt.Printf("memory %s, at the end: API server and etcd %.0f MiB, Cluster API %.0f MiB, Heirloom %.0f MiB\n",
 				name, at[server], at[clusterAPI], at[heirloom])
 		}
 	}
-}
-
-func printPair(w io.Writer, alone, with float64, hasAlone, hasWith bool) {
-	ratio := "–"
-	if hasAlone && hasWith && alone > 0 {
-		ratio = fmt.Sprintf("%.2f", with/alone)
-	}
-	fmt.Fprintf(w, "%s\t%s\t%s\t", number(alone, hasAlone), number(with, hasWith), ratio)
+	return nil
 }
 
 func number(value float64, known bool) string {
-	return cmp.Or(map[bool]string{true: fmt.Sprintf("%.1f", value)}[known], "–")
+	if !known {
+		return "–"
+	}
+	return fmt.Sprintf("%.1f", value)
 }
