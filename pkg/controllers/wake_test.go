@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	. "github.com/onsi/gomega"
@@ -95,6 +96,7 @@ func awake(t *testing.T) (*loop, fleet) {
 	l.eventually(l.workloads.watched.all).Should(ConsistOf("d: heirloom-nodes"))
 	l.eventually(l.asked.all).Should(ConsistOf(
 		"ensure webhook in ns/d", "remove policy from ns/d", "remove webhook from ns/c", "remove policy from ns/c"))
+	synctest.Wait() // nothing is reconciled any more
 	for _, object := range f {
 		l.lose(l.server, object)
 	}
@@ -209,15 +211,17 @@ func TestWhatAnEventLeadsTo(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			l, f := awake(t)
-			if tc.change != nil {
-				l.updated(f[tc.object], tc.change)
-			} else {
-				l.schemas.Publish()
-				tc.leadsTo = []string{"FakeControlPlane/cp-c", "FakeControlPlane/cp-d"}
-			}
-			l.eventually(l.written).Should(ConsistOf(tc.leadsTo))
-			l.Expect(samplesOf(t, l.registry)).NotTo(ContainElement(ContainSubstring("error")))
+			synctest.Test(t, func(t *testing.T) {
+				l, f := awake(t)
+				if tc.change != nil {
+					l.updated(f[tc.object], tc.change)
+				} else {
+					l.schemas.Publish()
+					tc.leadsTo = []string{"FakeControlPlane/cp-c", "FakeControlPlane/cp-d"}
+				}
+				l.eventually(l.written).Should(ConsistOf(tc.leadsTo))
+				l.Expect(samplesOf(t, l.registry)).NotTo(ContainElement(ContainSubstring("error")))
+			})
 		})
 	}
 }
@@ -225,81 +229,87 @@ func TestWhatAnEventLeadsTo(t *testing.T) {
 // The loop reconciles a new Node of a workload cluster, and all objects of a new Cluster: no event of the objects may follow.
 func TestWhatComes(t *testing.T) {
 	t.Parallel()
-	l, f := awake(t)
-	l.workloads.caches[key("d")].of(f["Node/m-d"]).Add(node("m-d"))
-	l.eventually(l.written).Should(ConsistOf("in d: Node/m-d"))
-	l.writes.take()
-	l.informers.of(f["c"]).Add(f["c"])
-	l.eventually(l.written).Should(ConsistOf(everything("c")), "its objects may have come before it")
+	synctest.Test(t, func(t *testing.T) {
+		l, f := awake(t)
+		l.workloads.caches[key("d")].of(f["Node/m-d"]).Add(node("m-d"))
+		l.eventually(l.written).Should(ConsistOf("in d: Node/m-d"))
+		l.writes.take()
+		l.informers.of(f["c"]).Add(f["c"])
+		l.eventually(l.written).Should(ConsistOf(everything("c")), "its objects may have come before it")
+	})
 }
 
 // An update without a relevant change causes no reconcile. The test then resumes another Cluster: queues keep their order, so an earlier
 // request would have been handled by then.
 func TestWhatWakesNobody(t *testing.T) {
 	t.Parallel()
-	l, f := awake(t)
-	for _, object := range []string{"c", "class", "cp-c", "md-c", "ms-c", "mp-c", "m-c", "infra-c", "config-c", "Node/m-c"} {
-		l.updated(f[object], status)
-	}
-	l.updated(f["c"], labelled)
-	l.updated(f["c"], paused)
-	l.updated(f["d"], resumed)
-	l.eventually(l.written).Should(ConsistOf(everything("d")))
+	synctest.Test(t, func(t *testing.T) {
+		l, f := awake(t)
+		for _, object := range []string{"c", "class", "cp-c", "md-c", "ms-c", "mp-c", "m-c", "infra-c", "config-c", "Node/m-c"} {
+			l.updated(f[object], status)
+		}
+		l.updated(f["c"], labelled)
+		l.updated(f["c"], paused)
+		l.updated(f["d"], resumed)
+		l.eventually(l.written).Should(ConsistOf(everything("d")))
+	})
 }
 
 // The loop reconciles a workload cluster as a whole when its connection or its Cluster changes. If parameters of a MutatingAdmissionPolicy
 // follow the Machines, it also does when a Machine changes; the management cluster never has these parameters.
 func TestWhatWakesAWorkloadCluster(t *testing.T) {
 	t.Parallel()
-	const byWebhook, byPolicy, removes = "ensure webhook in ns/d", "ensure policy in ns/d", "remove webhook from ns/c"
-	l, f := awake(t)
-	policies := func(machine string, change func(before, after metav1.Object)) func() {
-		return func() {
-			for _, c := range []string{"c", "d"} {
-				l.change(f[c], func() { f[c].SetLabels(pairs(workload.AdmissionLabel + "=policy")) })
+	synctest.Test(t, func(t *testing.T) {
+		const byWebhook, byPolicy, removes = "ensure webhook in ns/d", "ensure policy in ns/d", "remove webhook from ns/c"
+		l, f := awake(t)
+		policies := func(machine string, change func(before, after metav1.Object)) func() {
+			return func() {
+				for _, c := range []string{"c", "d"} {
+					l.change(f[c], func() { f[c].SetLabels(pairs(workload.AdmissionLabel + "=policy")) })
+				}
+				l.updated(f[machine], change)
 			}
-			l.updated(f[machine], change)
 		}
-	}
-	both := func(first, second func()) func() { return func() { first(); second() } }
-	woken := func() { l.updated(f["c"], generation) }
-	for _, tc := range []struct {
-		name  string
-		fire  func()
-		asked []string
-	}{
-		{"its connection", func() { l.workloads.connected <- event.GenericEvent{Object: f["d"]} }, []string{byWebhook}},
-		{"its Cluster's label", func() { l.updated(f["d"], labelled) }, []string{byWebhook}},
-		{"its Cluster's annotation", func() { l.updated(f["d"], annotated) }, []string{byWebhook}},
-		{"its Cluster's spec", func() { l.updated(f["d"], generation) }, []string{byWebhook}},
-		{"its Cluster again", func() { l.updated(f["d"], resynced) }, []string{byWebhook}},
-		{"the ways themselves", func() { l.admissions <- event.GenericEvent{Object: &clusterv1.Cluster{}} }, []string{byWebhook, removes}},
-		{"its Machine, if it is admitted by policy", policies("m-d", something), []string{byPolicy}},
-		{"not its Machine's status", both(policies("m-d", status), woken), []string{removes}},
-		{"not a Machine again", both(policies("m-d", resynced), woken), []string{removes}},
-		{"not a Machine that no Node can be found for", both(policies("m-d", func(before, after metav1.Object) {
-			something(before, after)
-			before.(*clusterv1.Machine).Spec.ProviderID, after.(*clusterv1.Machine).Spec.ProviderID = "", ""
-		}), woken), []string{removes}},
-		{"not a Machine of the management cluster", both(policies("m-c", something), func() { l.updated(f["d"], generation) }), []string{byPolicy}},
-		{"not its Cluster's status", both(func() { l.updated(f["d"], status) }, woken), []string{removes}},
-	} {
-		l.asked.take()
-		tc.fire()
-		l.eventually(func() []string {
-			return slices.DeleteFunc(l.asked.all(), func(line string) bool { return !strings.HasPrefix(line, "ensure") && line != removes })
-		}).Should(ConsistOf(tc.asked), tc.name)
-	}
+		both := func(first, second func()) func() { return func() { first(); second() } }
+		woken := func() { l.updated(f["c"], generation) }
+		for _, tc := range []struct {
+			name  string
+			fire  func()
+			asked []string
+		}{
+			{"its connection", func() { l.workloads.connected <- event.GenericEvent{Object: f["d"]} }, []string{byWebhook}},
+			{"its Cluster's label", func() { l.updated(f["d"], labelled) }, []string{byWebhook}},
+			{"its Cluster's annotation", func() { l.updated(f["d"], annotated) }, []string{byWebhook}},
+			{"its Cluster's spec", func() { l.updated(f["d"], generation) }, []string{byWebhook}},
+			{"its Cluster again", func() { l.updated(f["d"], resynced) }, []string{byWebhook}},
+			{"the ways themselves", func() { l.admissions <- event.GenericEvent{Object: &clusterv1.Cluster{}} }, []string{byWebhook, removes}},
+			{"its Machine, if it is admitted by policy", policies("m-d", something), []string{byPolicy}},
+			{"not its Machine's status", both(policies("m-d", status), woken), []string{removes}},
+			{"not a Machine again", both(policies("m-d", resynced), woken), []string{removes}},
+			{"not a Machine that no Node can be found for", both(policies("m-d", func(before, after metav1.Object) {
+				something(before, after)
+				before.(*clusterv1.Machine).Spec.ProviderID, after.(*clusterv1.Machine).Spec.ProviderID = "", ""
+			}), woken), []string{removes}},
+			{"not a Machine of the management cluster", both(policies("m-c", something), func() { l.updated(f["d"], generation) }), []string{byPolicy}},
+			{"not its Cluster's status", both(func() { l.updated(f["d"], status) }, woken), []string{removes}},
+		} {
+			l.asked.take()
+			tc.fire()
+			l.eventually(func() []string {
+				return slices.DeleteFunc(l.asked.all(), func(line string) bool { return !strings.HasPrefix(line, "ensure") && line != removes })
+			}).Should(ConsistOf(tc.asked), tc.name)
+		}
 
-	l.asked.take() // a burst of changes updates the parameters a few times, not once per change
-	begin := time.Now()
-	for looks := 1; looks <= 3; looks++ {
-		for range 100 {
-			l.updated(f["m-d"], something)
+		l.asked.take() // a burst of changes updates the parameters a few times, not once per change
+		begin := time.Now()
+		for looks := 1; looks <= 3; looks++ {
+			for range 100 {
+				l.updated(f["m-d"], something)
+			}
+			l.eventually(func() int { return strings.Count(strings.Join(l.asked.all(), " "), byPolicy) }).Should(BeNumerically(">=", looks), "the last change is handled too")
 		}
-		l.eventually(func() int { return strings.Count(strings.Join(l.asked.all(), " "), byPolicy) }).Should(BeNumerically(">=", looks), "the last change is handled too")
-	}
-	l.Expect(strings.Count(strings.Join(l.asked.all(), " "), byPolicy)).To(BeNumerically("<=", 2+int(time.Since(begin)/time.Second)))
+		l.Expect(strings.Count(strings.Join(l.asked.all(), " "), byPolicy)).To(BeNumerically("<=", 2+int(time.Since(begin)/time.Second)))
+	})
 }
 
 // When the loop looks at all Nodes, a cluster that cannot be read does not stop the others, and the log names the cluster and the reason. A
