@@ -70,14 +70,14 @@ func normal(object unstructured.Unstructured) string {
 	return normal
 }
 
-// ofClusterAPI returns a Node's labels and annotations without Heirloom's entries: its tracking annotations and records for annotated
-// taints, and everything on a Node of a MachinePool without Machines that the tracking annotations list.
+// ofClusterAPI returns a Node's labels and annotations as Heirloom leaves them to Cluster API when it goes: a key that the Node had before
+// its Machine is in Heirloom's list until then. It leaves out the records of annotated taints, and everything on a Node of a MachinePool
+// without Machines that the tracking annotations list.
 func ofClusterAPI(node unstructured.Unstructured) (labels, annotations map[string]string) {
+	left := inherit.Release(inherit.NodeState{Labels: node.GetLabels(), Annotations: node.GetAnnotations()}, true)
 	labels, annotations = map[string]string{}, map[string]string{}
-	maps.Copy(labels, node.GetLabels())
-	maps.Copy(annotations, node.GetAnnotations())
-	maps.DeleteFunc(annotations, func(key, _ string) bool { return strings.HasPrefix(key, "heirloom.dev/") })
-	delete(labels, inherit.RecordLabel)
+	maps.Copy(labels, left.Labels)
+	maps.Copy(annotations, left.Annotations)
 	if withoutMachine(node) {
 		for _, key := range strings.Split(annotations[clusterv1.LabelsFromMachineAnnotation], ",") {
 			delete(labels, key)
