@@ -34,7 +34,7 @@ groups=()
 while (($# > 0)) && [[ $1 != -- ]]; do
 	case $1 in
 	# The longest first.
-	all) groups+=(cluster e2e integration unit bench site) ;;
+	all) groups+=(e2e cluster integration unit bench site) ;;
 	unit | integration | walk | e2e | cluster | bench | site | gitops) groups+=("$1") ;;
 	*) echo "error: there is no group $1; see hack/test.sh --help" >&2; exit 1 ;;
 	esac
