@@ -14,14 +14,13 @@
 #   cluster       image and chart in a real cluster of one Node (Linux and root; otherwise skipped)
 #   bench         each benchmark once, with few objects: a benchmark that fails measures nothing
 #   site          builds the site of the documentation, of the work tree and of each release
-#   gitops        tests with Argo CD and Flux, by their own code (a first run compiles Argo CD, about 5 min)
 #
 # environment: RELEASES=all     conformance with each release of Cluster API, not only with the newest
 #              SUMMARY=FILE     also writes the summary there
 #              GOTESTFLAGS      further flags of go test
 #              GOTESTSUM_FORMAT the format of the progress: pkgname, testname, standard-verbose, ...
 #
-# all runs the groups of CI: every group except gitops, and except walk, which is a part of e2e.
+# all runs the groups of CI: every group except walk, which is a part of e2e.
 
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -35,7 +34,7 @@ while (($# > 0)) && [[ $1 != -- ]]; do
 	case $1 in
 	# The longest first.
 	all) groups+=(cluster e2e integration unit bench site) ;;
-	unit | integration | walk | e2e | cluster | bench | site | gitops) groups+=("$1") ;;
+	unit | integration | walk | e2e | cluster | bench | site) groups+=("$1") ;;
 	*) echo "error: there is no group $1; see hack/test.sh --help" >&2; exit 1 ;;
 	esac
 	shift
@@ -144,8 +143,6 @@ bench() {
 
 site() { check site hack/site.sh "$PWD/dist/site"; }
 
-gitops() { run gitops test/gitops "${fresh[@]}" ./...; }
-
 # prepare GROUP...: builds all programs of the tests before the first test runs, where you see the progress.
 prepare() {
 	local group
@@ -154,7 +151,7 @@ prepare() {
 	for group in "$@"; do
 		case $group in
 		integration) programs controlplane tools helm helm3 monitoring ;;
-		bench | gitops) programs controlplane tools ;;
+		bench) programs controlplane tools ;;
 		walk | e2e) programs controlplane tools helm cluster-api capd ;;
 		cluster) programs controlplane tools helm cluster-api capd ;;
 		site) programs site ;;
