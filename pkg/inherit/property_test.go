@@ -5,7 +5,6 @@ package inherit_test
 import (
 	"flag"
 	"fmt"
-	"runtime"
 	"strings"
 	"testing"
 
@@ -203,29 +202,5 @@ func TestLabelsReadOfTheWorstNode(t *testing.T) {
 	node.Annotations[inherit.LabelsFromMachineAnnotation] += strings.Repeat(" ", 256<<10)
 	if read := (inherit.Policy{}).LabelsRead(node); len(read) != 0 {
 		t.Fatalf("%d labels by a list that no API server stores", len(read))
-	}
-}
-
-// Reading a Node that is eight times as large takes eight times as long.
-func TestTheCostOfLabelsReadGrowsWithTheNode(t *testing.T) {
-	size := func(n int) float64 {
-		node, keys := &corev1.Node{}, make([]string, n)
-		node.Labels, node.Annotations = map[string]string{}, map[string]string{}
-		for i := range keys {
-			keys[i] = fmt.Sprintf("example.com/%d", i)
-			node.Labels[keys[i]] = ""
-		}
-		for _, name := range inherit.TrackingAnnotations {
-			node.Annotations[name] = strings.Join(keys, ",")
-		}
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		inherit.Policy{}.LabelsRead(node)
-		runtime.ReadMemStats(&after)
-		return float64(after.TotalAlloc - before.TotalAlloc)
-	}
-	few, eightfold := size(500), size(4000)
-	if few == 0 || eightfold/few > 16 {
-		t.Fatalf("%v bytes for 500 labels, %v for 4000", few, eightfold)
 	}
 }

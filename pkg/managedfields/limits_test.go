@@ -5,7 +5,6 @@ package managedfields_test
 import (
 	"encoding/json"
 	"fmt"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -44,23 +43,6 @@ func TestCostGrowsWithTheLabels(t *testing.T) {
 			NewWithT(t).Expect(eightfold/few).To(BeNumerically("<", 12), "%v allocations for 500 labels, %v for 4000", few, eightfold)
 		})
 	}
-}
-
-// A forged object may have managed fields of very many managers, and a manager with very many fields.
-func TestCostGrowsWithTheManagers(t *testing.T) {
-	size := func(n int) float64 {
-		const creator = "before-first-apply"
-		fields := slices.Repeat(entries(metav1.ManagedFieldsEntry{Manager: creator, Operation: update}), n)
-		fields[0] = managed(creator, update, "{"+membersOf(n)+"}") // at the top, which a union copies
-		plan := planning(t, many(1), many(1), fields...)
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		plan()
-		runtime.ReadMemStats(&after)
-		return float64(after.TotalAlloc - before.TotalAlloc)
-	}
-	few, eightfold := size(250), size(2000)
-	NewWithT(t).Expect(eightfold/few).To(BeNumerically("<", 16), "%v bytes for 250 managers and fields, %v for 2000", few, eightfold)
 }
 
 // planning computes the plan and the patch of a Machine that has some labels and should inherit others.

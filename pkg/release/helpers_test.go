@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"sync"
@@ -68,20 +69,23 @@ func holds(kinds map[string][]string, objects ...client.Object) *apiServer {
 	for version := range kinds {
 		versions = append(versions, schema.FromAPIVersionAndKind(version, "").GroupVersion())
 	}
-	mapper := meta.NewDefaultRESTMapper(versions)
-	for version, names := range kinds {
+	scheme, mapper := runtime.NewScheme(), meta.NewDefaultRESTMapper(versions)
+	utilruntime.Must(errors.Join(clientgoscheme.AddToScheme(scheme), clusterv1.AddToScheme(scheme)))
+	for version, names := range served {
 		for _, kind := range names {
 			gvk, scope := schema.FromAPIVersionAndKind(version, kind), meta.RESTScopeNamespace
 			if gvk.Group == admissionregistrationv1.GroupName {
 				scope = meta.RESTScopeRoot
 			}
-			mapper.Add(gvk, scope)
+			if slices.Contains(kinds[version], kind) {
+				mapper.Add(gvk, scope)
+			}
+			if !scheme.Recognizes(gvk) { // the fake client would register it by itself, but not safely for concurrent use
+				scheme.AddKnownTypeWithName(gvk, &unstructured.Unstructured{})
+				scheme.AddKnownTypeWithName(gvk.GroupVersion().WithKind(kind+"List"), &unstructured.UnstructuredList{})
+			}
 		}
 	}
-	scheme := runtime.NewScheme()
-	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
-	utilruntime.Must(clusterv1.AddToScheme(scheme))
-	know(scheme, served, kinds)
 	all := fake.NewClientBuilder().WithScheme(scheme).WithReturnManagedFields().WithRESTMapper(mapper).WithObjects(objects...).Build()
 	s.others = all
 	s.Client = interceptor.NewClient(all, interceptor.Funcs{
@@ -107,32 +111,18 @@ func holds(kinds map[string][]string, objects ...client.Object) *apiServer {
 	return s
 }
 
-// know registers kinds that have no Go types here. The fake client would register them by itself, but not safely for concurrent use.
-func know(scheme *runtime.Scheme, all ...map[string][]string) {
-	for _, kinds := range all {
-		for version, names := range kinds {
-			for _, kind := range names {
-				if gvk := schema.FromAPIVersionAndKind(version, kind); gvk.Group != "" && !scheme.Recognizes(gvk) {
-					scheme.AddKnownTypeWithName(gvk, &unstructured.Unstructured{})
-					scheme.AddKnownTypeWithName(gvk.GroupVersion().WithKind(kind+"List"), &unstructured.UnstructuredList{})
-				}
-			}
-		}
-	}
-}
-
 // request sends a request, unless it must fail or its context is done, as with an API server.
-func (s *apiServer) request(ctx context.Context, verb string, what any, do func() error) error {
-	kind := s.kindOf(what)
+func (s *apiServer) request(ctx context.Context, verb string, what runtime.Object, do func() error) error {
+	event := verb + " " + s.kindOf(what)
 	s.mu.Lock()
-	before := s.before[verb+" "+kind]
-	delete(s.before, verb+" "+kind)
+	before := s.before[event]
+	delete(s.before, event)
 	s.mu.Unlock()
 	if before != nil {
 		before()
 	}
 	s.mu.Lock()
-	refused := s.fail[verb+" "+kind]
+	refused := s.fail[event]
 	s.mu.Unlock()
 	if err := cmp.Or(ctx.Err(), refused); err != nil {
 		return err
@@ -144,12 +134,12 @@ func (s *apiServer) request(ctx context.Context, verb string, what any, do func(
 	if !ok || verb == "get" {
 		return nil
 	}
-	if after := s.after[verb+" "+kind]; after != nil {
+	if after := s.after[event]; after != nil {
 		after(object)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.writes = append(s.writes, verb+" "+kind+" "+object.GetName())
+	s.writes = append(s.writes, event+" "+object.GetName())
 	return nil
 }
 
@@ -160,16 +150,9 @@ func (s *apiServer) written() []string {
 	return slices.Clone(s.writes)
 }
 
-func (s *apiServer) kindOf(what any) string {
-	switch what := what.(type) {
-	case client.Object:
-		gvk, _ := s.GroupVersionKindFor(what)
-		return gvk.Kind
-	case client.ObjectList:
-		gvk, _ := s.GroupVersionKindFor(what)
-		return strings.TrimSuffix(gvk.Kind, "List")
-	}
-	return ""
+func (s *apiServer) kindOf(what runtime.Object) string {
+	gvk, _ := s.GroupVersionKindFor(what)
+	return strings.TrimSuffix(gvk.Kind, "List")
 }
 
 // stored returns an object as YAML, without its managed fields, its resourceVersion, its name and its namespace, and the names of its field

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
 	"github.com/heirloom-dev/heirloom/test/controlplane"
@@ -36,6 +37,29 @@ func TestExamplesOfValues(t *testing.T) {
 		Expect(err).NotTo(HaveOccurred(), example.Text)
 	}
 	Expect(examples).To(BeNumerically(">", 10))
+}
+
+// The chart accepts the values of the manifests for Argo CD and Flux.
+func TestValuesForGitOpsTools(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	var found []string
+	for _, example := range markdown.Parse([]byte(document(t, "docs", "gitops.md"))).Blocks {
+		if example.Language != "yaml" {
+			continue
+		}
+		manifests, err := controlplane.DecodeObjects(example.Text)
+		Expect(err).NotTo(HaveOccurred())
+		for _, manifest := range manifests {
+			for _, path := range [][]string{{"spec", "source", "helm", "valuesObject"}, {"spec", "values"}} {
+				if over, has, _ := unstructured.NestedMap(manifest.Object, path...); has {
+					found = append(found, manifest.GetKind())
+					_, err := render(t, over)
+					Expect(err).NotTo(HaveOccurred(), manifest.GetKind())
+				}
+			}
+		}
+	}
+	Expect(found).To(ConsistOf("Application", "HelmRelease"))
 }
 
 // The schema has the values in the order of values.yaml, for editors that propose them.

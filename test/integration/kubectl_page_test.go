@@ -5,9 +5,6 @@ package integration
 import (
 	"regexp"
 	"strings"
-	"testing"
-
-	. "github.com/onsi/gomega"
 
 	"github.com/heirloom-dev/heirloom/test/markdown"
 )
@@ -100,25 +97,4 @@ func withoutProgress(output string) string {
 func alike(a, b string) bool {
 	columns := regexp.MustCompile(` {2,}`)
 	return columns.ReplaceAllString(steady(a), "  ") == columns.ReplaceAllString(steady(b), "  ")
-}
-
-func TestPage(t *testing.T) {
-	Expect := NewWithT(t).Expect
-	Expect(withoutProgress("Reading owners …\nKIND   a …  b\nerror: c …\n")).To(Equal("KIND   a …  b\nerror: c …\n"))
-	const text = "# Title\n\n```console\n$ a --flag\none\n\n$ b\n```\n\n$ prose\n\n```yaml\n$ c\n```\n\n```console\n$ d\n$ e\ntwo\n```\n"
-	p := readPage(text)
-	var lines []string
-	for _, command := range p.commands {
-		lines = append(lines, command.line)
-	}
-	Expect(lines).To(Equal([]string{"a --flag", "b", "d", "e"}))
-	Expect(p.commands[0].output).To(Equal("one\n\n"))
-	Expect(p.commands[0].number).To(Equal(4))
-	Expect(p.commands[1].output).To(BeEmpty())
-	Expect(p.write()).To(Equal(text))
-	p.commands[1].output = "new\n"
-	Expect(p.write()).To(Equal(strings.Replace(text, "$ b\n", "$ b\nnew\n", 1)))
-
-	Expect(alike("NAME  AT\nx   127.0.0.1:1234 \n", "NAME   AT\nx    127.0.0.1:99")).To(BeTrue())
-	Expect(alike("a\n", "b\n")).To(BeFalse())
 }

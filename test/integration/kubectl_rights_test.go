@@ -21,7 +21,7 @@ func testKubectlRights(t *testing.T, w *kubectlWorld) {
 	})).To(Succeed())
 	reader := w.kubeconfigOf(t, "reader")
 	explain := func(object string) (string, int) {
-		_, errOut, code := w.run(t, pluginRun{args: []string{"explain", object, "node.cluster.x-k8s.io/pool"}, kubeconfig: reader})
+		_, errOut, code := w.run(t, reader, "explain", object, "node.cluster.x-k8s.io/pool")
 		return errOut, code
 	}
 	errOut, code := explain("machine/prod-gpu-1")

@@ -5,7 +5,6 @@ package integration
 import (
 	"context"
 	"errors"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +12,7 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
@@ -20,10 +20,9 @@ import (
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
-// TestKubectl runs the built plugin in one world, for the promises that need API servers with Heirloom: the plugin's rights, dry runs that
-// webhooks answer, writes that match the output of diff, a release while Heirloom runs, and the pages of the documentation. The scripts
-// of cmd/kubectl-heirloom test all other promises. A subtest changes only objects of its own, and leaves no new objects in the Clusters
-// prod and edge.
+// TestKubectl runs the built plugin in one world with Heirloom: as the pages of the documentation show it, with the rights of the chart's
+// roles, with dry runs that webhooks answer, and with a release by the running program. The scripts of cmd/kubectl-heirloom test all
+// other promises. Only the last subtest changes the Clusters prod and edge.
 func TestKubectl(t *testing.T) {
 	t.Parallel()
 	w := newKubectlWorld(t)
@@ -31,14 +30,45 @@ func TestKubectl(t *testing.T) {
 		name string
 		run  func(t *testing.T, w *kubectlWorld)
 	}{
-		{"check", testKubectlCheck}, // first, because it checks the whole world
-		{"diff", testKubectlDiff},
-		{"release", testKubectlRelease},
 		{"docs", testKubectlDocs},
 		{"rights", testKubectlRights},
+		{"check", testKubectlCheck},
+		{"diff", testKubectlDiff},
+		{"release", testKubectlRelease},
 	} {
 		t.Run(command.name, func(t *testing.T) { command.run(t, w.in(t)) })
 	}
+}
+
+// The webhooks answer the dry runs. The program has its serving certificate in files here, which the plugin cannot read, and each
+// workload cluster has a Node that no Machine has.
+func testKubectlCheck(t *testing.T, w *kubectlWorld) {
+	out, stderr, code := w.kubectl(t, "check", "--wait=1m")
+	w.Expect(code).To(BeZero(), stderr)
+	w.Expect(out).To(ContainSubstring("\n9 ok, 1 warning, 1 unknown\n"))
+	w.Expect(stderr).NotTo(ContainSubstring("Warning"), "the plugin hides the warnings that its dry runs cause")
+}
+
+// The plugin agrees with the program: when everything has inherited, it has nothing to write.
+func testKubectlDiff(t *testing.T, w *kubectlWorld) {
+	w.Eventually(func(g Gomega) {
+		out, stderr, code := w.kubectl(t, "diff", "prod", "edge")
+		g.Expect(out).To(HavePrefix("Nothing would change.\n"))
+		g.Expect(stderr).To(BeEmpty())
+		g.Expect(code).To(BeZero())
+	}).WithTimeout(patience).Should(Succeed())
+}
+
+// The running program gives up its ownership in the released object, and then leaves the object alone.
+func testKubectlRelease(t *testing.T, w *kubectlWorld) {
+	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: fleetName, Name: "edge-web-1"}}
+	w.get(m)
+	w.Expect(ours(m)).NotTo(BeEmpty())
+	out, stderr, code := w.kubectl(t, "release", "machine/edge-web-1", "--yes")
+	w.Expect(code).To(BeZero(), stderr)
+	w.Expect(out).To(ContainSubstring("machine.cluster.x-k8s.io/edge-web-1 released in namespace fleet\n"))
+	w.get(m)
+	w.Expect(ours(m)).To(BeEmpty())
 }
 
 // kubectlWorld is a management cluster with Heirloom and two Clusters, each with an API server of its own:
@@ -87,40 +117,26 @@ func (w *kubectlWorld) in(t *testing.T) *kubectlWorld {
 	return &within
 }
 
-// pluginRun is one run of the plugin.
-type pluginRun struct {
-	args []string
-	// kubeconfig is the path of a kubeconfig. Empty: the administrator's kubeconfig; see kubeconfigOf for other users.
-	kubeconfig string
-	// env has additional variables, for example KUBECTL_EXTERNAL_DIFF=…
-	env   []string
-	stdin io.Reader
-}
-
 // kubectl runs the plugin as the world's administrator, in namespace fleet.
 func (w *kubectlWorld) kubectl(t *testing.T, args ...string) (stdout, stderr string, exitCode int) {
 	t.Helper()
-	return w.run(t, pluginRun{args: args})
+	return w.run(t, w.kubeconfig, args...)
 }
 
-// run runs the plugin.
-func (w *kubectlWorld) run(t *testing.T, run pluginRun) (stdout, stderr string, exitCode int) {
+// run runs the plugin with a kubeconfig; see kubeconfigOf.
+func (w *kubectlWorld) run(t *testing.T, kubeconfig string, args ...string) (stdout, stderr string, exitCode int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(w.ctx, 2*patience)
 	defer cancel()
-	if run.kubeconfig == "" {
-		run.kubeconfig = w.kubeconfig
-	}
 	var out, errOut strings.Builder
-	command := exec.CommandContext(ctx, w.plugin, run.args...)
-	command.Stdin, command.Stdout, command.Stderr = run.stdin, &out, &errOut
+	command := exec.CommandContext(ctx, w.plugin, args...)
+	command.Stdout, command.Stderr = &out, &errOut
 	// The plugin caches discovery below the home directory.
-	command.Env = append(os.Environ(), "KUBECONFIG="+run.kubeconfig, "HOME="+w.dir)
-	command.Env = append(command.Env, run.env...)
+	command.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "HOME="+w.dir)
 	err := command.Run()
 	var exit *exec.ExitError
 	if err != nil && (!errors.As(err, &exit) || ctx.Err() != nil) {
-		t.Fatalf("kubectl heirloom %s: %v (%v)\n%s", strings.Join(run.args, " "), err, ctx.Err(), errOut.String())
+		t.Fatalf("kubectl heirloom %s: %v (%v)\n%s", strings.Join(args, " "), err, ctx.Err(), errOut.String())
 	}
 	return out.String(), withoutProgress(errOut.String()), command.ProcessState.ExitCode()
 }

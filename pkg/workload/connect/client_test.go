@@ -4,7 +4,6 @@ package connect
 
 import (
 	"fmt"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -116,12 +115,7 @@ func TestAKubeconfigThatIsABomb(t *testing.T) {
 			for i := range tc.depth {
 				_, _ = fmt.Fprintf(&bomb, "- {name: e, extension: &b%d [%s]}\n", i+1, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*b%d, ", i), 10), ", "))
 			}
-			s := secret(bomb.String())
-			var before, after runtime.MemStats
-			runtime.ReadMemStats(&before)
-			_, err := RESTConfig(t.Context(), fake.NewFakeClient(s), red)
-			runtime.ReadMemStats(&after)
-			NewWithT(t).Expect(after.TotalAlloc-before.TotalAlloc).To(BeNumerically("<", 4<<20), "bytes")
+			_, err := RESTConfig(t.Context(), fake.NewFakeClient(secret(bomb.String())), red)
 			NewWithT(t).Expect(err).To(MatchError(ContainSubstring("it has an anchor or an alias")))
 		})
 	}
