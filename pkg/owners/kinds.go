@@ -151,6 +151,9 @@ func (k Kind) Content(ctx context.Context, c *Chain, object metav1.Object) (inhe
 // objects to skip and on the owner of an object.
 func (k Kind) Evaluate(ctx context.Context, c *Chain, object metav1.Object, policy inherit.Policy) (Decision, error) {
 	cluster, err := c.Cluster(ctx, object.GetNamespace(), ClusterName(object))
+	if cluster == nil && err == nil && c.Freshness == FromCacheElseLive { // its first objects may follow a Cluster at once
+		cluster, err = c.Reading(FromLive).Cluster(ctx, object.GetNamespace(), ClusterName(object))
+	}
 	if err != nil {
 		return Decision{}, err
 	}

@@ -109,7 +109,7 @@ func nothingCases() []conformanceCase {
 			l.into = []target{{metadataPlace(), everything}, {templatePlace(), everything}}
 		}},
 		conformanceCase{rule: 10, child: "Machine of MachinePool", set: func(l *descent) {
-			l.createHome()
+			l.create(l.cluster())
 			l.child = l.machineOf(l.owns(l.pool(), l.fromMetadata(templatePlace())), fakeMachine())
 			l.into = []target{{machinePlace(), everything}}
 		}},

@@ -53,16 +53,16 @@ func (s *scene) refusedPolicy(a abroad) bool {
 	return !a.ServesAdmissionPolicies()
 }
 
-// admitBefore registers the default admission in a workload cluster, like an earlier program that no longer runs.
-func (s *scene) admitBefore(a abroad) {
+// admitBefore registers the default admission in a workload cluster, like an earlier program of this installation that no longer runs.
+func (s *scene) admitBefore(a abroad, installed string) {
 	s.t.Helper()
 	if a.byDefault() == workload.AdmitByPolicy {
-		s.Expect(policy.Ensure(s.ctx, a.Client, workload.ByPolicy{Installed: "heirloom"}.Owner(webhook.IdentityOf(a.cluster)), nil, inherit.Policy{})).Error().To(Succeed())
+		s.Expect(policy.Ensure(s.ctx, a.Client, workload.ByPolicy{Installed: installed}.Owner(webhook.IdentityOf(a.cluster)), nil, inherit.Policy{})).Error().To(Succeed())
 		return
 	}
-	installed := &admissionregistrationv1.MutatingWebhookConfiguration{}
-	s.Expect(s.Client.Get(s.ctx, types.NamespacedName{Name: "heirloom"}, installed)).To(Succeed())
-	configuration, err := webhook.Configuration(installed, s.WorkloadURL+webhook.Path([]byte("a key"), webhook.IdentityOf(a.cluster)))
+	hooks := &admissionregistrationv1.MutatingWebhookConfiguration{}
+	s.Expect(s.Client.Get(s.ctx, types.NamespacedName{Name: "heirloom"}, hooks)).To(Succeed())
+	configuration, err := webhook.Configuration(hooks, s.WorkloadURL+webhook.Path([]byte("a key"), webhook.IdentityOf(a.cluster)))
 	s.Expect(err).NotTo(HaveOccurred())
 	s.Expect(client.IgnoreAlreadyExists(a.Client.Create(s.ctx, configuration))).To(Succeed())
 }

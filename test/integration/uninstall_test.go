@@ -51,7 +51,7 @@ func TestHelmUninstall(t *testing.T) {
 	s.Expect(s.Client.DeleteAllOf(s.ctx, &admissionregistrationv1.MutatingWebhookConfiguration{})).To(Succeed())
 	s.Expect(s.Client.DeleteAllOf(s.ctx, &admissionregistrationv1.ValidatingWebhookConfiguration{})).To(Succeed())
 
-	s.admitBefore(red)
+	s.admitBefore(red, "farewell-false")
 	red.Door.Shut()
 	said := s.comeAndGo("farewell-false", "uninstall.release=false")
 	s.Expect(said).To(And(ContainSubstring("workload cluster red/red: objects that admit Nodes could not be deleted. "+
@@ -60,6 +60,7 @@ func TestHelmUninstall(t *testing.T) {
 	s.Expect(s.ways(red.Client)).NotTo(BeEmpty(), "the workload cluster did not answer")
 
 	s.Expect(red.Door.Open()).To(Succeed())
+	s.admitBefore(red, "farewell-within") // a release removes only its own policy
 	s.comeAndGo("farewell-within", "uninstall.release=true", "watchNamespace=red")
 	s.Expect(s.ways(red.Client)).To(BeEmpty())
 	s.get(red.m)
