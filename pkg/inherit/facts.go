@@ -130,21 +130,18 @@ func (f Fact) OfMachines() bool { return f.Kind == machineKind }
 // does a label of another writer on the Node: facts are added after the cloud provider has initialized the Node.
 func (s NodeSource) WithFacts(values []FactValue, node Node) NodeSource {
 	initializing := slices.ContainsFunc(node.Taints, func(t corev1.Taint) bool { return t.Key == uninitializedByCloud })
-	ours := func(label string) bool { // the kubelet may have written the list
-		return slices.Contains(node.Record.Labels, label) || !restricted(label) && node.keys[labelKey][1].Has(label)
-	}
 	labels, facts := mergeMaps(s.Labels, nil), mergeMaps(s.Facts, nil)
 	s.dropped = slices.Clip(s.dropped)
 	for _, v := range values {
 		entry, now := Entry{labelKey, v.Label, true}, node.Labels[v.Label]
 		switch _, there := node.Labels[v.Label]; {
-		case has(labels, v.Label) || initializing && !ours(v.Label):
+		case has(labels, v.Label) || initializing && !node.hasFact(v.Label):
 		case v.Problem != "":
 			s.dropped.drop(entry, DropInvalid, "", fmt.Sprintf("%s of the %s: %s", v.Field, v.Kind.Kind, v.Problem))
-		case v.Unknown && there && ours(v.Label):
+		case v.Unknown && there && node.hasFact(v.Label):
 			labels[v.Label], facts[v.Label] = now, v.Fact
 		case v.Value == "":
-		case there && !ours(v.Label):
+		case there && !node.hasFact(v.Label):
 			s.dropped.drop(entry, DropSetThere, "", "")
 		case s.matched != "" && restricted(v.Label):
 			s.dropped.drop(entry, DropUnproven, "", "")
@@ -156,6 +153,11 @@ func (s NodeSource) WithFacts(values []FactValue, node Node) NodeSource {
 		s.Labels, s.Facts = labels, facts
 	}
 	return s
+}
+
+// hasFact reports whether Heirloom set a label as a fact. The kubelet may have written the list.
+func (n Node) hasFact(label string) bool {
+	return slices.Contains(n.Record.Labels, label) || !restricted(label) && n.keys[labelKey][1].Has(label)
 }
 
 // withRole returns the source with the label of a role for the Node, unless it is a Node of a control plane or role is empty.
