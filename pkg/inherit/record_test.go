@@ -92,6 +92,9 @@ func TestAdmissionLeavesAChangedRecordToTheLoop(t *testing.T) {
 	repaired := everyLabel().PlanNode(old(admitted).Restored(inherit.ValidRecord(had)), lost, privileged).Result
 	Expect(repaired.Labels).NotTo(HaveKey(quarantine))
 	Expect(repaired.Taints).To(BeEmpty())
+
+	updated := everyLabel().PlanNode(old(changed), lost, inherit.Turn{Stored: &had}).Result
+	Expect(updated).To(Equal(repaired), "the update that changes the record shows the last valid record")
 }
 
 // A Node that initializes gets its OnInitialization taints once, regardless of the annotations that its kubelet writes. An older Node gets
