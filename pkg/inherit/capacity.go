@@ -45,7 +45,7 @@ func (p Policy) Capacity(current, inherits Object, facts ...FactValue) (map[stri
 	if p.ClusterAPITaints == PropagationDisabled {
 		template.Taints = nil
 	}
-	from := sourceOf(template.Labels, template.Annotations, template.Taints).withRole(p.WorkerRole).WithFacts(facts, NodeState{})
+	from := sourceOf(template.Labels, template.Annotations, template.Taints).withRole(p.WorkerRole).WithFacts(facts, Node{})
 	plan := p.PlanNode(ReadNode(&corev1.Node{}, time.Time{}), from, Turn{})
 	node, out := plan.Result, slices.DeleteFunc(plan.LeftOut, func(d Dropped) bool { return d.Detail == "" }) // only problems for users are reported
 	delete(node.Labels, RecordLabel)

@@ -126,23 +126,22 @@ func (f Fact) InMachine(m *clusterv1.Machine) FactValue {
 // OfMachines reports whether the fact is a field or a label of Machines, and not of an object of a provider.
 func (f Fact) OfMachines() bool { return f.Kind == machineKind }
 
-// WithFacts returns the source with the known facts as labels, for a Node with this state. A label of the Machine takes precedence, and so
+// WithFacts returns the source with the known facts as labels, for this Node. A label of the Machine takes precedence, and so
 // does a label of another writer on the Node: facts are added after the cloud provider has initialized the Node.
-func (s NodeSource) WithFacts(values []FactValue, node NodeState) NodeSource {
+func (s NodeSource) WithFacts(values []FactValue, node Node) NodeSource {
 	initializing := slices.ContainsFunc(node.Taints, func(t corev1.Taint) bool { return t.Key == uninitializedByCloud })
-	ours := keySet(node.Annotations[LabelsFromMachineAnnotation]).Insert(RecordOf(node).Labels...)
 	labels, facts := mergeMaps(s.Labels, nil), mergeMaps(s.Facts, nil)
 	s.dropped = slices.Clip(s.dropped)
 	for _, v := range values {
 		entry, now := Entry{labelKey, v.Label, true}, node.Labels[v.Label]
 		switch _, there := node.Labels[v.Label]; {
-		case has(labels, v.Label) || initializing && !ours.Has(v.Label):
+		case has(labels, v.Label) || initializing && !node.hasFact(v.Label):
 		case v.Problem != "":
 			s.dropped.drop(entry, DropInvalid, "", fmt.Sprintf("%s of the %s: %s", v.Field, v.Kind.Kind, v.Problem))
-		case v.Unknown && there && ours.Has(v.Label):
+		case v.Unknown && there && node.hasFact(v.Label):
 			labels[v.Label], facts[v.Label] = now, v.Fact
 		case v.Value == "":
-		case there && !ours.Has(v.Label):
+		case there && !node.hasFact(v.Label):
 			s.dropped.drop(entry, DropSetThere, "", "")
 		case s.matched != "" && restricted(v.Label):
 			s.dropped.drop(entry, DropUnproven, "", "")
@@ -154,6 +153,11 @@ func (s NodeSource) WithFacts(values []FactValue, node NodeState) NodeSource {
 		s.Labels, s.Facts = labels, facts
 	}
 	return s
+}
+
+// hasFact reports whether Heirloom set a label as a fact. The kubelet may have written the list.
+func (n Node) hasFact(label string) bool {
+	return slices.Contains(n.Record.Labels, label) || !restricted(label) && n.keys[labelKey][1].Has(label)
 }
 
 // withRole returns the source with the label of a role for the Node, unless it is a Node of a control plane or role is empty.

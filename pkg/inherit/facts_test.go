@@ -70,7 +70,7 @@ func TestFacts(t *testing.T) {
 			value := fact.In(object)
 			value.Unknown = tc.unknown
 			m, node, policy := tc.machine.machine(), tc.node.initialized(), inherit.Policy{Facts: []inherit.Fact{fact}}
-			from := inherit.SourceOfMachine(m).AheadOf(m).WithFacts([]inherit.FactValue{value}, node)
+			from := inherit.SourceOfMachine(m).AheadOf(m).WithFacts([]inherit.FactValue{value}, old(node))
 			got, problems := withProblems(planned(policy, from, node, privileged))
 			expectProblem(t, problems, tc.dropped)
 			delete(got.Labels, inherit.RecordLabel)
@@ -82,6 +82,29 @@ func TestFacts(t *testing.T) {
 			Expect(created.Labels).NotTo(HaveKey("topology.kubernetes.io/zone"), "NodeRestriction might refuse it")
 		})
 	}
+}
+
+// A kubelet that lists a label of Kubernetes as inherited does not make it Heirloom's: the value of the cloud provider stays. If the
+// kubelet changes the record, a fact that Heirloom has set stays as well.
+func TestAKubeletDoesNotDecideWhoseAFactIs(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	const zone = "topology.kubernetes.io/zone"
+	fact, err := inherit.ParseFact("Machine.cluster.x-k8s.io:spec.failureDomain=" + zone)
+	Expect(err).NotTo(HaveOccurred())
+	policy, m := inherit.Policy{Facts: []inherit.Fact{fact}}, content{}.machine()
+	planned := func(node inherit.Node, value inherit.FactValue) inherit.NodeState {
+		from := inherit.SourceOfMachine(m).AheadOf(m).WithFacts([]inherit.FactValue{value}, node)
+		return policy.PlanNode(node, from, privileged).Result
+	}
+	for _, said := range []inherit.FactValue{{Fact: fact, Value: "z1"}, {Fact: fact, Unknown: true}} {
+		node := inherit.NodeState{Labels: labels(zone + "=cloud"), Annotations: annotations("own/labels=" + zone)}
+		got := planned(old(node), said)
+		Expect(got.Labels).To(HaveKeyWithValue(zone, "cloud"))
+		Expect(inherit.RecordOf(got).Labels).To(BeEmpty())
+	}
+	set := planned(old(inherit.NodeState{}), inherit.FactValue{Fact: fact, Value: "z1"})
+	changed := with(set, content{annotations: inherit.RecordAnnotation + "=x"})
+	Expect(planned(old(changed).Restored(inherit.ValidRecord(set)), inherit.FactValue{Fact: fact, Value: "z1"})).To(Equal(set))
 }
 
 // cluster-autoscaler learns the zone of new Nodes if the template has a failure domain.

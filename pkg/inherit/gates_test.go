@@ -71,6 +71,28 @@ func TestAGateIsClosedAtRegistration(t *testing.T) {
 	Expect(from.WhyNot(opened.LeftOut, inherit.Entry{What: "taint", Name: "net:NoSchedule"})).To(Equal(inherit.DropGateOpened))
 }
 
+// A policy admits Nodes while Heirloom is down. A gate that closed then opens, also if Cluster API has initialized the Node before Heirloom
+// is back. A taint with another value stays.
+func TestAGateThatClosedWhileHeirloomWasDownOpens(t *testing.T) {
+	Expect, p := NewWithT(t).Expect, inherit.Policy{}
+	m := content{annotations: "taints.heirloom.dev/until=net=calico:NoSchedule until condition Net=False"}.machine()
+	from := inherit.SourceOfMachine(m)
+	node := old(content{taints: "net=calico:NoSchedule"}.initialized())
+	first := p.PlanNode(node, from, privileged)
+	Expect(first.Gates).To(HaveLen(1))
+	Expect(inherit.RecordOf(first.Result).Gates).To(Equal([]string{"net:NoSchedule"}))
+	node.Object.Status.Conditions = []corev1.NodeCondition{{Type: "Net", Status: "False"}}
+	opened := p.PlanNode(node, from, inherit.Turn{OpensGates: true})
+	Expect(opened.Result.Taints).To(BeEmpty())
+	Expect(opened.Opened).To(HaveLen(1))
+
+	foreign := old(content{taints: "net=other:NoSchedule"}.initialized())
+	foreign.Object.Status.Conditions = node.Object.Status.Conditions
+	Expect(p.PlanNode(foreign, from, inherit.Turn{OpensGates: true}).Result.Taints).To(HaveLen(1))
+	m.Labels[inherit.RecordLabel], node.Labels[inherit.RecordLabel] = "forged", "forged" // by Cluster API
+	Expect(p.PlanNode(node, inherit.SourceOfMachine(m), inherit.Turn{OpensGates: true}).Result.Taints).To(HaveLen(1), "its Machine forges the record")
+}
+
 // In the template of a MachinePool, typed taints become annotations, and gates stay unchanged.
 func TestGatesOfAPool(t *testing.T) {
 	const until = "net:NoSchedule until condition Net=False"

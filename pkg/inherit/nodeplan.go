@@ -97,6 +97,9 @@ func (p NodePlan) withMissing() NodePlan {
 
 // PlanNode implements rules 11, 12 and 13: it decides what a write does to a Node.
 func (p Policy) PlanNode(node Node, from NodeSource, turn Turn) NodePlan {
+	if turn.Stored != nil { // the update may change the record
+		node = node.Restored(turn.Stored.Annotations[RecordAnnotation])
+	}
 	if forged(node, from) {
 		node.Record, node.recorded = Record{}, false
 	}

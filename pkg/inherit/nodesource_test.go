@@ -104,7 +104,7 @@ func TestAnAddressBringsNoPrivileges(t *testing.T) {
 	written := func(by inherit.Turn) inherit.NodeState {
 		t.Helper()
 		now := inherit.OfNode(node)
-		state := whole(planned(policy, policy.SourceFor(node, &m).WithFacts([]inherit.FactValue{zone.InMachine(&m)}, now), now, by))
+		state := whole(planned(policy, policy.SourceFor(node, &m).WithFacts([]inherit.FactValue{zone.InMachine(&m)}, old(now)), now, by))
 		return state
 	}
 	privileges := []types.GomegaMatcher{HaveKey("node-role.kubernetes.io/vault"), HaveKey("node-restriction.kubernetes.io/tenant"), HaveKey("topology.kubernetes.io/zone")}

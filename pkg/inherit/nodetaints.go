@@ -70,7 +70,7 @@ func (w *nodeWrite) dropOnInitialization() {
 	for _, t := range w.declared {
 		if id := taint.MachineID(t); taint.Initialize(t) {
 			why := DropOnce
-			if has(w.gates, id) && !slices.Contains(w.node.Record.Gates, id.String()) {
+			if has(w.gates, id) && !w.mayBeClosed(id) {
 				why = DropGateOpened
 			}
 			w.out.drop(Entry{taintKey, id.String(), true}, why, "", "")
@@ -140,16 +140,15 @@ func (w *nodeWrite) taints(result NodeState) NodeState {
 }
 
 // openGates finds the start-up gates that are closed on the Node, and removes the taints of gates that open: the Node has the gate's
-// condition, or a ready Pod of the gate's DaemonSet. Gates close when the Node initializes, and are recorded then: a taint that somebody
-// else added, or that was declared later, or with another value, stays.
+// condition, or a ready Pod of the gate's DaemonSet. Gates close when the Node initializes, and are recorded in the first write of the loop: a
+// taint that somebody else added later, or that was declared later, or with another value, stays.
 func (w *nodeWrite) openGates(result NodeState) NodeState {
 	w.closed, w.opened = nil, nil
 	there, before := taint.ByID(result.Taints), taint.ByID(w.node.Taints)
 	for _, t := range w.declared {
 		id := taint.MachineID(t)
 		gate, gated := w.gates[id]
-		closed := w.initializes || slices.Contains(w.node.Record.Gates, id.String())
-		if !gated || !closed || !taint.Initialize(t) || !same(there, taint.ForNode(t)) {
+		if !gated || !w.mayBeClosed(id) || !taint.Initialize(t) || !same(there, taint.ForNode(t)) {
 			continue
 		}
 		if !w.turn.OpensGates || !w.meets(gate) {
@@ -162,6 +161,12 @@ func (w *nodeWrite) openGates(result NodeState) NodeState {
 		}
 	}
 	return result
+}
+
+// mayBeClosed reports whether a gate is closed if the Node has its taint. A Node that the loop has never written may have the taint from a
+// policy, which works also while Heirloom is down.
+func (w *nodeWrite) mayBeClosed(id taint.ID) bool {
+	return w.initializes || slices.Contains(w.node.Record.Gates, id.String()) || !w.node.recorded && !forged(w.stored, w.from)
 }
 
 func (w *nodeWrite) meets(gate taint.Gate) bool {

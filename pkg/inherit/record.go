@@ -54,15 +54,15 @@ func (r Record) text() string {
 
 // parseRecord is the inverse of text.
 func parseRecord(text string) (r Record) {
-	parts := strings.Split(text, ";")
-	r.Labels = taint.Split(parts[0])
-	for _, part := range parts[1:] {
+	keys, rest, _ := strings.Cut(text, ";")
+	taints, state, _ := strings.Cut(rest, ";") // by position: a taint's key may be "gates"
+	r.Labels = taint.Split(keys)
+	r.Taints, _ = taint.ParseList(taints)
+	for part := range strings.SplitSeq(state, ";") {
 		if since, ok := strings.CutPrefix(part, softenedPart); ok {
 			r.Softened, _ = time.Parse(time.RFC3339, since) // Heirloom wrote it
 		} else if gates, ok := strings.CutPrefix(part, gatesPart); ok {
 			r.Gates = taint.Split(gates)
-		} else {
-			r.Taints, _ = taint.ParseList(part)
 		}
 	}
 	return r
@@ -110,9 +110,14 @@ func forged(node Node, from NodeSource) bool {
 	return labelled && node.Labels[RecordLabel] == value
 }
 
-// withRecord returns the state with a record of the entries that the Node has from its Machine, and of the state of the Node.
+// withRecord returns the state with a record of the entries that the Node has from its Machine, and of the state of the Node. Admission
+// leaves a record that a kubelet has changed to the loop, which may remember the last valid record.
 func (w *nodeWrite) withRecord(state NodeState) NodeState {
-	if forged(w.stored, w.from) {
+	valid := func(node NodeState) bool {
+		return w.stored.Labels[RecordLabel] == digest(node.Annotations[RecordAnnotation])
+	}
+	changed := w.turn.Stored != nil && w.stored.recorded && !valid(w.stored.NodeState) && !valid(*w.turn.Stored)
+	if changed || forged(w.stored, w.from) {
 		return state
 	}
 	r := Record{Taints: always(w.declared)}

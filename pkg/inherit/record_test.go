@@ -82,6 +82,21 @@ func TestAKubeletCannotHaveAnythingTakenAway(t *testing.T) {
 	}
 }
 
+// Admission has no memory: it leaves a changed record as it is, so that the loop restores the record and removes what the Machine lost.
+func TestAdmissionLeavesAChangedRecordToTheLoop(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	had := synced(content{labels: quarantine + "=yes", taints: "gpu:NoSchedule"}.machine())
+	changed, lost := with(had, content{annotations: inherit.RecordAnnotation + "=x"}), inherit.SourceOfMachine(content{}.machine())
+	admitted := everyLabel().PlanNode(old(changed), lost, inherit.Turn{Stored: &changed}).Result
+	Expect(admitted.Labels).To(HaveKeyWithValue(inherit.RecordLabel, had.Labels[inherit.RecordLabel]))
+	repaired := everyLabel().PlanNode(old(admitted).Restored(inherit.ValidRecord(had)), lost, privileged).Result
+	Expect(repaired.Labels).NotTo(HaveKey(quarantine))
+	Expect(repaired.Taints).To(BeEmpty())
+
+	updated := everyLabel().PlanNode(old(changed), lost, inherit.Turn{Stored: &had}).Result
+	Expect(updated).To(Equal(repaired), "the update that changes the record shows the last valid record")
+}
+
 // A Node that initializes gets its OnInitialization taints once, regardless of the annotations that its kubelet writes. An older Node gets
 // none, also if Heirloom meets it for the first time.
 func TestWhoInitializes(t *testing.T) {
@@ -169,6 +184,7 @@ func TestTheRecordKeepsTheState(t *testing.T) {
 	for _, r := range []inherit.Record{
 		{}, {Labels: []string{role}}, {Taints: onNode("gpu=1:NoSchedule")}, {Softened: noon}, {Gates: []string{"a:NoSchedule", "b:NoExecute"}},
 		{Labels: []string{role, "x.k8s.io/a"}, Taints: onNode("gpu=1:NoSchedule,z:NoExecute"), Softened: noon.Add(time.Second), Gates: []string{"a:NoSchedule"}},
+		{Taints: onNode("gates=dedicated:NoSchedule,z:NoSchedule")}, {Taints: onNode("softened=1:NoSchedule"), Gates: []string{"a:NoSchedule"}},
 	} {
 		node := r.Recorded(inherit.NodeState{})
 		slices.Sort(r.Labels)

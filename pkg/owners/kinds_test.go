@@ -136,7 +136,7 @@ func TestWhatDoesNotNeedAKindThatIsNotListed(t *testing.T) {
 			Expect, start := NewWithT(t).Expect, time.Now()
 			chain := admission(unsynced{holds(t, machine("m", byControlPlane, provided), ofCluster("c"))}, fails(errors.New("it was asked")))
 			chain.Freshness = freshness
-			found, err := chain.Within(itself).SourceOf(t.Context(), node("n aws:1"), inherit.Policy{})
+			found, err := chain.Within(itself).SourceOf(t.Context(), inherit.ReadNode(node("n aws:1"), time.Time{}), inherit.Policy{})
 			Expect(err).NotTo(HaveOccurred())
 			Expect(found).To(HaveField("Source.String()", "Machine ns/m"))
 			Expect(time.Since(start)).To(Equal(listTimeout))
@@ -183,7 +183,7 @@ func TestRoomInAControlPlane(t *testing.T) {
 				return inherit.ControlPlaneLayout(gvk.Version, func(path ...string) bool { return slices.Contains(strings.Fields(tc.fields), path[len(path)-1]) }), nil
 			}
 		}
-		decided, err := chain.SourceOf(t.Context(), node("n"), inherit.Policy{})
+		decided, err := chain.SourceOf(t.Context(), inherit.ReadNode(node("n"), time.Time{}), inherit.Policy{})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(decided.Source.Labels).To(HaveKey("fromControlPlane"))
 		Expect(decided.Source.Labels["fromClass"]+decided.Source.Labels["fromCluster"] == "11").To(Equal(tc.labels), tc.name)

@@ -205,7 +205,7 @@ func recheckNode(ctx context.Context, t *testing.T, chain *owners.Chain, known s
 	t.Helper()
 	decided := func(d owners.NodeDecision) bool { first = d; return true }
 	second, err := owners.Recheck(ctx, chain.Within(itself), decided, func(ctx context.Context, c *owners.Chain) (owners.NodeDecision, error) {
-		return c.SourceOf(ctx, node(known), inherit.Policy{})
+		return c.SourceOf(ctx, inherit.ReadNode(node(known), time.Time{}), inherit.Policy{})
 	})
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	return first, second
@@ -214,7 +214,7 @@ func recheckNode(ctx context.Context, t *testing.T, chain *owners.Chain, known s
 // decideNode decides about Node n as the loop does before a write.
 func decideNode(ctx context.Context, chain *owners.Chain) (owners.NodeDecision, error) {
 	return owners.DecideLive(ctx, chain.Within(itself), func(ctx context.Context, c *owners.Chain) (owners.NodeDecision, error) {
-		return c.SourceOf(ctx, node("n"), inherit.Policy{})
+		return c.SourceOf(ctx, inherit.ReadNode(node("n"), time.Time{}), inherit.Policy{})
 	})
 }
 

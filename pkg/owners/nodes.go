@@ -60,7 +60,7 @@ func (p NodePlan) Changes() bool { return p.Inherits() && p.NodePlan.Changes() }
 
 // PlanNode plans for a Node of the chain's Cluster. Webhook, loop and plugin call it.
 func (c *Chain) PlanNode(ctx context.Context, node inherit.Node, policy inherit.Policy, turn inherit.Turn) (p NodePlan, err error) {
-	if p.NodeDecision, err = c.SourceOf(ctx, node.Object, policy); err == nil && p.Inherits() {
+	if p.NodeDecision, err = c.SourceOf(ctx, node, policy); err == nil && p.Inherits() {
 		p.NodePlan = policy.PlanNode(node, p.Source, turn)
 	}
 	return p, err
@@ -68,16 +68,17 @@ func (c *Chain) PlanNode(ctx context.Context, node inherit.Node, policy inherit.
 
 // SourceOf decides what happens to a Node of the chain's Cluster (see Within), and from which object it inherits. A Node that is being
 // deleted inherits until it is gone.
-func (c *Chain) SourceOf(ctx context.Context, node *corev1.Node, policy inherit.Policy) (NodeDecision, error) {
+func (c *Chain) SourceOf(ctx context.Context, read inherit.Node, policy inherit.Policy) (NodeDecision, error) {
 	if c.within == (types.NamespacedName{}) {
 		return skipNode(inherit.NotOfManagementCluster), nil
 	}
+	node := read.Object
 	m, err := c.MachineOf(ctx, node)
 	if err != nil {
 		return NodeDecision{}, err
 	}
 	if m == nil {
-		return c.evaluateNodeOfPool(ctx, node, policy)
+		return c.evaluateNodeOfPool(ctx, read, policy)
 	}
 	if !inherit.Proven(node, m) && inherit.MatchedBefore(node) != m.Name { // a kubelet cannot leave a Machine with another address
 		before, err := c.matchedBefore(ctx, node)
@@ -88,12 +89,13 @@ func (c *Chain) SourceOf(ctx context.Context, node *corev1.Node, policy inherit.
 			m = before
 		}
 	}
-	return c.evaluateNodeOfMachine(ctx, node, m, policy)
+	return c.evaluateNodeOfMachine(ctx, read, m, policy)
 }
 
 // evaluateNodeOfMachine decides about a Node that belongs to a Machine. If the nodeRef of the Machine turns out to name another Node,
 // this Node loses the entries that it got because of a name or an address, but not while the Machine or its Cluster is being deleted.
-func (c *Chain) evaluateNodeOfMachine(ctx context.Context, node *corev1.Node, m *clusterv1.Machine, policy inherit.Policy) (decided NodeDecision, err error) {
+func (c *Chain) evaluateNodeOfMachine(ctx context.Context, read inherit.Node, m *clusterv1.Machine, policy inherit.Policy) (decided NodeDecision, err error) {
+	node := read.Object
 	cluster, err := c.Cluster(ctx, m.Namespace, m.Spec.ClusterName)
 	if err != nil {
 		return NodeDecision{}, err
@@ -110,7 +112,7 @@ func (c *Chain) evaluateNodeOfMachine(ctx context.Context, node *corev1.Node, m 
 	case !inherit.NoLongerMatches(node, m):
 		source := policy.SourceFor(node, c.effective(ctx, m, cluster, policy)).AheadOf(m)
 		if len(policy.Facts) > 0 {
-			source = source.WithFacts(c.facts(ctx, m, policy), inherit.OfNode(node))
+			source = source.WithFacts(c.facts(ctx, m, policy), read)
 		}
 		return nodeInherits(source), nil
 	case m.DeletionTimestamp != nil || cluster.DeletionTimestamp != nil:
@@ -158,17 +160,17 @@ func (c *Chain) provided(ctx context.Context, key types.NamespacedName, kind sch
 }
 
 // evaluateNodeOfPool decides about a Node that no Machine matches now.
-func (c *Chain) evaluateNodeOfPool(ctx context.Context, node *corev1.Node, policy inherit.Policy) (decided NodeDecision, err error) {
-	pool, err := c.PoolOf(ctx, node)
+func (c *Chain) evaluateNodeOfPool(ctx context.Context, read inherit.Node, policy inherit.Policy) (decided NodeDecision, err error) {
+	pool, err := c.PoolOf(ctx, read.Object)
 	if err != nil {
 		return NodeDecision{}, err
 	}
 	if pool == nil {
-		m, err := c.matchedBefore(ctx, node)
+		m, err := c.matchedBefore(ctx, read.Object)
 		if err != nil || m == nil {
 			return noMachine, err
 		}
-		return c.evaluateNodeOfMachine(ctx, node, m, policy)
+		return c.evaluateNodeOfMachine(ctx, read, m, policy)
 	}
 	cluster, err := c.Cluster(ctx, pool.Namespace, pool.Spec.ClusterName)
 	if err != nil {

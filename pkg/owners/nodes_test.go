@@ -82,13 +82,13 @@ func TestTheSourceOfANode(t *testing.T) {
 			if tc.change != nil {
 				tc.change(n)
 			}
-			decided, err := admission(holds(t, tc.cached...), live).Within(itself).SourceOf(t.Context(), n, tc.policy)
+			decided, err := admission(holds(t, tc.cached...), live).Within(itself).SourceOf(t.Context(), inherit.ReadNode(n, time.Time{}), tc.policy)
 			Expect(err).NotTo(HaveOccurred())
 			Expect(decided.Reason).To(Equal(tc.why))
 			Expect(decided.Inherits()).To(Equal(tc.want != nil))
 			Expect(slices.Collect(maps.Keys(decided.Source.Labels))).To(ConsistOf(tc.want))
 			Expect(live.gets()).To(BeZero(), "a Node needs no live read")
-			decided, err = from(holds(t, tc.cached...)).SourceOf(t.Context(), n, tc.policy)
+			decided, err = from(holds(t, tc.cached...)).SourceOf(t.Context(), inherit.ReadNode(n, time.Time{}), tc.policy)
 			Expect(err).NotTo(HaveOccurred())
 			Expect(decided.Inherits()).To(BeFalse(), "without a known Cluster no Machine is proven: any tenant may have created it")
 		})
@@ -107,7 +107,7 @@ func TestOthersMachinesCostANodeNothing(t *testing.T) {
 	}
 	for known, want := range map[string]int{"n aws:1 10.0.0.1": 1, "n aws:2": 1, "other": 0} {
 		Expect, held := NewWithT(t).Expect, holds(t, cached...)
-		decided, err := from(held).Within(itself).SourceOf(t.Context(), node(known), inherit.Policy{})
+		decided, err := from(held).Within(itself).SourceOf(t.Context(), inherit.ReadNode(node(known), time.Time{}), inherit.Policy{})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(decided.Inherits()).To(Equal(want > 0), known)
 		Expect(held.listed).To(Equal(want), known)
@@ -167,7 +167,7 @@ func TestMachinesOfItsAddressesCostANodeLittle(t *testing.T) {
 				n.Status.Addresses = append(n.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: address})
 			}
 			held.listed = 0
-			decided, err := from(held).Within(itself).SourceOf(t.Context(), n, inherit.Policy{})
+			decided, err := from(held).Within(itself).SourceOf(t.Context(), inherit.ReadNode(n, time.Time{}), inherit.Policy{})
 			Expect(err).NotTo(HaveOccurred())
 			Expect(decided.Inherits()).To(Equal(tc.want != ""))
 			if tc.want != "" {
@@ -236,7 +236,7 @@ func TestWhatAnAddressBroughtGoes(t *testing.T) {
 			for _, object := range tc.cached {
 				declares(object)
 			}
-			decided, err := from(holds(t, tc.cached...)).Within(itself).SourceOf(t.Context(), tc.node, inherit.Policy{})
+			decided, err := from(holds(t, tc.cached...)).Within(itself).SourceOf(t.Context(), inherit.ReadNode(tc.node, time.Time{}), inherit.Policy{})
 			Expect(err).NotTo(HaveOccurred())
 			Expect(decided.Inherits()).To(Equal(tc.want != stays))
 			Expect(decided.Reason == "").To(Equal(tc.want != stays))
@@ -382,10 +382,10 @@ func TestFactsOfAnObjectThatIsNotThere(t *testing.T) {
 	chain, had, never := from(holds(t, ofCluster("c"), m)).Within(itself), node("n"), node("n")
 	had.Labels = map[string]string{"example.com/size": "xl"}
 	had.Annotations = map[string]string{inherit.LabelsFromMachineAnnotation: "example.com/size"}
-	decided, err := chain.SourceOf(t.Context(), had, inherit.Policy{Facts: []inherit.Fact{fact}})
+	decided, err := chain.SourceOf(t.Context(), inherit.ReadNode(had, time.Time{}), inherit.Policy{Facts: []inherit.Fact{fact}})
 	Expect(err).NotTo(HaveOccurred())
 	Expect(decided.Source.Labels).To(HaveKeyWithValue("example.com/size", "xl"))
-	decided, err = chain.SourceOf(t.Context(), never, inherit.Policy{Facts: []inherit.Fact{fact}})
+	decided, err = chain.SourceOf(t.Context(), inherit.ReadNode(never, time.Time{}), inherit.Policy{Facts: []inherit.Fact{fact}})
 	Expect(err).NotTo(HaveOccurred())
 	Expect(decided.Source.Labels).NotTo(HaveKey("example.com/size"))
 }

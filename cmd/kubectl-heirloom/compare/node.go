@@ -72,13 +72,13 @@ func (w *World) compareNode(ctx context.Context, o *Object) error {
 // decideNode evaluates a Node.
 func (w *World) decideNode(ctx context.Context, o *Object) (err error) {
 	n, chain, policy := o.Node, w.Store.Chain(o.Cluster), o.Node.Policy
-	if n.Decided, err = chain.SourceOf(ctx, n.Node, policy); err != nil {
+	if n.Decided, err = chain.SourceOf(ctx, n.read, policy); err != nil {
 		return err
 	}
 	n.Would = n.Decided
 	if n.Decided.Outcome == inherit.Skipped {
 		policy.SkipNothing = true
-		if n.Would, err = chain.SourceOf(ctx, n.Node, policy); err != nil {
+		if n.Would, err = chain.SourceOf(ctx, n.read, policy); err != nil {
 			return err
 		}
 	}
