@@ -205,7 +205,7 @@ func (p place) usable(role taint.Role, declared []clusterv1.MachineTaint) []clus
 		case problem != "":
 			p.drop(taintKey, taint.MachineID(t).String(), DropInvalid, "", problem)
 		default:
-			usable = append(usable, taint.Canonical(t))
+			usable = append(usable, t)
 		}
 	}
 	return usable
