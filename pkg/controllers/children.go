@@ -87,11 +87,8 @@ func syncChild(
 	}
 	now, p := time.Now(), planned{}
 	plan := func(ctx context.Context, chain *owners.Chain) (p planned, err error) {
-		if p.Plan, err = kind.Plan(ctx, chain, child, object, d.Policy(), nil); err == nil && p.due() && !p.GivesUp() {
-			for _, owner := range p.DeclaredBy() {
-				p.wait = max(p.wait, grace(owner, now))
-			}
-		}
+		p.Plan, err = kind.Plan(ctx, chain, child, object, d.Policy(), nil)
+		p.wait = p.grace(now)
 		return p, err
 	}
 	again, err = d.reading(ctx, owner, clusterOf(object), func(ctx context.Context) (err error) {
@@ -135,18 +132,20 @@ func syncChild(
 	return p.wait, err
 }
 
-// grace returns the time for which additions are still left to Cluster API's controller of an owner, which makes the same write: until
-// graceTime after the last change of the owner. It is 0 if no controller has ever observed the owner. A removal never waits: Cluster API
-// gives up its own share of an entry, and changes nothing that anybody else could see, while Heirloom still owns the entry.
-func grace(owner client.Object, now time.Time) time.Duration {
-	if owners.ObservedGeneration(owner) == 0 {
+// grace returns the time for which additions are still left to Cluster API's controllers of the owners, which make the same write: until
+// graceTime after the last change of an owner. An owner that no controller has ever observed does not count. A removal never waits: Cluster
+// API gives up its own share of an entry, and changes nothing that anybody else could see, while Heirloom still owns the entry.
+func (p planned) grace(now time.Time) (longest time.Duration) {
+	if p.Plan.Plan == nil || !p.Needed() || p.GivesUp() {
 		return 0
 	}
-	changed := managedfields.LastChanged(owner.GetManagedFields())
-	if changed.IsZero() {
-		return 0
+	for _, owner := range p.DeclaredBy() {
+		changed := managedfields.LastChanged(owner.GetManagedFields())
+		if owners.ObservedGeneration(owner) > 0 && !changed.IsZero() {
+			longest = max(longest, min(changed.Add(graceTime).Sub(now), graceTime))
+		}
 	}
-	return max(0, min(changed.Add(graceTime).Sub(now), graceTime))
+	return longest
 }
 
 // release releases an object that is opted out for good.
