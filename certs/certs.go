@@ -86,7 +86,6 @@ type Own struct {
 	Dir string
 
 	serving atomic.Pointer[tls.Certificate]
-	ahead   atomic.Int64 // the time by which the local clock is ahead of the API server's
 	client  client.Client
 	cache   cache.Cache // of cert-controller
 }
@@ -208,7 +207,7 @@ func (l lasting) Start(ctx context.Context) error {
 }
 
 // GetConfig implements manager.Manager. cert-controller's cache lists and watches with this configuration, which selects objects by their
-// name and measures the difference between the clocks.
+// name.
 func (c confined) GetConfig() *rest.Config {
 	config := rest.CopyConfig(c.Manager.GetConfig())
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
@@ -221,13 +220,7 @@ func (c confined) GetConfig() *rest.Config {
 			query := request.URL.Query()
 			query.Set("fieldSelector", "metadata.name="+name)
 			request.URL.RawQuery = query.Encode()
-			response, err := next.RoundTrip(request)
-			if err == nil {
-				if theirs, err := http.ParseTime(response.Header.Get("Date")); err == nil {
-					c.own.ahead.Store(int64(time.Since(theirs)))
-				}
-			}
-			return response, err
+			return next.RoundTrip(request)
 		})
 	})
 	return config
@@ -238,21 +231,12 @@ type roundTripper func(*http.Request) (*http.Response, error)
 func (r roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return r(request) }
 
 // GetClient implements manager.Manager. cert-controller updates objects with this client.
-func (c confined) GetClient() client.Client { return considerate{c.Manager.GetClient(), c.own} }
+func (c confined) GetClient() client.Client { return considerate{c.Manager.GetClient()} }
 
-type considerate struct {
-	client.Client
-	own *Own
-}
+type considerate struct{ client.Client }
 
-// Update implements client.Writer. A replica makes no certificate that API servers would not accept yet (cert-controller's certificates are
-// valid from an hour before), and no certificate that the other replicas would replace: two replicas whose clocks differ by months would
-// replace each other's certificates for ever.
+// Update implements client.Writer. It leaves a webhook configuration alone in which cert-manager publishes another CA.
 func (c considerate) Update(ctx context.Context, object client.Object, options ...client.UpdateOption) error {
-	_, made := object.(*corev1.Secret)
-	if ahead := time.Duration(c.own.ahead.Load()); made && (ahead > time.Hour || ahead < -lookahead) {
-		return fmt.Errorf("refusing to make a certificate: the clock is %s ahead of the API server's clock", ahead)
-	}
 	if from, found := object.GetAnnotations()[injected]; found {
 		return fmt.Errorf("cert-manager injects the CA into webhook configuration %s (annotation %s=%s): "+
 			"remove the annotation, or do not use --webhook-cert-secret", object.GetName(), injected, from)

@@ -258,54 +258,6 @@ func TestCertManagersConfigurationIsNotFoughtOver(t *testing.T) {
 	Expect(writer.Update(t.Context(), ours)).To(Succeed())
 }
 
-// Replicas whose clocks differ by months would replace each other's certificates forever, and API servers do not yet accept a certificate
-// that a clock ahead of theirs has made. So the API server's clock decides.
-func TestAClockThatIsWrongMakesNoCertificate(t *testing.T) {
-	const day = 24 * time.Hour
-	now := time.Now()
-	accepts := func(by, of time.Duration) bool { // whether cert-controller at one clock accepts a certificate that was made at another clock
-		made := now.Add(of)
-		data := issue(t, made.Add(-time.Hour), made.Add(90*day), "a.svc")
-		valid, _ := rotator.ValidCert(data["ca.crt"], data["tls.crt"], data["tls.key"], "a.svc", nil, now.Add(by).Add(lookahead))
-		return valid
-	}
-	NewWithT(t).Expect(accepts(0, 61*day) || accepts(61*day, 0)).To(BeFalse(), "each replica would replace the other's certificate")
-	for _, tc := range []struct {
-		name  string
-		ahead time.Duration
-		makes bool
-	}{
-		{name: "the same time", makes: true},
-		{name: "a bit ahead", ahead: 59 * time.Minute, makes: true},
-		{name: "API servers would not accept it yet", ahead: 61 * time.Minute},
-		{name: "the others would replace it", ahead: 61 * day},
-		{name: "behind", ahead: -29 * day, makes: true},
-		{name: "it would replace what the others make", ahead: -61 * day},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			Expect := NewWithT(t).Expect
-			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-				w.Header().Set("Date", time.Now().Add(-tc.ahead).UTC().Format(http.TimeFormat))
-			}))
-			defer server.Close()
-			secret, configuration := secretWith(nil), &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "heirloom"}}
-			given := confined{managed{config: &rest.Config{Host: server.URL}, client: fake.NewClientBuilder().WithObjects(secret, configuration).Build()}, &Own{Secret: secretKey}}
-			asker, err := rest.HTTPClientFor(given.GetConfig())
-			Expect(err).NotTo(HaveOccurred())
-			response, err := asker.Get(server.URL + "/api/v1/namespaces/heirloom-system/secrets")
-			Expect(err).NotTo(HaveOccurred())
-			Expect(response.Body.Close()).To(Succeed())
-			err = given.GetClient().Update(t.Context(), secret)
-			if tc.makes {
-				Expect(err).NotTo(HaveOccurred())
-			} else {
-				Expect(err).To(MatchError(ContainSubstring("refusing to make a certificate: the clock is ")))
-			}
-			Expect(given.GetClient().Update(t.Context(), configuration)).To(Succeed(), "cert-controller publishes the existing CA")
-		})
-	}
-}
-
 // The loop needs no certificate, so the program goes on if cert-controller fails, and tries to recover.
 func TestTheProgramOutlivesCertController(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -20,7 +20,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
-	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/managedfields"
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
 	"github.com/heirloom-dev/heirloom/pkg/owners"
@@ -64,18 +63,15 @@ func gone(err error, kind string) error {
 	return fmt.Errorf("getting the %s: %w", kind, err)
 }
 
-// planned is the decision about a child and the write that carries it out.
+// planned is the plan for a child.
 type planned struct {
-	owners.Decision
-	// Plan is nil if the child stays as it is.
-	*managedfields.Plan
-	current inherit.Object
+	owners.Plan
 	// wait is the time for which the write is left to Cluster API.
 	wait time.Duration
 }
 
 // due reports whether a write is needed now and is not left to Cluster API.
-func (p planned) due() bool { return p.Plan != nil && p.Needed() && p.wait == 0 }
+func (p planned) due() bool { return p.Plan.Plan != nil && p.Needed() && p.wait == 0 }
 
 func (p planned) writes() bool { return p.due() && !p.Observed }
 
@@ -90,8 +86,10 @@ func syncChild(
 		return 0, fmt.Errorf("finding the kind of %T: %w", object, err)
 	}
 	now, p := time.Now(), planned{}
-	plan := func(ctx context.Context, chain *owners.Chain) (planned, error) {
-		return planFor(ctx, d, chain, kind, child, object, now)
+	plan := func(ctx context.Context, chain *owners.Chain) (p planned, err error) {
+		p.Plan, err = kind.Plan(ctx, chain, child, object, d.Policy(), nil)
+		p.wait = p.grace(now)
+		return p, err
 	}
 	again, err = d.reading(ctx, owner, clusterOf(object), func(ctx context.Context) (err error) {
 		p, err = plan(ctx, d.Chain)
@@ -124,7 +122,7 @@ func syncChild(
 	if again > 0 || unread != nil {
 		return again, unread
 	}
-	if p.Plan == nil {
+	if p.Plan.Plan == nil {
 		ctrl.LoggerFrom(ctx).V(2).Info("Object inherits nothing for now", "reason", p.Reason)
 		return 0, err
 	}
@@ -134,37 +132,20 @@ func syncChild(
 	return p.wait, err
 }
 
-// planFor decides about a child with the data of the chain, and plans the write.
-func planFor(
-	ctx context.Context, d *Dependencies, chain *owners.Chain, kind owners.Kind, child metav1.Object, object client.Object, now time.Time,
-) (p planned, err error) {
-	if p.Decision, err = kind.Evaluate(ctx, chain, child, d.Policy()); err != nil || p.Untouched() {
-		return p, err
+// grace returns the time for which additions are still left to Cluster API's controllers of the owners, which make the same write: until
+// graceTime after the last change of an owner. An owner that no controller has ever observed does not count. A removal never waits: Cluster
+// API gives up its own share of an entry, and changes nothing that anybody else could see, while Heirloom still owns the entry.
+func (p planned) grace(now time.Time) (longest time.Duration) {
+	if p.Plan.Plan == nil || !p.Needed() || p.GivesUp() {
+		return 0
 	}
-	if p.current, err = kind.Content(ctx, chain, child); err != nil {
-		return p, err
-	}
-	p.Plan, err = managedfields.New(object, p.current, p.Decision.Decision, nil)
-	if err == nil && p.Needed() && !p.GivesUp() {
-		for _, owner := range p.DeclaredBy() {
-			p.wait = max(p.wait, grace(owner, now))
+	for _, owner := range p.DeclaredBy() {
+		changed := managedfields.LastChanged(owner.GetManagedFields())
+		if owners.ObservedGeneration(owner) > 0 && !changed.IsZero() {
+			longest = max(longest, min(changed.Add(graceTime).Sub(now), graceTime))
 		}
 	}
-	return p, err
-}
-
-// grace returns the time for which additions are still left to Cluster API's controller of an owner, which makes the same write: until
-// graceTime after the last change of the owner. It is 0 if no controller has ever observed the owner. A removal never waits: Cluster API
-// gives up its own share of an entry, and changes nothing that anybody else could see, while Heirloom still owns the entry.
-func grace(owner client.Object, now time.Time) time.Duration {
-	if owners.ObservedGeneration(owner) == 0 {
-		return 0
-	}
-	changed := managedfields.LastChanged(owner.GetManagedFields())
-	if changed.IsZero() {
-		return 0
-	}
-	return max(0, min(changed.Add(graceTime).Sub(now), graceTime))
+	return longest
 }
 
 // release releases an object that is opted out for good.
@@ -202,7 +183,7 @@ func (d *Dependencies) apply(ctx context.Context, object client.Object, gvk sche
 		return err
 	}
 	err = d.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(config), client.FieldOwner(managedfields.Manager), client.ForceOwnership)
-	d.written(object, gvk, p.Plan, err)
+	d.written(object, gvk, p.Plan.Plan, err)
 	if err != nil {
 		return fmt.Errorf("applying inherited entries to the %s: %w", gvk.Kind, err)
 	}
@@ -226,7 +207,7 @@ func (d *Dependencies) patch(ctx context.Context, object client.Object, gvk sche
 		resource := schema.GroupResource{Group: gvk.Group, Resource: gvk.Kind}
 		return apierrors.NewConflict(resource, object.GetName(), errors.New("the cache has another version of the object")) //nolint:wrapcheck // it is our own
 	}
-	plan, err := managedfields.NewRemoval(stored, p.current, p.Decision.Decision)
+	plan, err := managedfields.NewRemoval(stored, p.Current, p.Decision.Decision)
 	if err != nil || !plan.Needed() {
 		return err
 	}

@@ -205,7 +205,7 @@ func (p place) usable(role taint.Role, declared []clusterv1.MachineTaint) []clus
 		case problem != "":
 			p.drop(taintKey, taint.MachineID(t).String(), DropInvalid, "", problem)
 		default:
-			usable = append(usable, taint.Canonical(t))
+			usable = append(usable, t)
 		}
 	}
 	return usable
@@ -320,8 +320,7 @@ var (
 	}
 	// NeverDomains are the domains whose keys are never inherited. A GitOps tool recognizes its objects by the keys of its domain: it would
 	// mistake the child for an object that it keeps as it is in Git.
-	NeverDomains  = []string{"kubectl.kubernetes.io", "argocd.argoproj.io", "kustomize.toolkit.fluxcd.io", "helm.toolkit.fluxcd.io", "meta.helm.sh"}
-	GitOpsDomains = NeverDomains[1:4]
+	NeverDomains = []string{"kubectl.kubernetes.io", "argocd.argoproj.io", "kustomize.toolkit.fluxcd.io", "helm.toolkit.fluxcd.io", "meta.helm.sh"}
 	// BookkeepingDomains have keys that describe the object that carries them. BookkeepingFamilies include their subdomains.
 	BookkeepingDomains  = []string{"cluster.x-k8s.io", "topology.cluster.x-k8s.io"}
 	BookkeepingFamilies = []string{"heirloom.dev"}

@@ -200,7 +200,7 @@ var garbage = rapid.Custom(func(t *rapid.T) inherit.Content {
 		Taints: rapid.SliceOfN(rapid.Custom(func(t *rapid.T) clusterv1.MachineTaint {
 			return clusterv1.MachineTaint{
 				Key: word.Draw(t, ""), Value: word.Draw(t, ""), Effect: corev1.TaintEffectNoSchedule,
-				Propagation: oneOf[clusterv1.MachineTaintPropagation](t, "Always", "OnInitialization", "Initialize", "Never"),
+				Propagation: oneOf[clusterv1.MachineTaintPropagation](t, "Always", "OnInitialization", "Never"),
 			}
 		}), taints, taints).Draw(t, ""),
 	}

@@ -253,7 +253,7 @@ func TestMachinePool(t *testing.T) {
 	m := whole(inherit.Policy{}.MachineFrom(inherit.TemplateOfMachinePool(mp), content{}.machine()))
 	Expect(describeContent(&m.Top)).To(Equal(content{labels: "node.cluster.x-k8s.io/a=1", annotations: declares.annotations, taints: "typed:NoSchedule"}.want()))
 
-	node := whole(planned(inherit.Policy{}, inherit.SourceOfMachinePool(mp, inherit.TemplateOfMachinePool(mp)), content{}.node(), privileged))
+	node := whole(planned(inherit.Policy{}, inherit.Policy{}.SourceForPool(mp, inherit.TemplateOfMachinePool(mp)), content{}.node(), privileged))
 	Expect(describe(node)).To(Equal(describe(content{
 		labels:      "node.cluster.x-k8s.io/a=1",
 		annotations: "node.cluster.x-k8s.io/b=2; capi/labels=node.cluster.x-k8s.io/a; capi/annotations=node.cluster.x-k8s.io/b; capi/taints=typed:NoSchedule; own/taints=gpu:NoSchedule",

@@ -49,19 +49,14 @@ func SourceOfMachine(m *clusterv1.Machine) NodeSource {
 	return s
 }
 
-// SourceForPool is SourceOfMachinePool with the worker role and with the keys that the Cluster names.
+// SourceForPool returns the source of inheritance for the Nodes of a MachinePool whose provider has no Machines (rule 9), with the worker role
+// and with the keys that the Cluster names. template is the MachinePool's template as it will be once the MachinePool has inherited.
 func (p Policy) SourceForPool(mp *clusterv1.MachinePool, template *Template) NodeSource {
-	s := SourceOfMachinePool(mp, template).withRole(p.WorkerRole)
-	s.named = p.named
-	return s
-}
-
-// SourceOfMachinePool returns the source of inheritance for the Nodes of a MachinePool whose provider has no Machines (rule 9). template is
-// the MachinePool's template as it will be once the MachinePool has inherited.
-func SourceOfMachinePool(mp *clusterv1.MachinePool, template *Template) NodeSource {
 	inheritable := func(key string) bool { return !never(key) }
 	s := sourceOf(filter(template.Labels, inheritable), filter(template.Annotations, inheritable), template.Taints)
 	s.Ref, s.Cluster = Ref{"MachinePool", mp}, types.NamespacedName{Namespace: mp.Namespace, Name: mp.Spec.ClusterName}
+	s = s.withRole(p.WorkerRole)
+	s.named = p.named
 	return s
 }
 

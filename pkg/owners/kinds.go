@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/managedfields"
 )
 
 // Kind is a row of the table of kinds.
@@ -171,6 +172,30 @@ func (k Kind) Evaluate(ctx context.Context, c *Chain, object metav1.Object, poli
 	decided = decided.withCapacity(ofCluster)
 	decided.Observed = observed
 	return decided, err
+}
+
+// Plan is the decision about an object, and the write that carries it out.
+type Plan struct {
+	Decision
+	// Plan is nil if the object stays as it is.
+	*managedfields.Plan
+	// Current are the entries of the object at the places where it can inherit.
+	Current inherit.Object
+}
+
+// Plan plans for an object with the data of the chain. stored is the object as it is stored, maybe of another Go type. During an update, old
+// returns the content before the update; otherwise old is nil. Webhook and loop call it.
+func (k Kind) Plan(
+	ctx context.Context, c *Chain, object, stored metav1.Object, policy inherit.Policy, old func() (inherit.Object, error),
+) (p Plan, err error) {
+	if p.Decision, err = k.Evaluate(ctx, c, object, policy); err != nil || p.Untouched() {
+		return p, err
+	}
+	if p.Current, err = k.Content(ctx, c, object); err != nil {
+		return p, err
+	}
+	p.Plan, err = managedfields.New(stored, p.Current, p.Decision.Decision, old)
+	return p, err
 }
 
 // Observes reports whether decisions about objects of the Cluster are only observed, and whether the Cluster is enrolled, according to

@@ -361,8 +361,8 @@ func TestNodeGroup(t *testing.T) {
 		{name: "a MachineSet that stands alone", from: ofSet, objects: []client.Object{machineSet(""), inUse("m", "MachineSet/ms")}, want: "MachineSet ns/ms: 1"},
 		{name: "a control plane of a topology", from: inherit.SourceOfMachine(inUse("m", byControlPlane)), objects: []client.Object{managedCluster(), clusterClass(), controlPlane("c", ofTopology), inUse("m", byControlPlane)}, want: "AcmeControlPlane ns/cp: 1"},
 		{name: "a MachinePool with Machines", from: inherit.SourceOfMachine(inUse("m", "MachinePool/mp")), objects: []client.Object{pool}, want: "MachinePool ns/mp: 3"},
-		{name: "a MachinePool without", from: inherit.SourceOfMachinePool(pool, inherit.TemplateOfMachinePool(pool)), objects: []client.Object{pool}, want: "MachinePool ns/mp: 3"},
-		{name: "one that has just gone", from: inherit.SourceOfMachinePool(pool, inherit.TemplateOfMachinePool(pool)), want: "MachinePool ns/mp: 3"},
+		{name: "a MachinePool without", from: inherit.Policy{}.SourceForPool(pool, inherit.TemplateOfMachinePool(pool)), objects: []client.Object{pool}, want: "MachinePool ns/mp: 3"},
+		{name: "one that has just gone", from: inherit.Policy{}.SourceForPool(pool, inherit.TemplateOfMachinePool(pool)), want: "MachinePool ns/mp: 3"},
 		{name: "a Machine without an owner", from: inherit.SourceOfMachine(inUse("m", "")), want: "Machine ns/m: 0"},
 	} {
 		group, nodes, err := from(holds(t, tc.objects...)).NodeGroup(t.Context(), tc.from)

@@ -28,7 +28,6 @@ func TestSync(t *testing.T) {
 		{name: "the same key with another effect is another taint", node: "gpu:NoExecute", declared: "gpu:NoSchedule", want: "gpu:NoExecute,gpu:NoSchedule"},
 
 		{name: "an Initialize taint is on a new Node", declared: "gpu:NoSchedule@OnInitialization", want: "gpu:NoSchedule"},
-		{name: "the alias Initialize means the same", declared: "gpu:NoSchedule@Initialize", want: "gpu:NoSchedule"},
 		{name: "an Initialize taint replaces another value on a new Node", node: "gpu=x:NoSchedule", declared: "gpu=a:NoSchedule@OnInitialization", want: "gpu=a:NoSchedule"},
 		{name: "an Initialize taint removed by somebody stays away", declared: "gpu:NoSchedule@OnInitialization", initialized: true},
 		{name: "an Initialize taint changed by somebody stays changed", node: "gpu=x:NoSchedule", declared: "gpu=a:NoSchedule@OnInitialization", initialized: true, want: "gpu=x:NoSchedule"},

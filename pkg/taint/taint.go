@@ -48,15 +48,7 @@ func Always(t clusterv1.MachineTaint) bool {
 
 // Initialize reports whether the Node gets the taint only once. Cluster API calls this propagation OnInitialization.
 func Initialize(t clusterv1.MachineTaint) bool {
-	return t.Propagation == clusterv1.MachineTaintPropagationOnInitialization || t.Propagation == "Initialize"
-}
-
-// Canonical returns the taint with a propagation that Cluster API's CRDs accept: OnInitialization instead of Initialize.
-func Canonical(t clusterv1.MachineTaint) clusterv1.MachineTaint {
-	if Initialize(t) {
-		t.Propagation = clusterv1.MachineTaintPropagationOnInitialization
-	}
-	return t
+	return t.Propagation == clusterv1.MachineTaintPropagationOnInitialization
 }
 
 // ByID returns the taints by identity. If several taints have the same identity, the first counts.

@@ -60,7 +60,7 @@ func TestValidate(t *testing.T) {
 		want              []string
 	}{
 		{name: "no taints are fine"},
-		{name: "every effect and both propagations are fine", taints: "a:NoSchedule,a=b:PreferNoSchedule@OnInitialization,a:NoExecute@Initialize"},
+		{name: "every effect and both propagations are fine", taints: "a:NoSchedule,a=b:PreferNoSchedule@OnInitialization,a:NoExecute@OnInitialization"},
 		{name: "an empty key is refused", taints: "=v:NoSchedule", want: []string{"Invalid [0].key", "Invalid [0].key"}},
 		{name: "a key with a blank is refused", taints: "a b:NoSchedule", want: []string{"Invalid [0].key"}},
 		{name: "a key that is too long is refused", taints: long + ":NoSchedule", want: []string{"Invalid [0].key"}},
@@ -154,7 +154,7 @@ func TestUsable(t *testing.T) {
 		problems     []string
 	}{
 		{name: "no taints are usable"},
-		{name: "good taints are usable, by the name that Cluster API accepts", taints: "a=1:NoSchedule,b:NoExecute@OnInitialization,c:NoExecute@Initialize", want: "a=1:NoSchedule,b:NoExecute@OnInitialization,c:NoExecute@OnInitialization"},
+		{name: "good taints are usable", taints: "a=1:NoSchedule,b:NoExecute@OnInitialization", want: "a=1:NoSchedule,b:NoExecute@OnInitialization"},
 		{name: "a reserved taint is left out", taints: "a:NoSchedule,node.kubernetes.io/x:NoSchedule", want: "a:NoSchedule", problems: []string{"the prefix node.kubernetes.io/ is reserved"}},
 		{name: "whatever the API server would refuse is left out", taints: "a b:NoSchedule,c=d/e:NoSchedule,f:Never,g:NoSchedule@Never,ok:NoSchedule", want: "ok:NoSchedule", problems: []string{"name part must consist of", "a valid label must be", "supported values", "supported values"}},
 		{name: "the control plane's taint is left out for a worker", taints: "node-role.kubernetes.io/control-plane:NoSchedule", problems: []string{"reserved for control plane Machines"}},
@@ -167,7 +167,7 @@ func TestUsable(t *testing.T) {
 				problem, reserved := taint.Problem(tc.role, d)
 				NewWithT(t).Expect(reserved).To(Equal(strings.Contains(problem, "reserved")), problem)
 				if problem == "" {
-					usable = append(usable, taint.Canonical(d))
+					usable = append(usable, d)
 				} else {
 					problems = append(problems, problem)
 				}

@@ -124,7 +124,7 @@ func workers() []Rule {
 		{
 			Number: 9, From: "MachinePool `spec.template`", To: "Machines of the MachinePool, or Nodes where the provider has no Machines",
 			Labels: carried(""), Annotations: carried(""), Taints: carried("annotated, and typed where there are any"), Fields: carried("Machine"),
-			Source: metadataBook + "; Cluster API itself leaves it to providers", Code: "Policy.MachineFrom, SourceOfMachinePool",
+			Source: metadataBook + "; Cluster API itself leaves it to providers", Code: "Policy.MachineFrom, Policy.SourceForPool",
 		},
 		{
 			Number: 10, From: "ControlPlane, MachineDeployment and MachinePool `metadata`, apart from the above",

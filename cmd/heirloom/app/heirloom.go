@@ -32,7 +32,7 @@ const (
 	// liveReads is how many objects the webhooks and the loop may each read live per second, and at once. An owner is read once for many
 	// requests, and each Node costs a read of its own Machine.
 	liveReads = 1000
-	// unknownFor is how long admission treats a kind as unknown after the API server did not serve it.
+	// unknownFor is how long a control plane's kind counts as unknown after the API server published no schema for it.
 	unknownFor = 5 * time.Second
 )
 
@@ -114,7 +114,6 @@ func (h *Heirloom) wire(ctx context.Context, c *config.Config, environment Envir
 	}
 	admission := chain
 	admission.Live, admission.Freshness, admission.Count = live, owners.FromCacheElseLive, h.metrics.OwnerLookup
-	admission.Mapper = &owners.Kinds{Discovery: discoveryClient, UnknownFor: unknownFor, KnownFor: c.SyncPeriod}
 	h.Key, h.Webhooks = keys.Key, webhooks.Dependencies{
 		Chain: &admission, Metrics: h.metrics, Namespace: c.Namespace, Policy: policy, ManagementCluster: c.ManagementClusterKey,
 	}
