@@ -54,7 +54,7 @@ play() {
 		env -i PATH="$PATH" HOME="$HOME" GOMODCACHE="$modules" GOMAXPROCS=1 GOGC=off SIM_SEED="$1" SIM_SEEDS=1 ${SIM_LOG:+SIM_LOG="$SIM_LOG"} \
 			${limit[@]+"${limit[@]}"} "$work/world" -test.run '^TestSim$' -test.v -test.timeout=10m 2>&1
 	) >"$2.raw" || verdict=1
-	sed -E 's/^(--- (PASS|FAIL): TestSim) \(.*/\1/' "$2.raw" >"$2"
+	sed -E -e 's/^(--- (PASS|FAIL): TestSim) \(.*/\1/' -e 's/^([IWEF][0-9]{4} [0-9:.]+) +[0-9]+ /\1 /' "$2.raw" >"$2" # times and process id
 	rm "$2.raw"
 	return "$verdict"
 }

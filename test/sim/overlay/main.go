@@ -85,7 +85,9 @@ func simBegin() {
 	for _, c := range []byte(gogetenv("SIM_SEED")) {
 		seed = (seed ^ uint64(c)) * 0x100000001b3
 	}
-	simMaps.inside, simSelects.inside, simTimers.inside = simNext(&seed), simNext(&seed), simNext(&seed)
+	simMaps.inside = simNext(&seed)
+	simSelects.inside = simNext(&seed)
+	simTimers.inside = simNext(&seed)
 	simSelected = 0
 }
 
