@@ -50,9 +50,8 @@ test-cluster: ## Run the tests of the image and the chart in a real cluster of o
 	@hack/test.sh cluster
 
 .PHONY: sim
-sim: ## Play SEEDS (1000) simulated worlds, from SEED (1) on; SEED alone plays that one, and shows what was written.
-	SIM_SEEDS='$(or $(SEEDS),$(if $(SEED),1,1000))' $(if $(SEED),SIM_SEED='$(SEED)' )CGO_ENABLED=0 go test $(LIKE_THE_PROGRAM) \
-		./test/sim/world -run '^TestSim$$' -count=1 -v -timeout=24h $(GOTESTFLAGS)
+sim: ## Play SEEDS (1000) simulated worlds, from SEED (1) on; SEED alone plays that one, and prints its writes (hack/sim.sh --help).
+	@hack/sim.sh
 
 .PHONY: bench
 bench: build ## Run the benchmarks, and draw docs/performance (RUN, COUNT, MACHINES, QUIET: hack/bench.sh --help).

@@ -5,8 +5,10 @@ package inherit_test
 import (
 	"flag"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"pgregory.net/rapid"
@@ -15,13 +17,13 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
-// TestMain makes every run try the same thousand cases of each property. Other cases: go test ./pkg/inherit -rapid.seed=0
-// -rapid.checks=100000
+// TestMain draws a seed for each run, and prints it. A failure prints how to repeat it.
 func TestMain(m *testing.M) {
-	_ = flag.Set("rapid.seed", "1")
+	_ = flag.Set("rapid.seed", strconv.FormatInt(time.Now().UnixNano(), 10))
 	_ = flag.Set("rapid.checks", "1000")
 	flag.Parse()
 	_ = flag.Set("test.short", "false") // with -short, rapid tries a fifth
+	fmt.Println("-rapid.seed=" + flag.Lookup("rapid.seed").Value.String())
 	m.Run()
 }
 

@@ -8,6 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"runtime/debug"
+	"strconv"
 	"testing"
 	"time"
 
@@ -21,12 +22,13 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/managedfields"
 )
 
-// TestMain makes every run try the same cases. Other cases: go test ./pkg/managedfields -rapid.seed=0 -rapid.checks=100000
+// TestMain draws a seed for each run, and prints it. A failure prints how to repeat it.
 func TestMain(m *testing.M) {
-	_ = flag.Set("rapid.seed", "6")
+	_ = flag.Set("rapid.seed", strconv.FormatInt(time.Now().UnixNano(), 10))
 	_ = flag.Set("rapid.checks", "300")
 	flag.Parse()
 	_ = flag.Set("test.short", "false") // with -short, rapid tries a fifth
+	fmt.Println("-rapid.seed=" + flag.Lookup("rapid.seed").Value.String())
 	m.Run()
 }
 

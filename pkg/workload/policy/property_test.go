@@ -8,6 +8,7 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -47,12 +48,13 @@ func complete(machines ...*clusterv1.Machine) []inherit.Machine {
 	return all
 }
 
-// TestMain makes every run try the same 2000 cases. For other cases: go test ./pkg/workload/policy -rapid.seed=0 -rapid.checks=100000
+// TestMain draws a seed for each run, and prints it. A failure prints how to repeat it.
 func TestMain(m *testing.M) {
-	_ = flag.Set("rapid.seed", "1")
+	_ = flag.Set("rapid.seed", strconv.FormatInt(time.Now().UnixNano(), 10))
 	_ = flag.Set("rapid.checks", "2000")
 	flag.Parse()
-	_ = flag.Set("test.short", "false") // a short run tries a fifth of the cases
+	_ = flag.Set("test.short", "false") // with -short, rapid tries a fifth
+	fmt.Println("-rapid.seed=" + flag.Lookup("rapid.seed").Value.String())
 	m.Run()
 }
 

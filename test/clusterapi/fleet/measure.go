@@ -47,9 +47,6 @@ type measured struct {
 
 func (w *world) measureAll(ctx context.Context, results table) error {
 	w.workloads = map[string]client.Client{}
-	if err := w.measureIdle(ctx); err != nil {
-		return err
-	}
 	for _, c := range changes() {
 		if c.promised && w.Heirloom == nil {
 			continue
@@ -60,6 +57,11 @@ func (w *world) measureAll(ctx context.Context, results table) error {
 		}
 		say("%s: %s: %.1f s to the last of %d Nodes", w.name, c.name, m.took.Seconds(), w.nodes)
 		results.add(c.name, w.name, m)
+		if w.idle == nil { // the programs have started
+			if err := w.measureIdle(ctx); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }

@@ -4,10 +4,13 @@ package world
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	mathrand "math/rand"
+	"runtime"
 	"strings"
 	"testing"
+	"testing/cryptotest"
 	"testing/synctest"
 	"time"
 
@@ -40,9 +43,17 @@ type Result struct {
 // Run plays the actions in a world whose order the seed decides.
 func Run(t *testing.T, seed uint64, actions []Action) Result {
 	t.Helper()
-	mathrand.Seed(int64(seed)) //nolint:staticcheck // client-go's jitter, which has no other source
-	utilrand.Seed(int64(seed)) // generated names
+	mathrand.Seed(int64(seed))          //nolint:staticcheck // client-go's jitter, which has no other source
+	utilrand.Seed(int64(seed))          // generated names
+	cryptotest.SetGlobalRandom(t, seed) // keys and certificates
+	runtime.GC()                        // hack/sim.sh turns it off during a run
 	if err := feature.MutableGates.Set(fmt.Sprintf("MachineTaintPropagation=%t", propagatesTaints(seed))); err != nil {
+		t.Fatal(err)
+	}
+	// Both run programs, which follow the clock of the machine.
+	_, err := managementCRDs()
+	_, chart := configurations()
+	if err := errors.Join(err, chart); err != nil {
 		t.Fatal(err)
 	}
 	var result Result

@@ -18,7 +18,7 @@ import (
 
 // scheduler is the only point of ordering: every step waits for its turn, and once all programs wait, the seed chooses the next turn. The
 // decisions about a step depend on the step's name and on the number of steps of this name, not on the steps before. So two runs of a seed
-// that differ somewhere, because Cluster API iterates over maps in the random order of Go, are alike everywhere else.
+// that differ somewhere, because an action was dropped or Go chose another order, are alike everywhere else.
 type scheduler struct {
 	seed uint64
 	// fault decides the fault of a step: none, an error, or a delay.
