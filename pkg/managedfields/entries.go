@@ -3,7 +3,11 @@
 package managedfields
 
 import (
+	"bytes"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"sync"
@@ -57,19 +61,16 @@ func (m managedFields) others(ofCreate bool) func() (*fieldpath.Set, error) {
 	})
 }
 
-// longestEntry is the maximum size in bytes of the fields of a manager. A reader moves all later fields for each field out of order, so
-// more fields, in a forged review, could keep a CPU busy for minutes.
-const longestEntry = 96 << 10
-
 func fieldsOf(entry metav1.ManagedFieldsEntry) (*fieldpath.Set, error) {
 	set := fieldpath.NewSet()
 	if entry.FieldsV1 == nil || len(entry.FieldsV1.GetRawBytes()) == 0 {
 		return set, nil
 	}
-	if size := len(entry.FieldsV1.GetRawBytes()); size > longestEntry {
-		return nil, fmt.Errorf("metadata.managedFields of manager %q has %d bytes, more than %d", entry.Manager, size, longestEntry)
+	err := inOrder(entry.FieldsV1.GetRawBytes())
+	if err == nil {
+		err = set.FromJSON(entry.FieldsV1.GetRawReader())
 	}
-	if err := set.FromJSON(entry.FieldsV1.GetRawReader()); err != nil {
+	if err != nil {
 		return nil, fmt.Errorf("reading metadata.managedFields of manager %q: %w", entry.Manager, err)
 	}
 	return set, nil
@@ -158,4 +159,43 @@ func Forget(entries []metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry {
 		return []metav1.ManagedFieldsEntry{{}}
 	}
 	return kept
+}
+
+// surelyCheap is the size in bytes up to which managed fields in any order can be read cheaply.
+const surelyCheap = 96 << 10
+
+// inOrder returns an error if the JSON of managed fields is large and not in the order in which API servers write it. Each element out of
+// order moves all later elements on its level, so a forged review could keep a CPU busy for minutes.
+func inOrder(fields []byte) error {
+	if len(fields) <= surelyCheap {
+		return nil
+	}
+	var last []*fieldpath.PathElement // on each level
+	for decoder := json.NewDecoder(bytes.NewReader(fields)); ; {
+		token, err := decoder.Token()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		name, isName := token.(string)
+		switch {
+		case err != nil:
+			return fmt.Errorf("reading the fields: %w", err)
+		case token == json.Delim('{'):
+			last = append(last, nil)
+		case token == json.Delim('}'):
+			last = last[:len(last)-1]
+		case !isName || len(last) == 0:
+			return fmt.Errorf("%v among the fields", token)
+		default:
+			element, err := fieldpath.DeserializePathElement(name)
+			if err != nil {
+				continue // the reader of the set skips the element, or returns the error
+			}
+			before := &last[len(last)-1]
+			if *before != nil && element.Compare(**before) < 0 {
+				return errors.New("so many fields must be in order")
+			}
+			*before = &element
+		}
+	}
 }

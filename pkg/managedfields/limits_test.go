@@ -78,22 +78,42 @@ func membersOf(n int) string {
 	return all.String()
 }
 
-// A forged review may have any number of fields in any order. Reading a million of them in the wrong order would take hours.
-func TestMoreManagedFieldsThanAnObjectHasAreNotRead(t *testing.T) {
-	Expect := NewWithT(t).Expect
-	read := func(n int) error {
-		var reversed []string
-		for i := range n {
-			reversed = append(reversed, fmt.Sprintf(`"f:%07d":{}`, n-i))
-		}
+// API servers write managed fields in order. Reading this many in the opposite order would take hours.
+func TestManyManagedFieldsMustBeInOrder(t *testing.T) {
+	const n = 300_000
+	sorted := make([]string, n)
+	for i := range n {
+		sorted[i] = fmt.Sprintf(`"f:%07d":{}`, i)
+	}
+	reversed := slices.Clone(sorted)
+	slices.Reverse(reversed)
+	read := func(elements ...string) error {
 		mine := ours("{}")
-		mine.FieldsV1 = metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{` + strings.Join(reversed, ",") + "}}}")
+		mine.FieldsV1 = metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{` + strings.Join(elements, ",") + "}}}")
 		_, err := managedfields.New(&metav1.ObjectMeta{ManagedFields: entries(mine)}, content{}.top(), inherit.Decision{}, nil)
 		return err
 	}
-	Expect(read(6500)).To(Succeed())
-	Expect(read(7000)).To(MatchError(ContainSubstring("bytes, more than 98304")))
-	Expect(read(300_000)).To(MatchError(ContainSubstring("bytes, more than 98304")))
+	with := func(index int, element string) []string { return slices.Insert(slices.Clone(sorted), index, element) }
+	Expect := NewWithT(t).Expect
+	Expect(read(sorted...)).To(Succeed())
+	for _, later := range []string{`"f:z":{"f:a":{}}`, `"k:{\"key\":\"gpu\"}":{".":{}}`, `"v:1":{}`, `"i:0":{}`, `"x:unknown":{}`, `".":{}`} {
+		Expect(read(append(sorted, later)...)).To(Succeed())
+	}
+	for i, passedOver := range []string{`"x:unknown":{}`, `".":{}`} {
+		Expect(read(with(i, passedOver)...)).To(Succeed())
+	}
+	const inOrder = "so many fields must be in order"
+	Expect(read(reversed...)).To(MatchError(ContainSubstring(inOrder)))
+	Expect(read(with(n, `"f:0000000a":{}`)...)).To(MatchError(ContainSubstring(inOrder)))
+	Expect(read(with(0, `"i:0":{}`)...)).To(MatchError(ContainSubstring(inOrder)))
+	Expect(read(with(n, `"f:z":{"f:b":{},"f:a":{}}`)...)).To(MatchError(ContainSubstring(inOrder)))
+	Expect(read(with(0, `"f:z":[]`)...)).To(MatchError(ContainSubstring("[ among the fields")))
+	Expect(read(with(0, `"f:z":1`)...)).To(MatchError(ContainSubstring("1 among the fields")))
+	mine := ours("{}")
+	mine.FieldsV1 = metav1.NewFieldsV1(`"` + strings.Repeat("x", n) + `"`)
+	_, err := managedfields.New(&metav1.ObjectMeta{ManagedFields: entries(mine)}, content{}.top(), inherit.Decision{}, nil)
+	Expect(err).To(MatchError(ContainSubstring("among the fields")))
+	Expect(read(with(0, `"f:z":}`)...)).To(MatchError(ContainSubstring("reading the fields")))
 }
 
 // For any content of managed fields, New returns an error, or a plan with an answer that API servers can read.
