@@ -104,10 +104,13 @@ func (r *nodes) waitForOthers(ctx context.Context, v *visit, group inherit.Ref, 
 // askPodsToLeave is the step that evicts the Pods that must leave a Node before it gets its taints. It uses the Eviction API, which respects
 // disruption budgets. If no Pod is left, or the deadline is over, the Node may get the taints.
 func (r *nodes) askPodsToLeave(ctx context.Context, v *visit, p owners.NodePlan) (requeueAfter time.Duration, err error) {
-	if v.turn.Eviction != inherit.AsksPods || !p.WaitsForPods() || p.Changes() {
+	if v.turn.Eviction != inherit.AsksPods || !p.WaitsForPods() {
 		return 0, nil
 	}
 	left := r.NoExecuteDeadline > 0 && v.now.Sub(v.node.Record.Softened) >= r.NoExecuteDeadline
+	if !left && p.Changes() { // Pods are asked after the write; a kubelet that changes its Node all the time cannot delay the deadline
+		return 0, nil
+	}
 	if !left {
 		requeueAfter, err = r.clusters.try(v.Cluster, func() (sent bool, err error) {
 			left, sent, err = r.evict(ctx, v, p)

@@ -122,7 +122,7 @@ func TestNoExecuteWithinBudgets(t *testing.T) {
 	})
 }
 
-// After the deadline the Node gets its taints, even if budgets still hold Pods.
+// After the deadline the Node gets its taints, even if budgets still hold Pods, and even if its kubelet changes the record all the time.
 func TestNoExecuteDeadline(t *testing.T) {
 	inUse(t, func(t *testing.T) {
 		l := withinBudgets(t, 1, pod("web"))
@@ -131,6 +131,8 @@ func TestNoExecuteDeadline(t *testing.T) {
 		<-time.After(10 * time.Second)
 		l.visit(softened, 10*time.Second, "web")
 		<-time.After(10 * time.Second)
+		n := node("n0")
+		l.change(n, func() { n.Annotations[inherit.RecordAnnotation] += ";" })
 		l.visit(all, 0)
 	})
 }
