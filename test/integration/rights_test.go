@@ -132,6 +132,12 @@ func (s *scene) doEverything(gates string) {
 	node, machine := stage.Node("own"), stage.Machine(set, "own")
 	s.create(node.DeepCopy(), machine) // the Node comes before its Machine, so that the loop writes it
 	s.eventually(node, func(g Gomega) { g.Expect(node.Labels).To(HaveKey("node-role.kubernetes.io/worker")) })
+	if gates != "" {
+		s.Eventually(func(g Gomega) {
+			used, _ := requests(g, s.audit)
+			g.Expect(slices.ContainsFunc(used, func(r right) bool { return r.resource == "pods" })).To(BeTrue(), "the gate has not looked at Pods")
+		}).WithTimeout(patience).Should(Succeed())
+	}
 	s.update(machine, func() { machine.Labels[inherit.IgnoreLabel] = inherit.IgnoreAndRelease })
 	s.eventually(node, func(g Gomega) { g.Expect(node.Labels).NotTo(HaveKey(inherit.RecordLabel)) })
 	s.workload(f.cluster)
