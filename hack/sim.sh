@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 
-# Plays simulated worlds. Each has a process of its own, which repeats itself to the byte (test/sim/overlay), and there is one process for
-# each core. A world that breaks a promise does not keep the next worlds from playing.
+# Plays simulated worlds. Each has a process of its own, built with an overlay so that it repeats itself (for its limits, see
+# test/sim/world/doc.go), and there is one process for each core. A world that breaks a promise does not keep the next worlds from playing.
 #
 # usage: hack/sim.sh            plays SEEDS (1000) worlds, from SEED (1) on; SEED alone plays this world, and prints what was written
 #        hack/sim.sh --help

@@ -32,8 +32,11 @@ func (r *nodes) findReadyPods(ctx context.Context, v *visit, p owners.NodePlan) 
 			awaited = append(awaited, gate.DaemonSet)
 		}
 	}
-	if len(awaited) == 0 || p.Changes() {
-		return map[bool]time.Duration{true: gateEvery}[len(awaited) > 0], nil
+	switch {
+	case len(awaited) == 0:
+		return 0, nil
+	case p.Changes():
+		return gateEvery, nil
 	}
 	ready := sets.New[types.NamespacedName]()
 	requeueAfter, err = r.clusters.try(v.Cluster, func() (sent bool, err error) {

@@ -133,8 +133,8 @@ func (s NodeSource) WithFacts(values []FactValue, node Node) NodeSource {
 	labels, facts := mergeMaps(s.Labels, nil), mergeMaps(s.Facts, nil)
 	s.dropped = slices.Clip(s.dropped)
 	for _, v := range values {
-		entry, now := Entry{labelKey, v.Label, true}, node.Labels[v.Label]
-		switch _, there := node.Labels[v.Label]; {
+		entry := Entry{labelKey, v.Label, true}
+		switch now, there := node.Labels[v.Label]; {
 		case has(labels, v.Label) || initializing && !node.hasFact(v.Label):
 		case v.Problem != "":
 			s.dropped.drop(entry, DropInvalid, "", fmt.Sprintf("%s of the %s: %s", v.Field, v.Kind.Kind, v.Problem))

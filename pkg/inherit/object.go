@@ -8,9 +8,9 @@
 //
 //	rules 1-3      topology.go    ClusterClass and Cluster topology → control plane, MachineDeployment, MachinePool
 //	rules 4-6, 8, 9  machine.go   templates → MachineSet, Machine, InfraMachine, BootstrapConfig
-//	rules 11-13    node.go        Machine → Node; nodesource.go, record.go, eviction.go
-//	for Nodes      sync.go        keys that a Cluster or a template names; facts.go: facts and the worker role
-//	               gates.go       start-up gates; soften.go: NoExecute taints that wait for Pods
+//	rules 11-13    nodeplan.go    Machine → Node; in the order of the plan: nodetaints.go, nodemetadata.go, record.go
+//	for Nodes      node.go        what is read from a Node; noderelease.go: what stays of it
+//	               sync.go        keys that a Cluster names; facts.go: facts and the worker role
 //	rule 14        capacity.go    labels and taints of future Nodes, for cluster-autoscaler
 //	left out       drop.go        keys that a rule leaves out, and why; fit.go: entries without room
 //	order          effective.go   a Node inherits from its Machine as it will be

@@ -33,8 +33,8 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/workload/webhook"
 )
 
-// Webhooks has the names of the chart's webhooks; the chart has the webhook of Nodes only if some API server calls it. Each has the match condition "changed", without which API servers call it for every
-// write.
+// Webhooks has the names of the chart's webhooks; the chart has the webhook of Nodes only if some API server calls it. Each has the match
+// condition "changed", without which API servers call it for every write.
 var Webhooks = func() (names []string) { //nolint:gochecknoglobals // a list that nothing changes
 	for _, kind := range owners.Table {
 		names = append(names, kind.Resource+".heirloom.dev")
