@@ -51,6 +51,13 @@ func (l *loop) after(name string) (string, time.Duration) {
 	return l.taintsOf(name), again
 }
 
+// looks reconciles a Node, and expects its taints and the time until the next look.
+func (l *loop) looks(name, taints string, again time.Duration) {
+	l.t.Helper()
+	is, next := l.after(name)
+	l.Expect([]any{is, next}).To(Equal([]any{taints, again}))
+}
+
 // drained reconciles Nodes, and returns how many of them have a NoExecute taint.
 func (l *loop) drained(nodes ...string) (drained int) {
 	l.t.Helper()
@@ -69,21 +76,18 @@ func TestTaintsThatEvictReachNodesOneAfterTheOther(t *testing.T) {
 		md := machineDeployment()
 		md.Spec.Template.Spec.Taints = evicting("", "MachineSet/ms").Spec.Taints
 		l := evictions(t, 3, md, machineSet())
-		taints, again := l.after("n0")
-		l.Expect([]any{taints, again}).To(Equal([]any{all, time.Duration(0)}))
+		l.looks("n0", all, 0)
 		l.told()
 		const first = "Normal NoExecuteTaintsRollingOut MachineDeployment/md: NoExecute taints evict Pods, so Nodes wait for their " +
 			"turn (--no-execute-rate); limit reached in Cluster ns/c"
 		for i, waiting := range []string{"n1", "n2"} {
-			for range 2 {
-				taints, again = l.after(waiting)
-				l.Expect([]any{taints, again}).To(Equal([]any{withoutDrain, time.Minute}))
-			}
+			l.looks(waiting, withoutDrain, time.Minute)
+			l.looks(waiting, withoutDrain, time.Minute)
 			l.counted(fmt.Sprint("no_execute_waiting_nodes ", i+1))
 			l.told(first)
 		}
 		l.notCounted("unprotected_nodes") // a taint that waits is not a missing taint
-		<-time.After(again)
+		<-time.After(time.Minute)
 		l.Expect(l.drained("n0", "n1", "n2")).To(Equal(2))
 		l.told()
 		<-time.After(time.Minute)
@@ -130,8 +134,7 @@ func TestAnUnansweredWriteCostsATurn(t *testing.T) {
 			l.Expect(l.seeNode("n0")).NotTo(Succeed())
 			l.refuse = nil
 			<-time.After(10 * time.Second)
-			taints, again := l.after("n0")
-			l.Expect([]any{taints, again}).To(Equal([]any{withoutDrain, 50 * time.Second}))
+			l.looks("n0", withoutDrain, 50*time.Second)
 		})
 	}
 }

@@ -67,7 +67,6 @@ func (m *fakeManager) named(name string) manager.Runnable {
 type informers struct {
 	cache.Cache
 	scheme *runtime.Scheme
-	index  func(client.Object, string, client.IndexerFunc)
 
 	mu     sync.Mutex
 	byKind map[schema.GroupVersionKind]*informer
@@ -85,11 +84,6 @@ func newInformers(scheme *runtime.Scheme) *informers {
 
 func (i *informers) GetInformer(_ context.Context, object client.Object, _ ...cache.InformerGetOption) (cache.Informer, error) {
 	return i.of(object), nil
-}
-
-func (i *informers) IndexField(_ context.Context, object client.Object, field string, values client.IndexerFunc) error {
-	i.index(object, field, values)
-	return nil
 }
 
 func (i *informers) WaitForCacheSync(context.Context) bool { return true }

@@ -26,7 +26,7 @@ func TestANodeIsOnlyObserved(t *testing.T) {
 	cluster := theCluster()
 	l.change(cluster, func() { cluster.Labels = map[string]string{inherit.ModeLabel: string(inherit.Enforce)} })
 	l.Expect(l.seeNode("m")).To(Succeed())
-	l.wrote("patches Node /m@999 " + inheritedByNode)
+	l.wrote("patches Node/m")
 }
 
 // The loop does not patch a Node of a Cluster that has entered observe mode before the cache has the change.
@@ -44,7 +44,7 @@ func TestWhatIsLeftToClusterAPIIsNotAnnounced(t *testing.T) {
 	inUse(t, func(t *testing.T) {
 		set := machineSet()
 		set.Spec.Template.Labels = map[string]string{"team": "ml"}
-		set.Status.ObservedGeneration = 1
+		observed(set)
 		l := newLoop(t, theCluster(), set, machine("m", "MachineSet/ms"))
 		l.policy.Mode = inherit.Observe
 		l.change(set, func() { set.Spec.Template.Labels["team"] = "ai" })

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/test/sim/fakeclient"
 )
 
 // upgraded is the RESTMapper of an API server in which a provider has replaced the first version by another version. With err, discovery
@@ -45,22 +46,14 @@ func (u *upgraded) RESTMapping(kind schema.GroupKind, versions ...string) (*meta
 }
 
 func TestAProviderIsWatchedInEachVersionThatItServes(t *testing.T) {
+	infra := external(fakeclient.InfraMachine)
 	for name, tc := range map[string]struct {
-		objects []client.Object
 		kind    schema.GroupVersionKind
+		objects []client.Object
 	}{
-		"an InfraMachine": {
-			[]client.Object{withExternal("FakeMachine"), externalObject("FakeMachine")},
-			schema.GroupVersionKind{Group: inherit.InfrastructureGroup, Kind: "FakeMachine"},
-		},
-		"a Machine's control plane": {
-			[]client.Object{machine("m", "FakeControlPlane/cp"), controlPlane()},
-			schema.GroupVersionKind{Group: inherit.ControlPlaneGroup, Kind: "FakeControlPlane"},
-		},
-		"a Cluster's control plane": {
-			[]client.Object{managedCluster(), clusterClass("team=ml"), managed(controlPlane())},
-			schema.GroupVersionKind{Group: inherit.ControlPlaneGroup, Kind: "FakeControlPlane"},
-		},
+		"an InfraMachine":           {fakeclient.InfraMachine, []client.Object{withExternal(infra), infra}},
+		"a Machine's control plane": {fakeclient.ControlPlane, []client.Object{machine("m", "AcmeControlPlane/cp"), controlPlane()}},
+		"a Cluster's control plane": {fakeclient.ControlPlane, []client.Object{managedCluster(), clusterClass("team=ml"), managed(controlPlane())}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newLoop(t, tc.objects...)
@@ -94,7 +87,7 @@ func TestAControlPlaneThatNoTopologyManagesIsNotRead(t *testing.T) {
 			cluster := managedCluster()
 			change(cluster)
 			l := newLoop(t, cluster, clusterClass("team=ml"), managed(controlPlane()))
-			l.serve("example.com", "FakeControlPlane")
+			l.serve("example.com", "AcmeControlPlane")
 			l.Expect(l.see(cluster)).To(Succeed())
 			l.wrote()
 		})
@@ -106,22 +99,24 @@ func TestAControlPlaneInheritsWhatItHasRoomFor(t *testing.T) {
 	class := clusterClass("team=ml")
 	class.Spec.ControlPlane.Taints = []clusterv1.MachineTaint{{Key: "gpu", Effect: "NoSchedule", Propagation: "Always"}}
 	for name, tc := range map[string]struct {
-		has  func(path ...string) bool
-		body string
+		has           func(path ...string) bool
+		labels, taint bool
 	}{
-		"all of it": {func(...string) bool { return true }, `{"metadata":{"labels":{"team":"ml"}},"spec":{"machineTemplate":{` +
-			`"metadata":{"labels":{"team":"ml"}},"spec":{"taints":[{"effect":"NoSchedule","key":"gpu","propagation":"Always"}]}}}}`},
-		"metadata of Machines": {func(path ...string) bool { return path[len(path)-1] == "metadata" }, machineOnly},
-		"its own labels":       {func(...string) bool { return false }, top},
+		"all of it":            {func(...string) bool { return true }, true, true},
+		"metadata of Machines": {func(path ...string) bool { return path[len(path)-1] == "metadata" }, true, false},
+		"its own labels":       {func(...string) bool { return false }, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := newLoop(t, managedCluster(), class.DeepCopy(), managed(controlPlane()))
+			l, cp := newLoop(t, managedCluster(), class.DeepCopy(), managed(controlPlane())), controlPlane()
 			l.schemas.has, l.schemas.err = tc.has, errors.New("no schema")
 			l.Expect(l.see(managedCluster())).To(MatchError(l.schemas.err))
 			l.wrote()
 			l.schemas.err = nil
 			l.Expect(l.see(managedCluster())).To(Succeed())
-			l.wrote("heirloom applies FakeControlPlane ns/cp@999 " + tc.body)
+			l.Expect(l.stored(cp).GetLabels()).To(HaveKeyWithValue("team", "ml"))
+			_, labels, _ := unstructured.NestedString(cp.Object, "spec", "machineTemplate", "metadata", "labels", "team")
+			_, taint, _ := unstructured.NestedSlice(cp.Object, "spec", "machineTemplate", "spec", "taints")
+			l.Expect([]bool{labels, taint}).To(Equal([]bool{tc.labels, tc.taint}))
 		})
 	}
 }
@@ -141,7 +136,7 @@ func TestAKindThatCannotBeLookedUpIsTriedAgain(t *testing.T) {
 
 // The loop looks again for a kind that is not served: no event reports when the API server begins to serve it.
 func TestAKindThatIsNotServedIsLookedForAgain(t *testing.T) {
-	infra, m, cluster := withExternal("FakeMachine"), machine("m", "FakeControlPlane/cp"), managedCluster()
+	infra, m, cluster := withExternal(external(fakeclient.InfraMachine)), machine("m", "AcmeControlPlane/cp"), managedCluster()
 	infra.Spec.InfrastructureRef.Kind, m.OwnerReferences[0].Kind, cluster.Spec.ControlPlaneRef.Kind = "Unknown", "Unknown", "Unknown"
 	for _, about := range []client.Object{infra, m, cluster} {
 		l := newLoop(t, about)
@@ -154,21 +149,19 @@ func TestOnlyProvidersOfTheOperatorAreRead(t *testing.T) {
 	for name, change := range map[string]func(*loop, *clusterv1.Machine){
 		"its group is not named": func(l *loop, _ *clusterv1.Machine) { l.ProviderGroups = []string{"example.com"} },
 		"it is a template": func(l *loop, m *clusterv1.Machine) {
-			l.serve(inherit.InfrastructureGroup, "FakeMachineTemplate")
-			m.Spec.InfrastructureRef.Kind = "FakeMachineTemplate"
+			l.serve(inherit.InfrastructureGroup, "AcmeMachineTemplate")
+			m.Spec.InfrastructureRef.Kind = "AcmeMachineTemplate"
 		},
-		"the API server does not serve it": func(_ *loop, m *clusterv1.Machine) { m.Spec.InfrastructureRef.Kind = "Unknown" },
-		"it is another Machine's":          func(_ *loop, m *clusterv1.Machine) { m.UID = "another" },
+		"it is another Machine's": func(_ *loop, m *clusterv1.Machine) { m.UID = "another" },
 		"there is none": func(_ *loop, m *clusterv1.Machine) {
 			m.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{}
 		},
-		"the Machine is left alone": func(_ *loop, m *clusterv1.Machine) {
-			m.Annotations = map[string]string{clusterv1.PausedAnnotation: ""}
-		},
+		"the Machine is left alone": func(_ *loop, m *clusterv1.Machine) { m.Annotations = pairs(clusterv1.PausedAnnotation) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := withExternal("FakeMachine")
-			l := newLoop(t, theCluster(), machineSet("team=ml"), externalObject("FakeMachine"))
+			infra := external(fakeclient.InfraMachine)
+			m := withExternal(infra)
+			l := newLoop(t, theCluster(), machineSet("team=ml"), infra)
 			change(l, m)
 			l.Expect(l.server.Create(t.Context(), m)).To(Succeed())
 			l.Expect(l.see(m)).To(Succeed())
@@ -177,65 +170,46 @@ func TestOnlyProvidersOfTheOperatorAreRead(t *testing.T) {
 	}
 }
 
-// withBoth returns Machine m with an InfraMachine and a BootstrapConfig.
-func withBoth(owner string) *clusterv1.Machine {
-	m := machine("m", owner)
-	m.Spec.InfrastructureRef, m.Spec.Bootstrap = withExternal("FakeMachine").Spec.InfrastructureRef, withExternal("FakeConfig").Spec.Bootstrap
-	return m
-}
-
-const writesMachine, writesInfra, writesConfig = "heirloom applies Machine ns/m@999 " + top, "heirloom applies FakeMachine ns/beside@999 " + top,
-	"heirloom applies FakeConfig ns/beside@999 " + top
-
-const unavailable = "Warning ProviderKindUnavailable Cluster/c: Objects that depend on a %s inherit nothing for now"
+const unavailable = "Warning ProviderKindUnavailable Cluster/c: Objects that depend on a AcmeMachine.infrastructure.cluster.x-k8s.io inherit nothing for now"
 
 // A kind that the API server cannot list in time delays only the objects that depend on it. The loop retries them one by one, with backoff,
 // until the list succeeds. An Event on the Cluster reports the failure.
 func TestAKindThatIsNotListedCostsOnlyItsOwn(t *testing.T) {
 	inUse(t, func(t *testing.T) {
-		m := withBoth("MachineSet/ms")
-		l := newLoop(t, theCluster(), machineSet("team=ml"), m, externalObject("FakeMachine"), externalObject("FakeConfig"))
-		l.waits("FakeMachine")
+		m, infra, config := machine("m", "MachineSet/ms"), external(fakeclient.InfraMachine), external(fakeclient.BootstrapConfig)
+		refer(m, infra, config)
+		l := newLoop(t, theCluster(), machineSet("team=ml"), m, infra, config)
+		l.broken["AcmeMachine"] = hanging{apierrors.NewTimeoutError("failed waiting for the informer to sync", 0)}
 		began := time.Now()
 		l.Expect(apierrors.IsTimeout(l.see(m))).To(BeTrue())
 		l.Expect(time.Since(began)).To(Equal(10 * time.Second))
-		l.wrote(writesMachine, writesConfig)
-		l.told(fmt.Sprintf(unavailable, "FakeMachine.infrastructure.cluster.x-k8s.io"))
+		l.wrote("applies Machine/m", "applies AcmeConfig/acmeconfig")
+		l.told(unavailable)
 
 		again, err := l.look(m)
 		l.Expect(err).NotTo(HaveOccurred())
 		l.Expect(again).To(BeNumerically("~", 5*time.Second, 100*time.Millisecond))
 		<-time.After(again)
-		delete(l.broken, "FakeMachine")
+		clear(l.broken)
 		l.Expect(l.see(m)).To(Succeed())
-		l.wrote(writesInfra)
+		l.wrote("applies AcmeMachine/acmemachine")
 		l.told()
 	})
 }
 
-// waits makes reads of a kind block until their context ends, as for an informer that has not synced.
-func (l *loop) waits(kind string) {
-	l.broken[kind] = waiting{apierrors.NewTimeoutError("failed waiting for the informer to sync", 0)}
-}
-
-// waiting is the error of a read that has blocked until its context ended.
-type waiting struct{ *apierrors.StatusError }
-
-func (w waiting) Unwrap() error { return w.StatusError }
-
 // Writes of a kind that are not answered occupy one worker, and an Event reports them. Other kinds go on.
 func TestAKindWhoseWritesAreNotAnswered(t *testing.T) {
 	inUse(t, func(t *testing.T) {
-		m, other := withBoth("MachineSet/ms"), machine("other", "MachineSet/ms")
-		other.Spec.InfrastructureRef = m.Spec.InfrastructureRef
-		other.Spec.InfrastructureRef.Name = "others"
-		l := newLoop(t, theCluster(), machineSet("team=ml"), m, other, externalObject("FakeMachine"), externalObject("FakeConfig"),
-			provider("FakeMachine", ownedBy("others", "Machine/other")))
+		m, other := machine("m", "MachineSet/ms"), machine("other", "MachineSet/ms")
+		infra, config, others := external(fakeclient.InfraMachine), external(fakeclient.BootstrapConfig), provider(fakeclient.InfraMachine, ownedBy("others", "Machine/other"))
+		refer(m, infra, config)
+		refer(other, others)
+		l := newLoop(t, theCluster(), machineSet("team=ml"), m, other, infra, config, others)
 		l.Client = interceptor.NewClient(l.Client.(client.WithWatch), interceptor.Funcs{
 			Apply: func(ctx context.Context, c client.WithWatch, config runtime.ApplyConfiguration, options ...client.ApplyOption) error {
-				if kinded, ok := config.(interface{ GetKind() string }); ok && kinded.GetKind() == "FakeMachine" {
+				if l.kindOf(config.(client.Object)) == "AcmeMachine" { //nolint:forcetypeassert // it panics
 					<-ctx.Done()
-					return ctx.Err()
+					return fmt.Errorf("applying: %w", ctx.Err())
 				}
 				return c.Apply(ctx, config, options...)
 			},
@@ -248,11 +222,11 @@ func TestAKindWhoseWritesAreNotAnswered(t *testing.T) {
 		}()
 		<-time.After(time.Second)
 		l.Expect(l.look(other)).To(Equal(2*time.Millisecond), "the only slot is taken")
-		l.Expect(l.stored(other).GetLabels()).To(HaveKey("team"))
 		<-ended
-		l.Expect(l.stored(m).GetLabels()).To(HaveKey("team"))
-		l.Expect(l.stored(externalObject("FakeConfig")).GetLabels()).To(HaveKey("team"))
-		l.told("Warning InheritanceFailed FakeMachine/beside: ", fmt.Sprintf(unavailable, "FakeMachine.infrastructure.cluster.x-k8s.io"))
+		for _, object := range []client.Object{m, other, config} {
+			l.Expect(l.stored(object).GetLabels()).To(HaveKey("team"))
+		}
+		l.told("Warning InheritanceFailed AcmeMachine/acmemachine: ", unavailable)
 		l.Expect(l.look(other)).To(BeNumerically("~", 5*time.Second, 100*time.Millisecond), "nothing is sent for now")
 	})
 }

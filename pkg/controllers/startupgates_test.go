@@ -59,14 +59,12 @@ func TestAStartupGateOpens(t *testing.T) {
 	l := newLoop(t, theCluster(), machineSet(), m, n)
 	l.after("m")
 	l.writes.take()
-	taints, again := l.after("m")
-	l.Expect([]any{taints, again}).To(Equal([]any{"cni:NoSchedule,gpu:NoSchedule,net:NoSchedule", 10 * time.Second}))
+	l.looks("m", "cni:NoSchedule,gpu:NoSchedule,net:NoSchedule", 10*time.Second)
 	l.wrote()
 	l.told()
 
 	l.setsCondition(n)
-	taints, _ = l.after("m")
-	l.Expect(taints).To(Equal("cni:NoSchedule,gpu:NoSchedule"))
+	l.looks("m", "cni:NoSchedule,gpu:NoSchedule", 10*time.Second)
 	l.told("Normal StartupGateOpened Machine/m: Start-up gates of Node m are open: removed net:NoSchedule")
 	l.counted(`inherited_keys_total{by="resync",change="removed",kind="Node",what="taint"} 1`)
 

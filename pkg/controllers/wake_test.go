@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -25,6 +24,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/controllers"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/workload"
+	"github.com/heirloom-dev/heirloom/test/sim/fakeclient"
 )
 
 // fleet holds a Cluster and an object of each kind, by a name such as "md-c" or "Node/m-c". All names end in the name of the Cluster.
@@ -36,14 +36,14 @@ func newFleet(c string) fleet {
 	f, md, ms, mp := fleet{}, managed(machineDeployment("md=1")), machineSet("ms=1"), managed(machinePool("mp=1", pool+"=a"))
 	ms.OwnerReferences = ownedBy("ms", "MachineDeployment/md-"+c).OwnerReferences
 	mp.Spec.ProviderIDList = []string{"id-pooled-" + c}
-	m, k, p, cluster := withBoth("MachineSet/ms-"+c), machine("k", "FakeControlPlane/cp-"+c), machine("p", "MachinePool/mp-"+c), managedCluster()
+	m, k, p, cluster := machine("m", "MachineSet/ms-"+c), machine("k", "AcmeControlPlane/cp-"+c), machine("p", "MachinePool/mp-"+c), managedCluster()
+	infra, config := provider(fakeclient.InfraMachine, ownedBy("infra-"+c, "Machine/m-"+c)), provider(fakeclient.BootstrapConfig, ownedBy("config-"+c, "Machine/m-"+c))
 	m.Labels[pool], m.Spec.ProviderID = "a", "id-m-"+c
-	m.Spec.InfrastructureRef.Name, m.Spec.Bootstrap.ConfigRef.Name = "infra-"+c, "config-"+c
+	refer(m, infra, config)
 	cluster.Spec.ControlPlaneRef.Name = "cp-" + c
 	for name, object := range map[string]client.Object{
 		c: cluster, "cp-" + c: managed(controlPlane("cp=1")), "md-" + c: md, "ms-" + c: ms, "mp-" + c: mp, "m-" + c: m, "k-" + c: k, "p-" + c: p,
-		"infra-" + c:  provider("FakeMachine", ownedBy("infra", "Machine/m-"+c)),
-		"config-" + c: provider("FakeConfig", ownedBy("config", "Machine/m-"+c)),
+		"infra-" + c: infra, "config-" + c: config,
 		"Node/m-" + c: node("m-" + c), "Node/pooled-" + c: node("pooled-" + c),
 	} {
 		object.SetName(strings.TrimPrefix(name, "Node/"))
@@ -62,7 +62,7 @@ func newFleet(c string) fleet {
 // everything returns the objects that the loop writes when it reconciles all objects of the Cluster.
 func everything(c string) []string {
 	all := []string{
-		"FakeConfig/config-" + c, "FakeControlPlane/cp-" + c, "FakeMachine/infra-" + c,
+		"AcmeConfig/config-" + c, "AcmeControlPlane/cp-" + c, "AcmeMachine/infra-" + c,
 		"Machine/k-" + c, "Machine/m-" + c, "Machine/p-" + c, "MachineDeployment/md-" + c, "MachinePool/mp-" + c, "MachineSet/ms-" + c,
 	}
 	return append(all, nodes(c)...)
@@ -139,10 +139,9 @@ func (l *loop) lose(server client.Client, object client.Object) {
 
 // written returns the objects that the loop has written since the last take, without duplicates.
 func (l *loop) written() []string {
-	written := regexp.MustCompile(`^(in .: )?.*?(?:applies|patches) (\w+) \w*(/[\w-]+)@`)
 	var names []string
 	for _, line := range l.writes.all() {
-		names = append(names, written.ReplaceAllString(written.FindString(line), "$1$2$3"))
+		names = append(names, strings.NewReplacer("applies ", "", "patches ", "").Replace(line))
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
@@ -181,24 +180,24 @@ func TestWhatAnEventLeadsTo(t *testing.T) {
 		change  func(before, after metav1.Object)
 		leadsTo []string
 	}{
-		"a ClusterClass":                                   {"class", generation, append(nodes("c", "d"), "FakeControlPlane/cp-c", "FakeControlPlane/cp-d", "MachineDeployment/md-c", "MachineDeployment/md-d", "MachinePool/mp-c", "MachinePool/mp-d")},
-		"a Cluster":                                        {"c", generation, append(nodes("c"), "FakeControlPlane/cp-c", "MachineDeployment/md-c", "MachinePool/mp-c")},
+		"a ClusterClass":                                   {"class", generation, append(nodes("c", "d"), "AcmeControlPlane/cp-c", "AcmeControlPlane/cp-d", "MachineDeployment/md-c", "MachineDeployment/md-d", "MachinePool/mp-c", "MachinePool/mp-d")},
+		"a Cluster":                                        {"c", generation, append(nodes("c"), "AcmeControlPlane/cp-c", "MachineDeployment/md-c", "MachinePool/mp-c")},
 		"a Cluster that is resumed":                        {"d", resumed, everything("d")},
 		"a Cluster that is released":                       {"d", released, everything("d")},
 		"a Cluster that is not paused any more":            {"c", annotated, everything("c")},
 		"a Cluster that names other keys":                  {"d", names, everything("d")},
 		"a ClusterClass that names other keys":             {"class", names, append(everything("c"), everything("d")...)},
-		"a Cluster again":                                  {"c", resynced, []string{"FakeControlPlane/cp-c"}},
-		"a control plane":                                  {"cp-c", something, []string{"FakeControlPlane/cp-c", "Machine/k-c"}},
+		"a Cluster again":                                  {"c", resynced, []string{"AcmeControlPlane/cp-c"}},
+		"a control plane":                                  {"cp-c", something, []string{"AcmeControlPlane/cp-c", "Machine/k-c"}},
 		"a MachineDeployment":                              {"md-c", something, []string{"MachineDeployment/md-c", "MachineSet/ms-c"}},
 		"a MachineDeployment that declares something else": {"md-d", generation, []string{"MachineDeployment/md-d", "MachineSet/ms-d", "in d: Node/m-d"}},
-		"a MachineSet":                                     {"ms-c", something, []string{"FakeConfig/config-c", "FakeMachine/infra-c", "Machine/m-c", "MachineSet/ms-c"}},
-		"a MachineSet that declares something else":        {"ms-c", generation, []string{"FakeConfig/config-c", "FakeMachine/infra-c", "Machine/m-c", "MachineSet/ms-c", "Node/m-c"}},
+		"a MachineSet":                                     {"ms-c", something, []string{"AcmeConfig/config-c", "AcmeMachine/infra-c", "Machine/m-c", "MachineSet/ms-c"}},
+		"a MachineSet that declares something else":        {"ms-c", generation, []string{"AcmeConfig/config-c", "AcmeMachine/infra-c", "Machine/m-c", "MachineSet/ms-c", "Node/m-c"}},
 		"a MachinePool":                                    {"mp-c", something, []string{"Machine/p-c", "MachinePool/mp-c", "Node/pooled-c"}},
-		"a Machine":                                        {"m-c", something, []string{"FakeConfig/config-c", "FakeMachine/infra-c", "Machine/m-c", "Node/m-c"}},
-		"a workload's Machine":                             {"m-d", something, []string{"FakeConfig/config-d", "FakeMachine/infra-d", "Machine/m-d", "in d: Node/m-d"}},
-		"an InfraMachine":                                  {"infra-c", something, []string{"FakeConfig/config-c", "FakeMachine/infra-c", "Machine/m-c"}},
-		"a BootstrapConfig":                                {"config-c", something, []string{"FakeConfig/config-c", "FakeMachine/infra-c", "Machine/m-c"}},
+		"a Machine":                                        {"m-c", something, []string{"AcmeConfig/config-c", "AcmeMachine/infra-c", "Machine/m-c", "Node/m-c"}},
+		"a workload's Machine":                             {"m-d", something, []string{"AcmeConfig/config-d", "AcmeMachine/infra-d", "Machine/m-d", "in d: Node/m-d"}},
+		"an InfraMachine":                                  {"infra-c", something, []string{"AcmeConfig/config-c", "AcmeMachine/infra-c", "Machine/m-c"}},
+		"a BootstrapConfig":                                {"config-c", something, []string{"AcmeConfig/config-c", "AcmeMachine/infra-c", "Machine/m-c"}},
 		"a Node's label":                                   {"Node/m-c", labelled, []string{"Node/m-c"}},
 		"a Node again":                                     {"Node/m-c", resynced, []string{"Node/m-c"}},
 		"a Node's deletion":                                {"Node/m-c", func(before, _ metav1.Object) { before.SetDeletionTimestamp(&metav1.Time{Time: time.Unix(1, 0)}) }, []string{"Node/m-c"}},
@@ -217,10 +216,10 @@ func TestWhatAnEventLeadsTo(t *testing.T) {
 					l.updated(f[tc.object], tc.change)
 				} else {
 					l.schemas.Publish()
-					tc.leadsTo = []string{"FakeControlPlane/cp-c", "FakeControlPlane/cp-d"}
+					tc.leadsTo = []string{"AcmeControlPlane/cp-c", "AcmeControlPlane/cp-d"}
 				}
 				l.eventually(l.written).Should(ConsistOf(tc.leadsTo))
-				l.Expect(samplesOf(t, l.registry)).NotTo(ContainElement(ContainSubstring("error")))
+				l.Expect(l.samples()).NotTo(ContainElement(ContainSubstring("error")))
 			})
 		})
 	}
