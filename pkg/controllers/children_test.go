@@ -12,7 +12,6 @@ import (
 
 	. "github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -81,18 +80,6 @@ func TestAChildLosesWhatItsOwnerNoLongerDeclares(t *testing.T) {
 		l.Expect(l.see(s.about)).To(Succeed())
 		l.wrote()
 	})
-}
-
-// A child that has all its entries, exactly as one create has left it, becomes ours by a patch that changes no content.
-func TestAChildThatWasCopiedIsAdopted(t *testing.T) {
-	m := machine("m", "MachineSet/ms")
-	m.Labels["team"], m.ManagedFields = "ml", nil
-	l := newLoop(t, theCluster(), machineSet("team=ml"), m)
-	l.Expect(l.see(m)).To(Succeed())
-	l.wrote("patches Machine/m")
-	l.Expect(managedfields.Recorded(l.stored(m).GetManagedFields())).To(BeTrue())
-	l.Expect(l.see(m)).To(Succeed())
-	l.wrote()
 }
 
 // The tests of the decision prove which objects are left alone, and why.
@@ -298,46 +285,4 @@ func TestAdditionsAreLeftToClusterAPIForAWhile(t *testing.T) {
 			})
 		}
 	}
-}
-
-// The loop does not wait after its own changes of an owner.
-func TestWhatHeirloomHasChangedIsNotWaitedFor(t *testing.T) {
-	inUse(t, func(t *testing.T) {
-		md, ms, m := machineDeployment("team=ml"), machineSet(), machine("m", "MachineSet/ms")
-		observed(ms)
-		l := newLoop(t, theCluster(), md, ms, m)
-		l.Expect(l.see(ms)).To(Succeed())
-		l.Expect(l.stored(ms).GetManagedFields()).To(ContainElement(HaveField("Time.Time", BeTemporally("~", time.Now(), time.Second))))
-		l.Expect(l.look(m)).To(BeZero())
-		l.Expect(l.stored(m).GetLabels()).To(HaveKeyWithValue("team", "ml"))
-	})
-}
-
-// When Cluster API's gate is off, the loop removes its typed taints, also from a Machine that is left alone: Cluster API would refuse
-// every write of the Machine.
-func TestTaintsFollowTheGateOfClusterAPI(t *testing.T) {
-	m := machine("m", "MachineSet/ms")
-	m.Annotations = map[string]string{"taints.heirloom.dev/always": "gpu=true:NoSchedule"}
-	l := newLoop(t, theCluster(), machineSet(), m)
-	for _, step := range []struct {
-		gate   inherit.TaintPropagation
-		paused bool
-		taints int
-		writes []string
-	}{
-		{inherit.PropagationUnknown, false, 0, nil},
-		{inherit.PropagationEnabled, false, 1, []string{"applies Machine/m"}},
-		{inherit.PropagationEnabled, true, 1, nil},
-		{inherit.PropagationDisabled, true, 0, []string{"patches Machine/m"}},
-	} {
-		l.policy.ClusterAPITaints = step.gate
-		if step.paused {
-			l.change(m, func() { m.Annotations[clusterv1.PausedAnnotation] = "" })
-		}
-		l.Expect(l.see(m)).To(Succeed())
-		l.wrote(step.writes...)
-		l.stored(m)
-		l.Expect(m.Spec.Taints).To(HaveLen(step.taints))
-	}
-	l.Expect(m.ManagedFields).NotTo(ContainElement(HaveField("Operation", metav1.ManagedFieldsOperationApply)))
 }

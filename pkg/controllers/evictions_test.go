@@ -139,29 +139,6 @@ func TestAnUnansweredWriteCostsATurn(t *testing.T) {
 	}
 }
 
-// A set keeps nine tenths of its Nodes for a minute, however high the rate is. Each set and each Cluster has its own pace.
-func TestASetGivesATenthOfItsNodesAMinute(t *testing.T) {
-	inUse(t, func(t *testing.T) {
-		const nodes = 11
-		l := evictions(t, nodes, machineDeployment(), machineSet(), evicting("other", "MachineSet/alone"), node("other"),
-			&clusterv1.MachineSet{ObjectMeta: named("alone"), Spec: clusterv1.MachineSetSpec{ClusterName: "c"}})
-		l.NoExecuteRate = 6000
-		var names []string
-		for i := range nodes {
-			names = append(names, fmt.Sprint("n", i))
-		}
-		l.Expect(l.drained(names...)).To(Equal(1))
-		<-time.After(10 * time.Millisecond)
-		l.Expect(l.drained("other")).To(Equal(1))
-		for _, want := range []int{2, 3, 4} {
-			<-time.After(29 * time.Second)
-			l.Expect(l.drained(names...)).To(Equal(want - 1))
-			<-time.After(time.Second)
-			l.Expect(l.drained(names...)).To(Equal(want))
-		}
-	})
-}
-
 // The Nodes of a set share a pace, also without Machines. Events go to the object that declares the taint.
 func TestWhoSharesAPace(t *testing.T) {
 	mp := machinePool()
@@ -206,14 +183,4 @@ func TestWhoDoesNotWait(t *testing.T) {
 			l.counted(noneWaits)
 		})
 	}
-}
-
-func TestAGroupThatCannotBeReadIsTriedAgain(t *testing.T) {
-	l := evictions(t, 1, machineDeployment(), machineSet())
-	for _, kind := range []string{"MachineSet", "MachineDeployment"} {
-		l.broken[kind] = errors.New("no cache")
-		l.Expect(l.seeNode("n0")).To(MatchError(l.broken[kind]))
-		delete(l.broken, kind)
-	}
-	l.wrote()
 }

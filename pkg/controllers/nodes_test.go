@@ -119,15 +119,6 @@ func TestANodeLosesWhatItsMachineLoses(t *testing.T) {
 	l.told()
 }
 
-// The tests of the decision prove which Nodes are left alone, and why.
-func TestANodeThatIsLeftAloneIsNotWritten(t *testing.T) {
-	m := nodeMachine("m")
-	m.Annotations = pairs(clusterv1.PausedAnnotation)
-	l := newLoop(t, theCluster(), machineSet(), m, node("m"))
-	l.Expect(l.seeNode("m")).To(Succeed())
-	l.wrote()
-}
-
 // Nodes of the management cluster inherit only if its Cluster is named, and then as Nodes of this Cluster. Its kubeconfig is not used.
 func TestTheManagementClusterIsNamed(t *testing.T) {
 	l := newLoop(t, theCluster(), machineSet(), nodeMachine("m"), node("m"))
@@ -323,25 +314,6 @@ func TestDriftIsRepairedByLiveOwners(t *testing.T) {
 	l.refuseLive = errors.New("no answer")
 	l.Expect(l.seeNode("m")).To(MatchError(l.refuseLive))
 	l.Expect(l.taintsOf("m")).To(BeEmpty(), "the loop does not write from its cache while the API server does not answer")
-}
-
-// The loop does not write a Node if an owner of its Machine cannot be read live: without this owner, the Node would lose entries that its
-// Machine is about to inherit.
-func TestANodeWaitsForEachLiveOwner(t *testing.T) {
-	for _, kind := range []string{"Cluster", "ClusterClass", "MachineDeployment", "MachineSet", "Machine"} {
-		t.Run(kind, func(t *testing.T) {
-			md := managed(&clusterv1.MachineDeployment{ObjectMeta: named("md"), Spec: clusterv1.MachineDeploymentSpec{ClusterName: "c"}})
-			ms := machineSet()
-			ms.OwnerReferences = machine("x", "MachineDeployment/md").OwnerReferences
-			l := newLoop(t, managedCluster(), clusterClass(pool+"=a"), md, ms, machine("m", "MachineSet/ms"), node("m"))
-			l.broken["live "+kind] = errors.New("no answer")
-			l.Expect(l.seeNode("m")).To(MatchError(ContainSubstring("no answer")))
-			l.wrote()
-			delete(l.broken, "live "+kind)
-			l.Expect(l.seeNode("m")).To(Succeed())
-			l.Expect(l.stored(node("m")).GetLabels()).To(HaveKeyWithValue(pool, "a"))
-		})
-	}
 }
 
 // Live decisions about the Nodes of a Cluster are limited. Beyond the limit, a Node waits, and the loop does not write it from its cache.

@@ -259,25 +259,6 @@ func TestASetKeepsNodesForPodsThatMove(t *testing.T) {
 	})
 }
 
-// The same holds for a MachinePool whose provider creates no Machines.
-func TestAPoolKeepsNodesForPodsThatMove(t *testing.T) {
-	inUse(t, func(t *testing.T) {
-		mp := machinePool()
-		mp.Spec.ProviderIDList = []string{"id-n0", "id-n1"}
-		mp.Spec.Template.Annotations = map[string]string{taint.AlwaysAnnotation: "drain:NoExecute"}
-		l := newLoop(t, theCluster(), mp, node("n0"), node("n1"), pod("web"))
-		l.NoExecuteRate, l.NoExecuteBudgets, l.staying = 60, true, map[string]error{"web": budget()}
-		for range 2 {
-			taints, _ := l.after("n0")
-			l.Expect(taints).To(Equal("drain:NoSchedule"))
-			taints, _ = l.after("n1")
-			l.Expect(taints).To(BeEmpty())
-			<-time.After(time.Hour)
-			l.manager = nil
-		}
-	})
-}
-
 // An API server that answers evictions late, or asks for a retry, for which client-go waits inside the request, does not count as dead: the
 // loop asks the other Pods of the Node, and writes other Nodes at once.
 func TestSlowEvictionsStopNobody(t *testing.T) {

@@ -94,33 +94,6 @@ func TestAControlPlaneThatNoTopologyManagesIsNotRead(t *testing.T) {
 	}
 }
 
-// A control plane inherits only entries for which the schema of its kind has a field, and waits until the schema is known.
-func TestAControlPlaneInheritsWhatItHasRoomFor(t *testing.T) {
-	class := clusterClass("team=ml")
-	class.Spec.ControlPlane.Taints = []clusterv1.MachineTaint{{Key: "gpu", Effect: "NoSchedule", Propagation: "Always"}}
-	for name, tc := range map[string]struct {
-		has           func(path ...string) bool
-		labels, taint bool
-	}{
-		"all of it":            {func(...string) bool { return true }, true, true},
-		"metadata of Machines": {func(path ...string) bool { return path[len(path)-1] == "metadata" }, true, false},
-		"its own labels":       {func(...string) bool { return false }, false, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			l, cp := newLoop(t, managedCluster(), class.DeepCopy(), managed(controlPlane())), controlPlane()
-			l.schemas.has, l.schemas.err = tc.has, errors.New("no schema")
-			l.Expect(l.see(managedCluster())).To(MatchError(l.schemas.err))
-			l.wrote()
-			l.schemas.err = nil
-			l.Expect(l.see(managedCluster())).To(Succeed())
-			l.Expect(l.stored(cp).GetLabels()).To(HaveKeyWithValue("team", "ml"))
-			_, labels, _ := unstructured.NestedString(cp.Object, "spec", "machineTemplate", "metadata", "labels", "team")
-			_, taint, _ := unstructured.NestedSlice(cp.Object, "spec", "machineTemplate", "spec", "taints")
-			l.Expect([]bool{labels, taint}).To(Equal([]bool{tc.labels, tc.taint}))
-		})
-	}
-}
-
 // If discovery of a kind fails, the loop looks again at the object and at the Machine or Cluster that names the kind.
 func TestAKindThatCannotBeLookedUpIsTriedAgain(t *testing.T) {
 	each(t, func(l *loop, s *scene) {

@@ -4,8 +4,6 @@ package controllers_test
 
 import (
 	"errors"
-	"fmt"
-	"sync"
 	"testing"
 	"time"
 
@@ -15,7 +13,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
@@ -80,44 +77,6 @@ func TestAStartupGateOpens(t *testing.T) {
 	l.Expect(l.taintsOf("m")).To(Equal("gpu:NoSchedule,net:NoSchedule"))
 }
 
-// The gates of many Nodes that wait for the same DaemonSet open together, although all look for its Pods at the same time.
-func TestGatesOfManyNodesOpenTogether(t *testing.T) {
-	inUse(t, func(t *testing.T) {
-		const nodes = 100
-		objects := []client.Object{theCluster(), machineSet()}
-		for i := range nodes {
-			name := fmt.Sprint("n", i)
-			m, n, pod := gated(), newNode(), readyPod()
-			m.Name, n.Name, pod.Name, pod.Spec.NodeName = name, name, name, name
-			m.Spec.ProviderID, n.Spec.ProviderID = "id-"+name, "id-"+name
-			m.Annotations = map[string]string{taint.UntilAnnotation: "cni:NoSchedule until daemonset kube-system/cni"}
-			objects = append(objects, m, n, pod)
-		}
-		l := newLoop(t, objects...)
-		for i := range nodes {
-			l.after(fmt.Sprint("n", i))
-		}
-		<-time.After(time.Minute)
-		l.listTakes = 10 * time.Millisecond
-		start, running := time.Now(), sync.WaitGroup{}
-		for i := range nodes {
-			running.Go(func() {
-				for again := time.Nanosecond; again > 0; <-time.After(again) {
-					var err error
-					if again, err = l.lookAt("c", fmt.Sprint("n", i)); err != nil {
-						t.Error(err)
-					}
-				}
-			})
-		}
-		running.Wait()
-		l.Expect(time.Since(start)).To(BeNumerically("<", 20*time.Second))
-		for i := range nodes {
-			l.Expect(l.taintsOf(fmt.Sprint("n", i))).To(Equal("gpu:NoSchedule"))
-		}
-	})
-}
-
 // Only a ready Pod of the named DaemonSet on the same Node opens a gate.
 func TestAPodThatOpensNoGate(t *testing.T) {
 	for name, change := range map[string]func(*corev1.Pod){
@@ -163,24 +122,4 @@ func TestGatesOfAWorkloadCluster(t *testing.T) {
 	l.workloads.brokenUncached = nil
 	l.Expect(look()).To(Equal("gpu:NoSchedule,net:NoSchedule"))
 	l.told("Normal StartupGateOpened Machine/m: ")
-}
-
-// The gates of a Cluster that is only observed, or paused, stay closed.
-func TestGatesThatAreLeftAlone(t *testing.T) {
-	for name, leave := range map[string]func(*clusterv1.Cluster){
-		"observed": func(c *clusterv1.Cluster) { c.Labels = map[string]string{inherit.ModeLabel: string(inherit.Observe)} },
-		"paused":   func(c *clusterv1.Cluster) { c.Spec.Paused = new(true) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			cluster, n := theCluster(), newNode()
-			l := newLoop(t, cluster, machineSet(), gated(), n)
-			l.after("m")
-			l.setsCondition(n)
-			l.change(cluster, func() { leave(cluster) })
-			l.writes.take()
-			taints, _ := l.after("m")
-			l.Expect(taints).To(ContainSubstring("net:NoSchedule"))
-			l.wrote()
-		})
-	}
 }
