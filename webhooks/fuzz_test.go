@@ -21,7 +21,7 @@ func FuzzAdmissionReview(f *testing.F) {
 			"ns/m": "{metadata: {" + bySet + ", labels: {node.cluster.x-k8s.io/a: '1'}}, spec: {clusterName: c, providerID: 'aws://1', taints: [{key: gpu, effect: NoSchedule, propagation: Always}]}, status: {nodeRef: {name: node-1}}}",
 		}
 	})
-	s := newServer(f, known, known, inherit.Policy{ClusterAPITaints: inherit.PropagationEnabled})
+	s := newServer(f, known, known.reader(f), inherit.Policy{ClusterAPITaints: inherit.PropagationEnabled})
 	handler := mux(f, s)
 	for _, seed := range []write{
 		{kind: "Machine", object: machine(bySet)},

@@ -195,13 +195,6 @@ func TestWritesThatAreOnlyObserved(t *testing.T) {
 	Expect(s.countedIn(t, "heirloom_inherited_keys_total")).To(BeEmpty())
 }
 
-func TestAClusterThatIsNotEnrolled(t *testing.T) {
-	s := newServer(t, ordinary, nil, inherit.Policy{OnlyLabelled: true})
-	response := s.asks(t, write{kind: "Machine", object: machine(bySet)}.request(t))
-	NewWithT(t).Expect(response.Patches).To(BeEmpty())
-	NewWithT(t).Expect(s.counted(t)).To(Equal([]string{"Machine CREATE unmatched"}))
-}
-
 // In observe mode, a wrong taint is a warning.
 func TestWrongTaintsAreOnlyObserved(t *testing.T) {
 	s := newServer(t, fleet{}, nil, inherit.Policy{Mode: inherit.Observe})

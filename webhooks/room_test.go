@@ -17,7 +17,6 @@ import (
 
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
@@ -256,28 +255,22 @@ func TestForgedPathsAreNotRead(t *testing.T) {
 	Expect(s.countedIn(t, "heirloom_admission_requests_rejected_total")).To(ConsistOf("too_slow workload"))
 }
 
-// counting counts the reads, by name.
-type counting struct {
-	client.Reader
-	reads map[string]int
-}
-
-func (c *counting) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
-	c.reads[key.Name]++
-	return c.Reader.Get(ctx, key, into, options...)
-}
-
-func (c *counting) List(ctx context.Context, into client.ObjectList, options ...client.ListOption) error {
-	c.reads["a list"]++
-	return c.Reader.List(ctx, into, options...)
+// counting returns the fleet, and the number of its reads by what is read.
+func (f fleet) counting() (fleet, map[string]int) {
+	reads := map[string]int{}
+	f.asked = func(_ context.Context, what string) error {
+		reads[what]++
+		return nil
+	}
+	return f, reads
 }
 
 // Each workload cluster has its own limit for live reads from the management cluster's API server.
 func TestReadsForWorkloadClustersAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		Expect := NewWithT(t).Expect
-		live := &counting{abroad, map[string]int{}}
-		s := newServer(t, abroad, live, inherit.Policy{})
+		live, reads := abroad.counting()
+		s := newServer(t, abroad, live.reader(t), inherit.Policy{})
 		handler, lost := workload(s), lostNode.review(t)
 		asks := func(cluster types.NamespacedName, times int) {
 			for range times {
@@ -286,17 +279,17 @@ func TestReadsForWorkloadClustersAreLimited(t *testing.T) {
 		}
 		asks(red, 1)
 		each := readsAtOnce
-		Expect(live.reads["m-red"]).To(Equal(1))
+		Expect(reads["ns/m-red"]).To(Equal(1))
 		asks(red, 2*each)
-		Expect(live.reads["m-red"]).To(BeNumerically("<=", each))
-		exhausted := live.reads["m-red"]
+		Expect(reads["ns/m-red"]).To(BeNumerically("<=", each))
+		exhausted := reads["ns/m-red"]
 		asks(red, 10)
-		Expect(live.reads["m-red"]).To(Equal(exhausted), "the cache decides")
+		Expect(reads["ns/m-red"]).To(Equal(exhausted), "the cache decides")
 		asks(blue, 1)
-		Expect(live.reads["m-blue"]).To(Equal(1), "other clusters keep their limit")
+		Expect(reads["other/m-blue"]).To(Equal(1), "other clusters keep their limit")
 		<-time.After(time.Second)
 		asks(red, 2*each)
-		Expect(live.reads["m-red"] - exhausted).To(And(BeNumerically(">", 0), BeNumerically("<=", readsPerSecond)))
+		Expect(reads["ns/m-red"] - exhausted).To(And(BeNumerically(">", 0), BeNumerically("<=", readsPerSecond)))
 	})
 }
 
