@@ -33,8 +33,8 @@ import (
 // A control plane is read in the API server's preferred version, for every version in the reference, or none. Without a mapper it is read in
 // the version of the reference.
 func TestVersionOfAControlPlane(t *testing.T) {
-	mapper := apimeta.NewDefaultRESTMapper([]schema.GroupVersion{{Group: inherit.ControlPlaneGroup, Version: "v1beta1"}})
-	mapper.Add(controlPlaneKind("AcmeControlPlane").WithVersion("v1beta1"), apimeta.RESTScopeNamespace)
+	mapper := apimeta.NewDefaultRESTMapper([]schema.GroupVersion{{Group: inherit.ControlPlaneGroup, Version: "v1beta2"}})
+	mapper.Add(controlPlaneKind("AcmeControlPlane").WithVersion("v1beta2"), apimeta.RESTScopeNamespace)
 	for _, tc := range []struct {
 		version, kind string
 		mapper        apimeta.RESTMapper
@@ -44,7 +44,7 @@ func TestVersionOfAControlPlane(t *testing.T) {
 		{"v1beta1", "AcmeControlPlane", mapper, true},
 		{"", "AcmeControlPlane", mapper, true},
 		{"v1beta1", "GoneControlPlane", mapper, false},
-		{"v1beta1", "AcmeControlPlane", nil, true},
+		{"v1beta2", "AcmeControlPlane", nil, true},
 	} {
 		Expect, cache := NewWithT(t).Expect, holds(t, controlPlane("c"))
 		ref := &metav1.OwnerReference{APIVersion: inherit.ControlPlaneGroup + "/" + tc.version, Kind: tc.kind, Name: "cp"}
