@@ -6,13 +6,16 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"testing"
-
 )
 
 // recorded returns the value of the label for this record.
 func recorded(record string) string {
 	return fmt.Sprintf("%x", sha256.Sum256([]byte(record)))[:32]
 }
+
+// withTaint is the control plane Machine of node-1, with a taint.
+const withTaint = "{metadata: {" + bySet + ", labels: {cluster.x-k8s.io/control-plane: ''}}, " +
+	"spec: {clusterName: c, taints: [{key: gpu, effect: NoSchedule, propagation: Always}]}, status: {nodeRef: {name: node-1}}}"
 
 func TestNodes(t *testing.T) {
 	const kubelet = "system:node:node-1"
@@ -26,10 +29,7 @@ func TestNodes(t *testing.T) {
 	labelled := fleet{clusters: ordinary.clusters, sets: ordinary.sets, machines: map[string]string{
 		"ns/m": "{metadata: {" + bySet + ", labels: {node.cluster.x-k8s.io/a: '1', node-role.kubernetes.io/gpu: ''}}, spec: {clusterName: c}, status: {nodeRef: {name: node-1}}}",
 	}}
-	// A control plane Machine with a taint.
-	withTaint := fleet{clusters: ordinary.clusters, sets: ordinary.sets, machines: map[string]string{
-		"ns/m": "{metadata: {" + bySet + ", labels: {cluster.x-k8s.io/control-plane: ''}}, spec: {clusterName: c, taints: [{key: gpu, effect: NoSchedule, propagation: Always}]}, status: {nodeRef: {name: node-1}}}",
-	}}
+	gpuDeclared := ordinary.with(func(f *fleet) { f.machines = map[string]string{"ns/m": withTaint} })
 	registers := []string{
 		`{"op":"add","path":"/metadata/labels","value":{"node.cluster.x-k8s.io/a":"1"}}`,
 		`{"op":"add","path":"/metadata/annotations","value":{"cluster.x-k8s.io/labels-from-machine":"node.cluster.x-k8s.io/a","cluster.x-k8s.io/taints-from-machine":"","heirloom.dev/uninitialized":"added"}}`,
@@ -56,9 +56,9 @@ func TestNodes(t *testing.T) {
 		}, outcome: "injected"},
 		{name: "a kubelet that says its new Node is being deleted gets the same", cache: labelled, request: write{kind: "Node", user: kubelet, object: node(deleted)}, want: registers, outcome: "injected"},
 
-		{name: "an Always taint that is taken away stays, and that is said with the Machine that declares it", cache: withTaint, request: write{kind: "Node", object: tainted(""), old: tainted(gpu)}, want: []string{`{"op":"add","path":"/spec/taints","value":[{"key":"gpu","effect":"NoSchedule"}]}`}, warnings: []string{`heirloom: taint "gpu:NoSchedule" was kept: the Node inherits it from Machine ns/m; to change it, edit Machine ns/m (spec.taints)`}, outcome: "injected"},
-		{name: "a foreign taint may go", cache: withTaint, request: write{kind: "Node", object: tainted(gpu), old: tainted(gpu + ", {key: z, effect: NoExecute}")}, outcome: "unchanged"},
-		{name: "it stays even if nobody knows whom to tell", cache: withTaint.with(func(f *fleet) { f.sets = nil }), live: broken.reader(t), request: write{kind: "Node", object: tainted(""), old: tainted(gpu)}, want: []string{`{"op":"add","path":"/spec/taints","value":[{"key":"gpu","effect":"NoSchedule"}]}`}, warnings: []string{"Machine ns/m"}, outcome: "injected"},
+		{name: "an Always taint that is taken away stays, and that is said with the Machine that declares it", cache: gpuDeclared, request: write{kind: "Node", object: tainted(""), old: tainted(gpu)}, want: []string{`{"op":"add","path":"/spec/taints","value":[{"key":"gpu","effect":"NoSchedule"}]}`}, warnings: []string{`heirloom: taint "gpu:NoSchedule" was kept: the Node inherits it from Machine ns/m; to change it, edit Machine ns/m (spec.taints)`}, outcome: "injected"},
+		{name: "a foreign taint may go", cache: gpuDeclared, request: write{kind: "Node", object: tainted(gpu), old: tainted(gpu + ", {key: z, effect: NoExecute}")}, outcome: "unchanged"},
+		{name: "it stays even if nobody knows whom to tell", cache: gpuDeclared.with(func(f *fleet) { f.sets = nil }), live: broken.reader(t), request: write{kind: "Node", object: tainted(""), old: tainted(gpu)}, want: []string{`{"op":"add","path":"/spec/taints","value":[{"key":"gpu","effect":"NoSchedule"}]}`}, warnings: []string{"Machine ns/m"}, outcome: "injected"},
 		{name: "a label that is taken away stays, and that is said", cache: labelled, request: write{
 			kind: "Node",
 			object: "{metadata: {name: node-1, labels: {node-role.kubernetes.io/gpu: '', heirloom.node-restriction.kubernetes.io/record: " + recorded("node-role.kubernetes.io/gpu;") + "}, " +
