@@ -10,9 +10,7 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -162,25 +160,5 @@ func TestAMachineStandsForAClassOfAnotherNamespace(t *testing.T) {
 		l.NoExecuteRate = 1
 		l.Expect(l.drained("n0", "n1")).To(Equal(1))
 		l.told("Normal NoExecuteTaintsRollingOut " + about + ": ")
-	}
-}
-
-// A Node does not wait if it is new, if another client has removed its taint, or if there is no rate.
-func TestWhoDoesNotWait(t *testing.T) {
-	for name, change := range map[string]func(*loop, *corev1.Node){
-		"without a rate, nobody": func(l *loop, _ *corev1.Node) { l.NoExecuteRate = 0 },
-		"a Node that is new":     func(_ *loop, n *corev1.Node) { n.CreationTimestamp = metav1.Now() },
-		"a Node from which somebody took the taint": func(_ *loop, n *corev1.Node) {
-			n.Annotations = map[string]string{clusterv1.TaintsFromMachineAnnotation: all}
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			l := evictions(t, 1, machineDeployment(), machineSet(), evicting("late", "MachineSet/ms"))
-			n := node("late")
-			change(l, n)
-			l.Expect(l.server.Create(t.Context(), n)).To(Succeed())
-			l.Expect(l.drained("n0", "late")).To(Equal(2))
-			l.counted(noneWaits)
-		})
 	}
 }

@@ -66,8 +66,8 @@ type loop struct {
 	refuse, refuseLive error
 	// staying is the answer to the eviction of a Pod, by name.
 	staying map[string]error
-	// evictionTakes is the time until the answer to an eviction, listTakes until the answer to a live list.
-	evictionTakes, listTakes time.Duration
+	// evictionTakes is the time until the answer to an eviction.
+	evictionTakes time.Duration
 }
 
 // newLoop returns a loop whose API server has these objects.

@@ -6,14 +6,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -23,52 +21,6 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/test/sim/fakeclient"
 )
-
-// upgraded is the RESTMapper of an API server in which a provider has replaced the first version by another version. With err, discovery
-// fails.
-type upgraded struct {
-	meta.RESTMapper
-	to  atomic.Value
-	err error
-}
-
-func (u *upgraded) RESTMapping(kind schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
-	if u.err != nil {
-		return nil, u.err
-	}
-	mapping, err := u.RESTMapper.RESTMapping(kind, versions...)
-	if version, ok := u.to.Load().(string); ok && err == nil {
-		newer := *mapping
-		newer.GroupVersionKind.Version = version
-		return &newer, nil
-	}
-	return mapping, err
-}
-
-func TestAProviderIsWatchedInEachVersionThatItServes(t *testing.T) {
-	infra := external(fakeclient.InfraMachine)
-	for name, tc := range map[string]struct {
-		kind    schema.GroupVersionKind
-		objects []client.Object
-	}{
-		"an InfraMachine":           {fakeclient.InfraMachine, []client.Object{withExternal(infra), infra}},
-		"a Machine's control plane": {fakeclient.ControlPlane, []client.Object{machine("m", "AcmeControlPlane/cp"), controlPlane()}},
-		"a Cluster's control plane": {fakeclient.ControlPlane, []client.Object{managedCluster(), clusterClass("team=ml"), managed(controlPlane())}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			l := newLoop(t, tc.objects...)
-			mapper := &upgraded{RESTMapper: l.mapper}
-			l.Chain.Mapper = mapper
-			l.server.Scheme().AddKnownTypeWithName(tc.kind.GroupKind().WithVersion("v1beta3"), &unstructured.Unstructured{}) // otherwise the fake client adds it, too late
-			l.start()
-			for _, version := range []string{"v1beta2", "v1beta3"} {
-				mapper.to.Store(version)
-				_ = l.see(tc.objects[0]) // nothing is stored in this version
-				l.eventually(func() bool { return l.informers.has(tc.kind.GroupKind().WithVersion(version)) }).Should(BeTrue(), version)
-			}
-		})
-	}
-}
 
 // serve makes the API server serve a kind whose reads fail.
 func (l *loop) serve(group, kind string) {
@@ -94,15 +46,23 @@ func TestAControlPlaneThatNoTopologyManagesIsNotRead(t *testing.T) {
 	}
 }
 
+// undiscovered is the RESTMapper of an API server that does not answer discovery.
+type undiscovered struct{ meta.RESTMapper }
+
+var errDiscovery = errors.New("discovery failed")
+
+func (undiscovered) RESTMapping(schema.GroupKind, ...string) (*meta.RESTMapping, error) {
+	return nil, errDiscovery
+}
+
 // If discovery of a kind fails, the loop looks again at the object and at the Machine or Cluster that names the kind.
 func TestAKindThatCannotBeLookedUpIsTriedAgain(t *testing.T) {
 	each(t, func(l *loop, s *scene) {
 		if !s.provider {
 			return // it names no kind of a provider
 		}
-		unanswered := errors.New("discovery failed")
-		l.Chain.Mapper = &upgraded{err: unanswered}
-		l.Expect(l.see(s.about)).To(MatchError(unanswered))
+		l.Chain.Mapper = undiscovered{}
+		l.Expect(l.see(s.about)).To(MatchError(errDiscovery))
 		l.wrote()
 	})
 }

@@ -144,7 +144,6 @@ func (l *loop) uncached(server client.WithWatch) client.WithWatch {
 			return c.Get(ctx, key, into, options...)
 		},
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
-			<-time.After(l.listTakes)
 			if err := l.broken["live "+l.kindOf(list)]; err != nil {
 				return err
 			}

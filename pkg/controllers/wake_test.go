@@ -21,7 +21,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
-	"github.com/heirloom-dev/heirloom/pkg/controllers"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/workload"
 	"github.com/heirloom-dev/heirloom/test/sim/fakeclient"
@@ -173,69 +172,57 @@ func names(before, _ metav1.Object) {
 func labelled(before, _ metav1.Object)  { before.SetLabels(pairs("another=label")) }
 func annotated(before, _ metav1.Object) { before.SetAnnotations(pairs(clusterv1.PausedAnnotation)) }
 
+// update returns a function that sends an update event for an object with this change.
+func update(object string, change func(before, after metav1.Object)) func(*loop, fleet) {
+	return func(l *loop, f fleet) { l.updated(f[object], change) }
+}
+
 func TestWhatAnEventLeadsTo(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
-		object  string
-		change  func(before, after metav1.Object)
+		happens func(*loop, fleet)
 		leadsTo []string
 	}{
-		"a ClusterClass":                                   {"class", generation, append(nodes("c", "d"), "AcmeControlPlane/cp-c", "AcmeControlPlane/cp-d", "MachineDeployment/md-c", "MachineDeployment/md-d", "MachinePool/mp-c", "MachinePool/mp-d")},
-		"a Cluster":                                        {"c", generation, append(nodes("c"), "AcmeControlPlane/cp-c", "MachineDeployment/md-c", "MachinePool/mp-c")},
-		"a Cluster that is resumed":                        {"d", resumed, everything("d")},
-		"a Cluster that is released":                       {"d", released, everything("d")},
-		"a Cluster that is not paused any more":            {"c", annotated, everything("c")},
-		"a Cluster that names other keys":                  {"d", names, everything("d")},
-		"a ClusterClass that names other keys":             {"class", names, append(everything("c"), everything("d")...)},
-		"a Cluster again":                                  {"c", resynced, []string{"AcmeControlPlane/cp-c"}},
-		"a control plane":                                  {"cp-c", something, []string{"AcmeControlPlane/cp-c", "Machine/k-c"}},
-		"a MachineDeployment":                              {"md-c", something, []string{"MachineDeployment/md-c", "MachineSet/ms-c"}},
-		"a MachineDeployment that declares something else": {"md-d", generation, []string{"MachineDeployment/md-d", "MachineSet/ms-d", "in d: Node/m-d"}},
-		"a MachineSet":                                     {"ms-c", something, []string{"AcmeConfig/config-c", "AcmeMachine/infra-c", "Machine/m-c", "MachineSet/ms-c"}},
-		"a MachineSet that declares something else":        {"ms-c", generation, []string{"AcmeConfig/config-c", "AcmeMachine/infra-c", "Machine/m-c", "MachineSet/ms-c", "Node/m-c"}},
-		"a MachinePool":                                    {"mp-c", something, []string{"Machine/p-c", "MachinePool/mp-c", "Node/pooled-c"}},
-		"a Machine":                                        {"m-c", something, []string{"AcmeConfig/config-c", "AcmeMachine/infra-c", "Machine/m-c", "Node/m-c"}},
-		"a workload's Machine":                             {"m-d", something, []string{"AcmeConfig/config-d", "AcmeMachine/infra-d", "Machine/m-d", "in d: Node/m-d"}},
-		"an InfraMachine":                                  {"infra-c", something, []string{"AcmeConfig/config-c", "AcmeMachine/infra-c", "Machine/m-c"}},
-		"a BootstrapConfig":                                {"config-c", something, []string{"AcmeConfig/config-c", "AcmeMachine/infra-c", "Machine/m-c"}},
-		"a Node's label":                                   {"Node/m-c", labelled, []string{"Node/m-c"}},
-		"a Node again":                                     {"Node/m-c", resynced, []string{"Node/m-c"}},
-		"a Node's deletion":                                {"Node/m-c", func(before, _ metav1.Object) { before.SetDeletionTimestamp(&metav1.Time{Time: time.Unix(1, 0)}) }, []string{"Node/m-c"}},
-		"a Node's taint":                                   {"Node/m-c", func(before, _ metav1.Object) { before.(*corev1.Node).Spec.Taints = []corev1.Taint{{Key: "x"}} }, []string{"Node/m-c"}},
-		"a Node's providerID":                              {"Node/m-c", func(before, _ metav1.Object) { before.(*corev1.Node).Spec.ProviderID = "" }, []string{"Node/m-c"}},
-		"a Node's new address":                             {"Node/m-c", func(before, _ metav1.Object) { before.(*corev1.Node).Status.Addresses = make([]corev1.NodeAddress, 1) }, []string{"Node/m-c"}},
-		"a Machine's nodeRef":                              {"k-c", func(before, _ metav1.Object) { before.(*clusterv1.Machine).Status.NodeRef.Name = "x" }, []string{"Machine/k-c"}},
-		"a Cluster opted out":                              {"c", func(_, after metav1.Object) { after.SetLabels(pairs("heirloom.dev/ignore")) }, nodes("c")},
-		"a schema that changes":                            {},
+		"a ClusterClass":                                   {update("class", generation), append(nodes("c", "d"), "AcmeControlPlane/cp-c", "AcmeControlPlane/cp-d", "MachineDeployment/md-c", "MachineDeployment/md-d", "MachinePool/mp-c", "MachinePool/mp-d")},
+		"a Cluster":                                        {update("c", generation), append(nodes("c"), "AcmeControlPlane/cp-c", "MachineDeployment/md-c", "MachinePool/mp-c")},
+		"a Cluster that is resumed":                        {update("d", resumed), everything("d")},
+		"a Cluster that is released":                       {update("d", released), everything("d")},
+		"a Cluster that is not paused any more":            {update("c", annotated), everything("c")},
+		"a Cluster that names other keys":                  {update("d", names), everything("d")},
+		"a ClusterClass that names other keys":             {update("class", names), append(everything("c"), everything("d")...)},
+		"a Cluster again":                                  {update("c", resynced), []string{"AcmeControlPlane/cp-c"}},
+		"a control plane":                                  {update("cp-c", something), []string{"AcmeControlPlane/cp-c", "Machine/k-c"}},
+		"a MachineDeployment":                              {update("md-c", something), []string{"MachineDeployment/md-c", "MachineSet/ms-c"}},
+		"a MachineDeployment that declares something else": {update("md-d", generation), []string{"MachineDeployment/md-d", "MachineSet/ms-d", "in d: Node/m-d"}},
+		"a MachineSet":                                     {update("ms-c", something), []string{"AcmeConfig/config-c", "AcmeMachine/infra-c", "Machine/m-c", "MachineSet/ms-c"}},
+		"a MachineSet that declares something else":        {update("ms-c", generation), []string{"AcmeConfig/config-c", "AcmeMachine/infra-c", "Machine/m-c", "MachineSet/ms-c", "Node/m-c"}},
+		"a MachinePool":                                    {update("mp-c", something), []string{"Machine/p-c", "MachinePool/mp-c", "Node/pooled-c"}},
+		"a Machine":                                        {update("m-c", something), []string{"AcmeConfig/config-c", "AcmeMachine/infra-c", "Machine/m-c", "Node/m-c"}},
+		"a workload's Machine":                             {update("m-d", something), []string{"AcmeConfig/config-d", "AcmeMachine/infra-d", "Machine/m-d", "in d: Node/m-d"}},
+		"an InfraMachine":                                  {update("infra-c", something), []string{"AcmeConfig/config-c", "AcmeMachine/infra-c", "Machine/m-c"}},
+		"a BootstrapConfig":                                {update("config-c", something), []string{"AcmeConfig/config-c", "AcmeMachine/infra-c", "Machine/m-c"}},
+		"a Node's label":                                   {update("Node/m-c", labelled), []string{"Node/m-c"}},
+		"a Node again":                                     {update("Node/m-c", resynced), []string{"Node/m-c"}},
+		"a Node's deletion":                                {update("Node/m-c", func(before, _ metav1.Object) { before.SetDeletionTimestamp(&metav1.Time{Time: time.Unix(1, 0)}) }), []string{"Node/m-c"}},
+		"a Node's taint":                                   {update("Node/m-c", func(before, _ metav1.Object) { before.(*corev1.Node).Spec.Taints = []corev1.Taint{{Key: "x"}} }), []string{"Node/m-c"}},
+		"a Node's providerID":                              {update("Node/m-c", func(before, _ metav1.Object) { before.(*corev1.Node).Spec.ProviderID = "" }), []string{"Node/m-c"}},
+		"a Node's new address":                             {update("Node/m-c", func(before, _ metav1.Object) { before.(*corev1.Node).Status.Addresses = make([]corev1.NodeAddress, 1) }), []string{"Node/m-c"}},
+		"a Machine's nodeRef":                              {update("k-c", func(before, _ metav1.Object) { before.(*clusterv1.Machine).Status.NodeRef.Name = "x" }), []string{"Machine/k-c"}},
+		"a Cluster opted out":                              {update("c", func(_, after metav1.Object) { after.SetLabels(pairs("heirloom.dev/ignore")) }), nodes("c")},
+		"a schema that changes":                            {func(l *loop, _ fleet) { l.schemas.Publish() }, []string{"AcmeControlPlane/cp-c", "AcmeControlPlane/cp-d"}},
+		"a new Cluster, which its objects may precede":     {func(l *loop, f fleet) { l.informers.of(f["c"]).Add(f["c"]) }, everything("c")},
+		"a new Node of a workload cluster":                 {func(l *loop, f fleet) { l.workloads.caches[key("d")].of(f["Node/m-d"]).Add(f["Node/m-d"]) }, []string{"in d: Node/m-d"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				l, f := awake(t)
-				if tc.change != nil {
-					l.updated(f[tc.object], tc.change)
-				} else {
-					l.schemas.Publish()
-					tc.leadsTo = []string{"AcmeControlPlane/cp-c", "AcmeControlPlane/cp-d"}
-				}
+				tc.happens(l, f)
 				l.eventually(l.written).Should(ConsistOf(tc.leadsTo))
 				l.Expect(l.samples()).NotTo(ContainElement(ContainSubstring("error")))
 			})
 		})
 	}
-}
-
-// The loop reconciles a new Node of a workload cluster, and all objects of a new Cluster: no event of the objects may follow.
-func TestWhatComes(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		l, f := awake(t)
-		l.workloads.caches[key("d")].of(f["Node/m-d"]).Add(node("m-d"))
-		l.eventually(l.written).Should(ConsistOf("in d: Node/m-d"))
-		l.writes.take()
-		l.informers.of(f["c"]).Add(f["c"])
-		l.eventually(l.written).Should(ConsistOf(everything("c")), "its objects may have come before it")
-	})
 }
 
 // An update without a relevant change causes no reconcile. The test then resumes another Cluster: queues keep their order, so an earlier
@@ -332,10 +319,4 @@ func TestAllNodesButThoseThatCannotBeRead(t *testing.T) {
 		ContainSubstring("reaching the workload cluster ns/broken: no way"), ContainSubstring("listing the Nodes of ns/unlisted: no list"),
 		Not(ContainSubstring("ns/away")),
 	)))
-}
-
-func TestSetupFailsWithAController(t *testing.T) {
-	l := newLoop(t)
-	full := &fakeManager{cache: l.informers, client: l.Client, full: errors.New("no room")}
-	l.Expect(controllers.Setup(full, &l.Dependencies)).To(And(MatchError(full.full), MatchError(MatchRegexp("^setting up the [a-z]+ controller: "))))
 }
