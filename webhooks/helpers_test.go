@@ -20,6 +20,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -110,11 +111,16 @@ func newServer(t testing.TB, cache fleet, live client.Reader, policy inherit.Pol
 	counters, err := metrics.New(registry)
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	return server{registry: registry, Dependencies: Dependencies{
-		Chain:             &owners.Chain{Cache: cache.reader(t), Live: live, Freshness: owners.FromCacheElseLive, Layout: newer.ControlPlane},
+		Chain:             &owners.Chain{Cache: cache.reader(t), Live: live, Freshness: owners.FromCacheElseLive, Layout: layout},
 		Metrics:           counters,
 		ManagementCluster: types.NamespacedName{Namespace: "ns", Name: "c"},
 		Policy:            func() inherit.Policy { return policy },
 	}}
+}
+
+// layout says that control planes have all fields of the contract.
+func layout(_ context.Context, gvk schema.GroupVersionKind) (inherit.Layout, error) {
+	return inherit.ControlPlaneLayout(gvk.Version, func(...string) bool { return true }), nil
 }
 
 // asks sends a request to the handler of the kind.
