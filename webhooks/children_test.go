@@ -93,7 +93,7 @@ func TestMachines(t *testing.T) {
 
 // An entry that Cluster API removes, because an owner no longer declares it, does not come back while the cache is stale. An entry that
 // another client removes comes back.
-func TestACacheThatIsBehind(t *testing.T) {
+func TestStaleCachesRestoreNothing(t *testing.T) {
 	const putsBack = `{"op":"add","path":"/metadata/labels","value":{"team":"a"}}`
 	undeclared := ordinary.with(func(f *fleet) {
 		f.sets = map[string]string{"ns/ms": "{metadata: {" + byDeployment + "}, spec: {clusterName: c}}"}

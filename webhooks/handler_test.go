@@ -72,7 +72,7 @@ func TestFailOpen(t *testing.T) {
 	}
 }
 
-func TestWhatWasLeftOutIsToldOneByOne(t *testing.T) {
+func TestLeftOutEntriesAreListedOneByOne(t *testing.T) {
 	decided := answer{}
 	decided.warn(nil)
 	NewWithT(t).Expect(decided.warnings).To(BeEmpty())
@@ -97,7 +97,7 @@ func deciders(d Dependencies) map[string]decider {
 }
 
 // Any client that can reach the server can post to it, so posted values must not create new series of metrics.
-func TestMetricsDoNotGrowWithWhatIsPosted(t *testing.T) {
+func TestPostedKindsCreateNoMetrics(t *testing.T) {
 	s := newServer(t, fleet{}, nil, inherit.Policy{})
 	handler := mux(t, s)
 	for i := range 200 {
@@ -139,7 +139,7 @@ func TestManyWarningsAreSummedUp(t *testing.T) {
 }
 
 // Metrics count the entries that an answer adds, removes and restores, each label, annotation and taint by itself.
-func TestWhatIsInheritedIsCounted(t *testing.T) {
+func TestInheritedEntriesAreCounted(t *testing.T) {
 	const record, gpu, old = ";gpu:NoSchedule,old:NoSchedule", "{key: gpu, effect: NoSchedule}", "{key: old, effect: NoSchedule}"
 	node := func(taints string) string {
 		return "{metadata: {name: node-1, labels: {heirloom.node-restriction.kubernetes.io/record: " + recorded(record) + "}, annotations: {" +
@@ -157,7 +157,7 @@ func TestWhatIsInheritedIsCounted(t *testing.T) {
 }
 
 // A write in a Cluster in observe mode passes unchanged, and a metric counts the entries that it would have inherited.
-func TestWritesThatAreOnlyObserved(t *testing.T) {
+func TestObservedWritesPassUnchanged(t *testing.T) {
 	Expect, s := NewWithT(t).Expect, newServer(t, ordinary, nil, inherit.Policy{Mode: inherit.Observe})
 	response := s.asks(t, write{kind: "Machine", object: machine(bySet)}.request(t))
 	Expect(response.Allowed).To(BeTrue())

@@ -92,7 +92,7 @@ func alike[T any](t *testing.T, raw []byte) {
 }
 
 // Of a Node, the webhook decodes only the fields that rules read: a review of 7 MiB must not become much more in memory.
-func TestOnlyWhatRulesReadOfANodeIsDecoded(t *testing.T) {
+func TestUnreadFieldsOfNodesAreSkipped(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	node, err := decodeNode(runtime.RawExtension{Raw: []byte(`{
 		"metadata": {"name": "n", "labels": {"a": "1"}, "annotations": {"b": "2"}, "managedFields": [{"manager": "m"}]},

@@ -178,7 +178,7 @@ type body struct{ read func() error }
 
 func (b body) Read([]byte) (int, error) { return 0, b.read() }
 
-func TestReviewsThatAreTooLargeAreNotRead(t *testing.T) {
+func TestTooLargeReviewsAreNotRead(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	s := newServer(t, ordinary, nil, inherit.Policy{})
 	request := httptest.NewRequest(http.MethodPost, PathOf(owners.Machines), body{func() error {
@@ -212,7 +212,7 @@ func (endless) Read(p []byte) (int, error) {
 }
 
 // A body that does not arrive frees its room.
-func TestReviewsThatComeTooSlowlyAreTurnedAway(t *testing.T) {
+func TestSlowBodiesAreTurnedAway(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	d := newDoor(t, managementRoom)
 	server := httptest.NewServer(d.handler)

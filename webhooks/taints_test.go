@@ -114,7 +114,7 @@ func TestTaintsInTheModeOfTheCluster(t *testing.T) {
 	}
 }
 
-func TestTaintsThatCannotBeReadAreAllowed(t *testing.T) {
+func TestUnreadableTaintsAreAllowed(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	s := newServer(t, fleet{}, nil, inherit.Policy{})
 	req := write{kind: "Machine", object: "{spec: {taints: {}}}"}.request(t)

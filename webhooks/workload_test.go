@@ -161,7 +161,7 @@ func TestNobodyIsKnownByTheAPIServerAlone(t *testing.T) {
 }
 
 // A workload cluster's request causes no live reads of objects that are not cached, although a live read would find the owner.
-func TestAWorkloadClusterDoesNotAskForWhatIsNotCached(t *testing.T) {
+func TestWorkloadClustersCauseNoLiveReadsOfOwners(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	owned := abroad.with(func(f *fleet) {
 		f.machines = map[string]string{"ns/m": "{metadata: {" + bySet + "}, spec: {clusterName: c, taints: [{key: gpu, effect: NoSchedule, propagation: Always}]}, status: {nodeRef: {name: node-1}}}"}
@@ -221,7 +221,7 @@ func denied() (clean, unclean []knock) {
 }
 
 // The answer to callers without access shows neither whether the Cluster exists nor the cause.
-func TestCallersThatMayNotAskGetOneAndTheSameAnswer(t *testing.T) {
+func TestUnauthorizedCallersGetOneAnswer(t *testing.T) {
 	clean, unclean := denied()
 	want := http.Header{"Content-Type": {"text/plain; charset=utf-8"}, "X-Content-Type-Options": {"nosniff"}}
 	knocks := func(handler http.Handler, k knock) *httptest.ResponseRecorder {

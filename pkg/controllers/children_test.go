@@ -40,7 +40,7 @@ func (l *loop) declaresNothing(s *scene) {
 }
 
 // A child inherits in one apply by our field manager. The next look makes no API call.
-func TestAChildInheritsWhatItsOwnerDeclares(t *testing.T) {
+func TestChildrenInherit(t *testing.T) {
 	each(t, func(l *loop, s *scene) {
 		l.Expect(l.see(s.about)).To(Succeed())
 		l.wrote(l.of(s, "applies "))
@@ -60,7 +60,7 @@ func TestAChildInheritsWhatItsOwnerDeclares(t *testing.T) {
 
 // The loop patches away the entries that an owner no longer declares, at the version that the API server has, and releases them. It does so
 // at once, although a controller of Cluster API observes the owner: Cluster API removes only its own share of such an entry.
-func TestAChildLosesWhatItsOwnerNoLongerDeclares(t *testing.T) {
+func TestChildrenLoseRemovedDeclarations(t *testing.T) {
 	each(t, func(l *loop, s *scene) {
 		l.inherits(s)
 		l.change(s.child, func() { s.child.SetLabels(with(s.child.GetLabels(), "mine", "yes")) })
@@ -83,7 +83,7 @@ func TestAChildLosesWhatItsOwnerNoLongerDeclares(t *testing.T) {
 }
 
 // The tests of the decision prove which objects are left alone, and why.
-func TestAChildThatIsLeftAloneIsNotWritten(t *testing.T) {
+func TestSkippedChildrenAreNotWritten(t *testing.T) {
 	each(t, func(l *loop, s *scene) {
 		l.inherits(s)
 		l.change(s.child, func() { s.child.SetAnnotations(pairs(clusterv1.PausedAnnotation)) })
@@ -94,7 +94,7 @@ func TestAChildThatIsLeftAloneIsNotWritten(t *testing.T) {
 }
 
 // The loop releases its entries in an object if the object, or its Cluster, has the opt-out value for a release and is not paused.
-func TestAChildThatIsReleased(t *testing.T) {
+func TestOptOutReleasesChildren(t *testing.T) {
 	optOut := func(object client.Object) {
 		object.SetLabels(with(object.GetLabels(), inherit.IgnoreLabel, inherit.IgnoreAndRelease))
 	}
@@ -145,7 +145,7 @@ func TestALostOwnerTakesNothingAway(t *testing.T) {
 	})
 }
 
-func TestAReadThatFailsIsTriedAgain(t *testing.T) {
+func TestFailedReadsAreRetried(t *testing.T) {
 	failed := errors.New("the cache is not there")
 	each(t, func(l *loop, s *scene) {
 		for _, object := range []client.Object{s.about, s.child, s.owner, theCluster()} {
@@ -175,7 +175,7 @@ func refusals() map[string]refusal {
 
 // The loop retries and counts a refused write, and records an Event on the object, except after a conflict, which is no error, or if the
 // object is gone.
-func TestAWriteThatIsRefused(t *testing.T) {
+func TestRefusedWritesAreRetriedAndReported(t *testing.T) {
 	for name, tc := range refusals() {
 		t.Run(name, func(t *testing.T) {
 			each(t, func(l *loop, s *scene) {
@@ -209,7 +209,7 @@ func TestAWriteThatIsRefused(t *testing.T) {
 
 // The loop leaves out an entry that an API server would refuse in the child, and applies the rest. An Event on the child names the field in
 // which its owner declares the entry.
-func TestWhatAnAPIServerWouldRefuseIsLeftOut(t *testing.T) {
+func TestInvalidEntriesAreLeftOutAndReported(t *testing.T) {
 	each(t, func(l *loop, s *scene) {
 		l.change(s.owner, func() { declare(s.owner, "team=ml", "sentence=not a value") })
 		l.inherits(s)
@@ -228,7 +228,7 @@ func TestWhatAnAPIServerWouldRefuseIsLeftOut(t *testing.T) {
 
 // Cluster API can remove an entry that the owner no longer declares before our cache has the owner's change. If a child was written later
 // than its cached owner, the loop decides with live reads of the owners. If they fail, it writes nothing and tries again.
-func TestAChildThatHasLostSomethingIsSeenWithLiveOwners(t *testing.T) {
+func TestStaleOwnersRestoreNothing(t *testing.T) {
 	each(t, func(l *loop, s *scene) {
 		l.change(s.child, func() { s.child.SetFinalizers([]string{"another"}) })
 		l.refuseLive = errors.New("no answer")

@@ -138,7 +138,7 @@ func TestWorkloadClustersWaitForNoOther(t *testing.T) {
 
 // No event reports a Node that was deleted while there was no connection, so each new connection makes the loop check the Nodes it
 // remembers. It forgets the Nodes of a deleted Cluster.
-func TestNodesThatWentWithoutAWordAreForgotten(t *testing.T) {
+func TestNodesDeletedWhileDisconnectedAreForgotten(t *testing.T) {
 	for _, gone := range []string{"the Node", "the Cluster"} {
 		l := newLoop(t, theCluster(), machineDeployment(), machineSet(), evicting("n0", "MachineSet/ms"), evicting("n1", "MachineSet/ms"))
 		server := l.connect("c", node("n0"), node("n1"))
@@ -162,7 +162,7 @@ func TestNodesThatWentWithoutAWordAreForgotten(t *testing.T) {
 }
 
 // An Event on the Cluster reports a kubeconfig that is refused, if the Cluster exists.
-func TestAKubeconfigThatIsRefused(t *testing.T) {
+func TestRefusedKubeconfigsAreReported(t *testing.T) {
 	l := newLoop(t, theCluster())
 	refused := controllers.KubeconfigRefused(l.Client, l.Recorder)
 	refused(t.Context(), key("c"), errors.New("it names a file"))

@@ -69,7 +69,7 @@ func (l *loop) drained(nodes ...string) (drained int) {
 
 // Nodes in use get a NoExecute taint one after the other, and other taints at once. Events on the object that operators edit report the
 // first Node that waits and the end of the roll-out.
-func TestTaintsThatEvictReachNodesOneAfterTheOther(t *testing.T) {
+func TestNoExecuteTaintsReachNodesOneAfterAnother(t *testing.T) {
 	inUse(t, func(t *testing.T) {
 		md := machineDeployment()
 		md.Spec.Template.Spec.Taints = evicting("", "MachineSet/ms").Spec.Taints
@@ -96,7 +96,7 @@ func TestTaintsThatEvictReachNodesOneAfterTheOther(t *testing.T) {
 }
 
 // A Node leaves the count when it no longer waits, because its owner has changed or the Node is gone. No Event reports the end of a roll-out.
-func TestNodesThatWaitNoMore(t *testing.T) {
+func TestNodesLeaveTheCountOfWaitingNodes(t *testing.T) {
 	l := evictions(t, 3, machineDeployment(), machineSet())
 	l.drained("n0", "n1", "n2")
 	l.counted("no_execute_waiting_nodes 2")
@@ -138,7 +138,7 @@ func TestAnUnansweredWriteCostsATurn(t *testing.T) {
 }
 
 // The Nodes of a set share a pace, also without Machines. Events go to the object that declares the taint.
-func TestWhoSharesAPace(t *testing.T) {
+func TestNodesOfAPoolShareAPace(t *testing.T) {
 	mp := machinePool()
 	mp.Spec.ProviderIDList = []string{"id-a", "id-b"}
 	mp.Spec.Template.Annotations = map[string]string{taint.AlwaysAnnotation: "drain:NoExecute"}

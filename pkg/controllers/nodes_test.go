@@ -98,7 +98,7 @@ func TestANodeOfAWorkloadClusterInheritsFromItsOwnCluster(t *testing.T) {
 }
 
 // A Node loses the entries that its Machine no longer declares. Entries of other managers stay.
-func TestANodeLosesWhatItsMachineLoses(t *testing.T) {
+func TestNodesLoseRemovedDeclarations(t *testing.T) {
 	m, n := nodeMachine("m"), node("m")
 	observed(m) // the loop does not leave the write to Cluster API's Machine controller
 	l := newLoop(t, theCluster(), machineSet(), m, n)
@@ -150,7 +150,7 @@ func TestANodeInheritsWhileItIsBeingDeleted(t *testing.T) {
 	l.Expect(l.stored(n).GetLabels()).NotTo(HaveKey(pool))
 }
 
-func TestANodeThatCannotBeReached(t *testing.T) {
+func TestUnreachableNodes(t *testing.T) {
 	l := newLoop(t, theCluster(), nodeMachine("m"), node("m"))
 	l.ManagementCluster = types.NamespacedName{}
 	l.Expect(l.seeNode("m")).To(Succeed(), "the cluster is not connected; its connection triggers the next look")
@@ -173,7 +173,7 @@ const lacks = `unprotected_nodes{cluster_name="c",cluster_namespace="ns"} 1`
 
 // The loop retries and counts a refused write, and records an Event on the Node's Machine, except after a conflict or if the Node is gone.
 // Until the write succeeds, the Node counts as unprotected.
-func TestANodeWhoseWriteIsRefused(t *testing.T) {
+func TestRefusedWritesOfNodesAreRetriedAndReported(t *testing.T) {
 	for name, tc := range refusals() {
 		t.Run(name, func(t *testing.T) {
 			l := newLoop(t, theCluster(), nodeMachine("m"))
@@ -198,7 +198,7 @@ func TestANodeWhoseWriteIsRefused(t *testing.T) {
 
 // A deleted Node, or a Node that inherits nothing for now, does not count as unprotected. A Node that cannot be reconciled for now keeps
 // its count.
-func TestANodeThatIsGoneLacksNothing(t *testing.T) {
+func TestDeletedNodesAreNotUnprotected(t *testing.T) {
 	for name, leave := range map[string]func(*loop, client.Client){
 		"it is gone": func(l *loop, workload client.Client) {
 			l.Expect(workload.Delete(l.t.Context(), node("m"))).To(Succeed())
@@ -231,7 +231,7 @@ func TestANodeThatIsGoneLacksNothing(t *testing.T) {
 }
 
 // A reconcile that is still running when its Cluster is deleted leaves no findings.
-func TestAClusterThatGoesDuringAReconcile(t *testing.T) {
+func TestClustersDeletedDuringAReconcileAreForgotten(t *testing.T) {
 	l := evictions(t, 1, machineDeployment(), machineSet(), evicting("n1", "MachineSet/ms"))
 	server := l.connect("c", node("n0"), node("n1"))
 	l.Expect(l.lookAt("c", "n0")).Error().NotTo(HaveOccurred())
@@ -261,7 +261,7 @@ func (l *loop) refusedNode(name string, refusal error) {
 }
 
 // The patch of a Node holds only for the version that the loop has read.
-func TestANodeThatHasChangedSinceIsAConflict(t *testing.T) {
+func TestConcurrentWritesOfNodesAreConflicts(t *testing.T) {
 	n := node("m")
 	l := newLoop(t, theCluster(), machineSet(), nodeMachine("m"), n)
 	l.lag(n)
@@ -275,7 +275,7 @@ func TestANodeThatHasChangedSinceIsAConflict(t *testing.T) {
 }
 
 // An Event on the Machine reports an entry that no Node can carry. The Node inherits the rest.
-func TestWhatNoNodeCanCarryIsLeftOut(t *testing.T) {
+func TestInvalidEntriesOfNodesAreLeftOutAndReported(t *testing.T) {
 	m := nodeMachine("m")
 	m.Labels["node.cluster.x-k8s.io/bad"] = "not a value"
 	l := newLoop(t, theCluster(), machineSet(), m, node("m"))
@@ -347,7 +347,7 @@ func TestABrokenRecordIsMended(t *testing.T) {
 }
 
 // The time that a new Node waits for the labels that its kubelet may not set is measured once, when the Node has them.
-func TestHowLongANewNodeWaitsForItsLabels(t *testing.T) {
+func TestDelayOfRestrictedLabelsIsMeasuredOnce(t *testing.T) {
 	for _, fails := range []bool{true, false} {
 		n, m := node("m"), nodeMachine("m")
 		n.CreationTimestamp = metav1.NewTime(time.Now())
@@ -368,7 +368,7 @@ func TestHowLongANewNodeWaitsForItsLabels(t *testing.T) {
 
 // A kubelet that changes the record of its Node gains nothing, neither while the owners declare the listed entries nor later, as long as
 // the leader has seen the record.
-func TestARecordThatItsKubeletHasChangedIsPutBack(t *testing.T) {
+func TestRecordsChangedByKubeletsAreRestored(t *testing.T) {
 	m, n := nodeMachine("m"), node("m")
 	l := newLoop(t, theCluster(), machineSet(), m, n)
 	l.Expect(l.seeNode("m")).To(Succeed())
@@ -394,7 +394,7 @@ func TestARecordThatItsKubeletHasChangedIsPutBack(t *testing.T) {
 }
 
 // A kubelet cannot opt its Node out. A metric counts the Nodes that other clients have opted out.
-func TestNodesThatAreLeftOutAreCounted(t *testing.T) {
+func TestOptedOutNodesAreCounted(t *testing.T) {
 	m, n, cluster := nodeMachine("m"), node("m"), theCluster()
 	n.Labels = pairs(inherit.IgnoreLabel)
 	l := newLoop(t, cluster, machineSet(), m, n)
@@ -423,7 +423,7 @@ func TestNodesThatAreLeftOutAreCounted(t *testing.T) {
 
 // With the opt-out value for a release, the Node also loses the entries that Heirloom tracks there, in the management cluster and in a
 // workload cluster.
-func TestANodeThatIsReleased(t *testing.T) {
+func TestOptOutReleasesNodes(t *testing.T) {
 	for _, connected := range []bool{false, true} {
 		m, n := nodeMachine("m"), node("m")
 		l := newLoop(t, theCluster(), machineSet(), m, n)

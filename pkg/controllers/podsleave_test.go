@@ -197,7 +197,7 @@ func TestAStaleCacheEvictsNobody(t *testing.T) {
 }
 
 // A Pod that stays does not keep the loop from evicting other Pods; neither does a Pod whose eviction fails.
-func TestPodsThatStayKeepNoOthers(t *testing.T) {
+func TestHeldPodsDoNotHoldOthers(t *testing.T) {
 	inUse(t, func(t *testing.T) {
 		var pods []client.Object
 		for i := range 25 {
@@ -232,7 +232,7 @@ func TestPodsThatStayKeepNoOthers(t *testing.T) {
 }
 
 // While budgets hold Pods on a Node, nine tenths of its set stay schedulable, also after a change of leader. Other sets do not wait.
-func TestASetKeepsNodesForPodsThatMove(t *testing.T) {
+func TestSetsKeepSchedulableNodes(t *testing.T) {
 	inUse(t, func(t *testing.T) {
 		alone := &clusterv1.MachineSet{ObjectMeta: named("alone"), Spec: clusterv1.MachineSetSpec{ClusterName: "c"}}
 		l := withinBudgets(t, 2, pod("web"), alone, evicting("other", "MachineSet/alone"), node("other"))
@@ -280,7 +280,7 @@ func TestSlowEvictionsStopNobody(t *testing.T) {
 }
 
 // Nodes that wait for their Pods cause no more live reads than other Nodes, at any number.
-func TestNodesThatWaitForPodsReadLittle(t *testing.T) {
+func TestNodesWaitingForPodsReadLittle(t *testing.T) {
 	inUse(t, func(t *testing.T) {
 		l := withinBudgets(t, 1, pod("web"))
 		l.staying["web"] = budget()

@@ -28,7 +28,7 @@ func (l *loop) serve(group, kind string) {
 	l.broken[kind] = errors.New("it was read")
 }
 
-func TestAControlPlaneThatNoTopologyManagesIsNotRead(t *testing.T) {
+func TestControlPlanesWithoutTopologyAreNotRead(t *testing.T) {
 	for name, change := range map[string]func(*clusterv1.Cluster){
 		"the Cluster has no topology":        func(c *clusterv1.Cluster) { c.Spec.Topology = clusterv1.Topology{} },
 		"it has no control plane":            func(c *clusterv1.Cluster) { c.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{} },
@@ -56,7 +56,7 @@ func (undiscovered) RESTMapping(schema.GroupKind, ...string) (*meta.RESTMapping,
 }
 
 // If discovery of a kind fails, the loop looks again at the object and at the Machine or Cluster that names the kind.
-func TestAKindThatCannotBeLookedUpIsTriedAgain(t *testing.T) {
+func TestFailedDiscoveryIsRetried(t *testing.T) {
 	each(t, func(l *loop, s *scene) {
 		if !s.provider {
 			return // it names no kind of a provider
@@ -68,7 +68,7 @@ func TestAKindThatCannotBeLookedUpIsTriedAgain(t *testing.T) {
 }
 
 // The loop looks again for a kind that is not served: no event reports when the API server begins to serve it.
-func TestAKindThatIsNotServedIsLookedForAgain(t *testing.T) {
+func TestUnservedKindsAreRetried(t *testing.T) {
 	infra, m, cluster := withExternal(external(fakeclient.InfraMachine)), machine("m", "AcmeControlPlane/cp"), managedCluster()
 	infra.Spec.InfrastructureRef.Kind, m.OwnerReferences[0].Kind, cluster.Spec.ControlPlaneRef.Kind = "Unknown", "Unknown", "Unknown"
 	for _, about := range []client.Object{infra, m, cluster} {
@@ -107,7 +107,7 @@ const unavailable = "Warning ProviderKindUnavailable Cluster/c: Objects that dep
 
 // A kind that the API server cannot list in time delays only the objects that depend on it. The loop retries them one by one, with backoff,
 // until the list succeeds. An Event on the Cluster reports the failure.
-func TestAKindThatIsNotListedCostsOnlyItsOwn(t *testing.T) {
+func TestUnlistableKindsDelayOnlyTheirObjects(t *testing.T) {
 	inUse(t, func(t *testing.T) {
 		m, infra, config := machine("m", "MachineSet/ms"), external(fakeclient.InfraMachine), external(fakeclient.BootstrapConfig)
 		refer(m, infra, config)
@@ -131,7 +131,7 @@ func TestAKindThatIsNotListedCostsOnlyItsOwn(t *testing.T) {
 }
 
 // Writes of a kind that are not answered occupy one worker, and an Event reports them. Other kinds go on.
-func TestAKindWhoseWritesAreNotAnswered(t *testing.T) {
+func TestUnansweredWritesOfAKindDelayOnlyTheirObjects(t *testing.T) {
 	inUse(t, func(t *testing.T) {
 		m, other := machine("m", "MachineSet/ms"), machine("other", "MachineSet/ms")
 		infra, config, others := external(fakeclient.InfraMachine), external(fakeclient.BootstrapConfig), provider(fakeclient.InfraMachine, ownedBy("others", "Machine/other"))

@@ -32,7 +32,7 @@ func answers() (bool, error) { return true, nil }
 
 // A hundred clusters with twenty Nodes each answer no write. Nodes of a healthy cluster wait at most five seconds for a worker, and usually
 // much less, whether or not the other clusters have answered before.
-func TestAHundredClustersThatHang(t *testing.T) {
+func TestAHundredHangingClusters(t *testing.T) {
 	for name, before := range map[string]time.Duration{"from the beginning": -1, "while they have much to do": 0, "after they had answered": time.Minute} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -110,7 +110,7 @@ type request struct {
 	since   time.Time
 }
 
-func TestWhatIsUnanswered(t *testing.T) {
+func TestUnanswered(t *testing.T) {
 	for err, want := range map[error]bool{
 		context.DeadlineExceeded: true, apierrors.NewTimeoutError("no informer", 0): true, nil: false,
 		context.Canceled: false, errors.New("connection refused"): false, apierrors.NewTooManyRequests("later", 1): false,

@@ -78,7 +78,7 @@ func TestAStartupGateOpens(t *testing.T) {
 }
 
 // Only a ready Pod of the named DaemonSet on the same Node opens a gate.
-func TestAPodThatOpensNoGate(t *testing.T) {
+func TestOtherPodsOpenNoGate(t *testing.T) {
 	for name, change := range map[string]func(*corev1.Pod){
 		"it is on another Node":          func(pod *corev1.Pod) { pod.Spec.NodeName = "other" },
 		"it is in another namespace":     func(pod *corev1.Pod) { pod.Namespace = "default" },

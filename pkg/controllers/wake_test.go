@@ -109,7 +109,7 @@ func awake(t *testing.T) (*loop, fleet) {
 }
 
 // If workload clusters are left alone, all other objects inherit, including the Nodes of the management cluster.
-func TestWorkloadClustersThatAreLeftAlone(t *testing.T) {
+func TestWithoutWorkloadClusters(t *testing.T) {
 	f := fleet{"class": clusterClass("class=1")}
 	maps.Copy(f, newFleet("c"))
 	maps.Copy(f, newFleet("d"))
@@ -177,7 +177,7 @@ func update(object string, change func(before, after metav1.Object)) func(*loop,
 	return func(l *loop, f fleet) { l.updated(f[object], change) }
 }
 
-func TestWhatAnEventLeadsTo(t *testing.T) {
+func TestEventsEnqueueDependents(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		happens func(*loop, fleet)
@@ -227,7 +227,7 @@ func TestWhatAnEventLeadsTo(t *testing.T) {
 
 // An update without a relevant change causes no reconcile. The test then resumes another Cluster: queues keep their order, so an earlier
 // request would have been handled by then.
-func TestWhatWakesNobody(t *testing.T) {
+func TestIrrelevantUpdatesEnqueueNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l, f := awake(t)
@@ -243,7 +243,7 @@ func TestWhatWakesNobody(t *testing.T) {
 
 // The loop reconciles a workload cluster as a whole when its connection or its Cluster changes. If parameters of a MutatingAdmissionPolicy
 // follow the Machines, it also does when a Machine changes; the management cluster never has these parameters.
-func TestWhatWakesAWorkloadCluster(t *testing.T) {
+func TestEventsEnqueueWorkloadClusters(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const byWebhook, byPolicy, removes = "ensure webhook in ns/d", "ensure policy in ns/d", "remove webhook from ns/c"
@@ -300,7 +300,7 @@ func TestWhatWakesAWorkloadCluster(t *testing.T) {
 
 // When the loop looks at all Nodes, a cluster that cannot be read does not stop the others, and the log names the cluster and the reason. A
 // Cluster without a connection is not an error.
-func TestAllNodesButThoseThatCannotBeRead(t *testing.T) {
+func TestUnreadableClustersDoNotHoldUpOthers(t *testing.T) {
 	var objects []client.Object
 	for _, name := range []string{"away", "broken", "c", "unlisted"} {
 		objects = append(objects, &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}})

@@ -84,7 +84,7 @@ func TestSkipped(t *testing.T) {
 }
 
 // A Cluster that is not known yet may be paused or opted out: no object inherits until it is. An object that names none inherits.
-func TestAClusterThatIsNotKnownYet(t *testing.T) {
+func TestObjectsOfUnknownClustersAreSkipped(t *testing.T) {
 	for kind, object := range children() {
 		found := evaluate(t, admission(holds(t, world()[1:]...), holds(t)), object, inherit.Policy{})
 		NewWithT(t).Expect(found.Reason).To(Equal(inherit.ClusterDoesNotExist), kind)

@@ -88,7 +88,7 @@ const listTimeout = 250 * time.Millisecond
 
 // In admission, a control plane of a kind without a synced informer costs a short wait and one GET. The loop waits until its
 // context ends, and returns a timeout error.
-func TestAControlPlaneOfAKindThatIsNotListed(t *testing.T) {
+func TestControlPlanesOfAnUnlistableKind(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		live    client.Reader
@@ -130,7 +130,7 @@ func TestAControlPlaneOfAKindThatIsNotListed(t *testing.T) {
 
 // A Node inherits from its Machine as it is, and hardly waits for the control plane, in admission and in the loop. The Machine releases
 // taints that Cluster API refuses even so: otherwise every write would fail.
-func TestWhatDoesNotNeedAKindThatIsNotListed(t *testing.T) {
+func TestNodesDoNotWaitForAnUnlistableKind(t *testing.T) {
 	for _, freshness := range []owners.Freshness{owners.FromCacheElseLive, owners.FromCache} {
 		synctest.Test(t, func(t *testing.T) {
 			Expect, start := NewWithT(t).Expect, time.Now()
@@ -258,7 +258,7 @@ func TestUnknownKindsAreRemembered(t *testing.T) {
 }
 
 // A provider may be upgraded to another version while Heirloom runs. No request waits for the discovery of the new version.
-func TestKindsThatAreServedInAnotherVersion(t *testing.T) {
+func TestKindsMayChangeTheirVersion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		Expect, server := NewWithT(t).Expect, serving("AcmeControlPlane")
 		kinds := &owners.Kinds{Discovery: server, KnownFor: time.Minute}
@@ -290,7 +290,7 @@ func TestKindsThatAreServedInAnotherVersion(t *testing.T) {
 }
 
 // While the API server does not answer, requests wait for one discovery, for half a second at most.
-func TestDiscoveryThatHangs(t *testing.T) {
+func TestHangingDiscovery(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		Expect, start := NewWithT(t).Expect, time.Now()
 		server, release := serving("AcmeControlPlane"), make(chan struct{})

@@ -270,7 +270,7 @@ func TestADecisionIsBounded(t *testing.T) {
 }
 
 // The cache finds the Machine or MachinePool of a Node; a second decision checks with a live read that the match still holds.
-func TestAMatchThatNoLongerHolds(t *testing.T) {
+func TestLiveReadsCheckMatches(t *testing.T) {
 	for _, tc := range []struct {
 		name         string
 		node         string

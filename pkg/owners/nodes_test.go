@@ -178,7 +178,7 @@ func TestMachinesOfItsAddressesCostANodeLittle(t *testing.T) {
 
 // Entries from a match by name or address go once the Machine belongs to another Node, and not before: if the kubelet reports another
 // address or providerID, its Node still inherits from the Machine, as long as no other Machine is proven.
-func TestWhatAnAddressBroughtGoes(t *testing.T) {
+func TestEntriesFromAddressMatchesAreRemoved(t *testing.T) {
 	matched := func(known string) *corev1.Node {
 		n := node(known)
 		registering := inherit.Turn{Registering: true}
@@ -343,7 +343,7 @@ func TestNodeGroup(t *testing.T) {
 }
 
 // A missing InfraMachine, as during a restore, removes no label that it set on the Node before, and sets none.
-func TestFactsOfAnObjectThatIsNotThere(t *testing.T) {
+func TestFactsOfMissingObjectsStay(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	fact, err := inherit.ParseFact("AcmeMachine.infrastructure.cluster.x-k8s.io:spec.size=example.com/size")
 	Expect(err).NotTo(HaveOccurred())
