@@ -20,12 +20,12 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/managedfields"
 )
 
-// writes returns the write of the scene's child with this verb.
+// of returns a write of the scene's child, with this verb.
 func (l *loop) of(s *scene, verb string) string {
 	return verb + l.kindOf(s.child) + "/" + s.child.GetName()
 }
 
-// inherits makes the child inherit.
+// inherits makes the child inherit, and forgets the write.
 func (l *loop) inherits(s *scene) {
 	l.t.Helper()
 	l.Expect(l.see(s.about)).To(Succeed())

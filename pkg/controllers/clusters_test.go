@@ -44,7 +44,9 @@ func (w *way) Remove(_ context.Context, _ client.Client, cluster webhook.Identit
 // admitted makes the loop admit the Nodes of Clusters by webhook, which is the default, or by MutatingAdmissionPolicy.
 func (l *loop) admitted() {
 	l.Admission.Default = workload.AdmitByWebhook
-	l.Admission.Ways = map[string]workload.Way{workload.AdmitByWebhook: &way{"webhook", l.asked}, workload.AdmitByPolicy: &way{"policy", l.asked}}
+	l.Admission.Ways = map[string]workload.Way{
+		workload.AdmitByWebhook: &way{"webhook", l.asked}, workload.AdmitByPolicy: &way{"policy", l.asked},
+	}
 }
 
 // The loop sets up one way to admit Nodes and removes the others.
@@ -53,23 +55,24 @@ func TestOneWayToAdmitNodesIsSetUp(t *testing.T) {
 	label := func(key, value string) func(*loop, *clusterv1.Cluster) {
 		return func(_ *loop, c *clusterv1.Cluster) { c.Labels = map[string]string{key: value} }
 	}
-	for name, tc := range map[string]struct {
+	for _, tc := range []struct {
+		name  string
 		setUp func(*loop, *clusterv1.Cluster)
 		asked []string
 	}{
-		"the default":                              {func(*loop, *clusterv1.Cluster) {}, []string{"ensure webhook in ns/c", "remove policy from ns/c"}},
-		"what the Cluster's label says":            {label(workload.AdmissionLabel, "policy"), []string{"ensure policy in ns/c", "remove webhook from ns/c"}},
-		"none where the label says so":             {label(workload.AdmissionLabel, "none"), none},
-		"none for a Cluster that is opted out":     {label(inherit.IgnoreLabel, ""), none},
-		"none for a Cluster that is only observed": {label(inherit.ModeLabel, string(inherit.Observe)), none},
-		"none for a Cluster that is not enrolled":  {func(l *loop, _ *clusterv1.Cluster) { l.policy.OnlyLabelled = true }, none},
-		"none for a Cluster that is being deleted": {func(_ *loop, c *clusterv1.Cluster) { c.Finalizers = []string{"cluster.cluster.x-k8s.io"} }, none},
-		"none for the management cluster":          {func(l *loop, _ *clusterv1.Cluster) { l.ManagementCluster = key("c") }, none},
-		"nothing changes for another instance's":   {func(l *loop, _ *clusterv1.Cluster) { l.policy.WatchFilter = "another" }, nil},
-		"nothing changes for a paused Cluster":     {func(_ *loop, c *clusterv1.Cluster) { c.Spec.Paused = new(true) }, nil},
-		"nothing is asked where there are no ways": {func(l *loop, _ *clusterv1.Cluster) { l.Admission.Ways = nil }, nil},
+		{"the default", func(*loop, *clusterv1.Cluster) {}, []string{"ensure webhook in ns/c", "remove policy from ns/c"}},
+		{"what the Cluster's label says", label(workload.AdmissionLabel, "policy"), []string{"ensure policy in ns/c", "remove webhook from ns/c"}},
+		{"none where the label says so", label(workload.AdmissionLabel, "none"), none},
+		{"none for a Cluster that is opted out", label(inherit.IgnoreLabel, ""), none},
+		{"none for a Cluster that is only observed", label(inherit.ModeLabel, string(inherit.Observe)), none},
+		{"none for a Cluster that is not enrolled", func(l *loop, _ *clusterv1.Cluster) { l.policy.OnlyLabelled = true }, none},
+		{"none for a Cluster that is being deleted", func(_ *loop, c *clusterv1.Cluster) { c.Finalizers = []string{"cluster.cluster.x-k8s.io"} }, none},
+		{"none for the management cluster", func(l *loop, _ *clusterv1.Cluster) { l.ManagementCluster = key("c") }, none},
+		{"nothing changes for another instance's", func(l *loop, _ *clusterv1.Cluster) { l.policy.WatchFilter = "another" }, nil},
+		{"nothing changes for a paused Cluster", func(_ *loop, c *clusterv1.Cluster) { c.Spec.Paused = new(true) }, nil},
+		{"nothing is asked where there are no ways", func(l *loop, _ *clusterv1.Cluster) { l.Admission.Ways = nil }, nil},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(tc.name, func(t *testing.T) {
 			cluster := theCluster()
 			l := newLoop(t, cluster)
 			l.connect("c")

@@ -92,7 +92,8 @@ func TestSlots(t *testing.T) {
 			return waits
 		}
 		waits := sends(4, 1, "it has not answered yet")
-		l.Expect(waits).To(Equal([]time.Duration{2 * time.Millisecond, 4 * time.Millisecond, 6 * time.Millisecond}), "they come again one after the other")
+		after := []time.Duration{2 * time.Millisecond, 4 * time.Millisecond, 6 * time.Millisecond}
+		l.Expect(waits).To(Equal(after), "they come again one after the other")
 		sends(20, 16, "it has answered")
 		<-time.After(5 * time.Second)
 		sends(3, 1, "its last answer is long ago")

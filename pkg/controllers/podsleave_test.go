@@ -34,10 +34,6 @@ func pod(name string, change ...func(*corev1.Pod)) client.Object {
 	return p
 }
 
-func tolerates(t corev1.Toleration) func(*corev1.Pod) {
-	return func(p *corev1.Pod) { p.Spec.Tolerations = append(p.Spec.Tolerations, t) }
-}
-
 // withinBudgets returns a loop that evicts Pods within their budgets before it applies NoExecute taints.
 func withinBudgets(t *testing.T, nodes int, pods ...client.Object) *loop {
 	t.Helper()
@@ -73,17 +69,12 @@ func (l *loop) evicted() (names []string) {
 
 // The loop evicts the Pods that do not tolerate the taint, as their budgets allow. The taint has effect NoSchedule until they have left.
 func TestNoExecuteWithinBudgets(t *testing.T) {
-	seconds := int64(30)
-	drain := func(t corev1.Toleration) corev1.Toleration {
-		t.Key, t.Operator = "drain", corev1.TolerationOpExists
-		return t
-	}
 	inUse(t, func(t *testing.T) {
 		l := withinBudgets(t, 2,
 			pod("web"), pod("elsewhere", func(p *corev1.Pod) { p.Spec.NodeName = "n1" }),
-			pod("tolerant", tolerates(drain(corev1.Toleration{}))),
-			pod("patient", tolerates(drain(corev1.Toleration{TolerationSeconds: &seconds}))),
-			pod("schedulable", tolerates(drain(corev1.Toleration{Effect: corev1.TaintEffectNoSchedule}))),
+			pod("tolerant", func(p *corev1.Pod) {
+				p.Spec.Tolerations = []corev1.Toleration{{Key: "drain", Operator: corev1.TolerationOpExists}}
+			}),
 			pod("static", func(p *corev1.Pod) { p.Annotations = pairs(corev1.MirrorPodAnnotationKey) }),
 			pod("done", func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }),
 			pod("failed", func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }),
@@ -98,7 +89,7 @@ func TestNoExecuteWithinBudgets(t *testing.T) {
 		l.visit(softened, 10*time.Second)
 		l.told("Normal NoExecuteTaintsSoftened Machine/n0: Node n0 has its NoExecute taints with effect NoSchedule until its Pods have left")
 		l.counted("no_execute_waiting_nodes 1")
-		l.visit(softened, 10*time.Second, "web", "patient", "schedulable")
+		l.visit(softened, 10*time.Second, "web")
 		l.told("Normal NoExecuteTaintsHeldUp Machine/n0: Pod web/web stays on Node n0 for now: Cannot evict pod as it would violate the pod's " +
 			"disruption budget. The disruption budget web needs 1 healthy pods and has 1 currently")
 		l.Expect(l.drained("n1")).To(BeZero(), "another Node has the turn")
@@ -256,6 +247,21 @@ func TestSetsKeepSchedulableNodes(t *testing.T) {
 		<-time.After(time.Minute)
 		taints, _ = l.after("n1")
 		l.Expect(taints).To(Equal(softened))
+	})
+}
+
+// The same holds for a MachinePool whose provider creates no Machines.
+func TestPoolsKeepSchedulableNodes(t *testing.T) {
+	inUse(t, func(t *testing.T) {
+		mp := machinePool()
+		mp.Spec.ProviderIDList = []string{"id-n0", "id-n1"}
+		mp.Spec.Template.Annotations = map[string]string{taint.AlwaysAnnotation: "drain:NoExecute"}
+		l := newLoop(t, theCluster(), mp, node("n0"), node("n1"), pod("web"))
+		l.NoExecuteRate, l.NoExecuteBudgets, l.staying = 60, true, map[string]error{"web": budget()}
+		l.looks("n0", "drain:NoSchedule", 10*time.Second)
+		<-time.After(time.Hour)
+		l.manager = nil
+		l.looks("n1", "", 10*time.Second)
 	})
 }
 

@@ -103,7 +103,8 @@ func TestOnlyProvidersOfTheOperatorAreRead(t *testing.T) {
 	}
 }
 
-const unavailable = "Warning ProviderKindUnavailable Cluster/c: Objects that depend on a AcmeMachine.infrastructure.cluster.x-k8s.io inherit nothing for now"
+const unavailable = "Warning ProviderKindUnavailable Cluster/c: " +
+	"Objects that depend on a AcmeMachine.infrastructure.cluster.x-k8s.io inherit nothing for now"
 
 // A kind that the API server cannot list in time delays only the objects that depend on it. The loop retries them one by one, with backoff,
 // until the list succeeds. An Event on the Cluster reports the failure.
@@ -134,7 +135,8 @@ func TestUnlistableKindsDelayOnlyTheirObjects(t *testing.T) {
 func TestUnansweredWritesOfAKindDelayOnlyTheirObjects(t *testing.T) {
 	inUse(t, func(t *testing.T) {
 		m, other := machine("m", "MachineSet/ms"), machine("other", "MachineSet/ms")
-		infra, config, others := external(fakeclient.InfraMachine), external(fakeclient.BootstrapConfig), provider(fakeclient.InfraMachine, ownedBy("others", "Machine/other"))
+		infra, config := external(fakeclient.InfraMachine), external(fakeclient.BootstrapConfig)
+		others := provider(fakeclient.InfraMachine, ownedBy("others", "Machine/other"))
 		refer(m, infra, config)
 		refer(other, others)
 		l := newLoop(t, theCluster(), machineSet("team=ml"), m, other, infra, config, others)

@@ -61,7 +61,9 @@ func (l *loop) write(verb string, object client.Object, send func() error) error
 }
 
 // evict notes the eviction of a Pod and returns its answer.
-func (l *loop) evict(ctx context.Context, c client.Client, subResource string, pod, eviction client.Object, options ...client.SubResourceCreateOption) error {
+func (l *loop) evict(
+	ctx context.Context, c client.Client, subResource string, pod, eviction client.Object, options ...client.SubResourceCreateOption,
+) error {
 	l.Expect(subResource).To(Equal("eviction"))
 	l.Expect(eviction.(*policyv1.Eviction).DeleteOptions.Preconditions.UID).To(HaveValue(Equal(pod.GetUID()))) //nolint:forcetypeassert // see above
 	if ctx.Err() == nil {
@@ -130,7 +132,7 @@ func (l *loop) fails(ctx context.Context, kind string) error {
 // hanging is the error of a read that waits until its context ends, as for an informer that has not synced.
 type hanging struct{ error }
 
-// live returns a client that notes its reads, which bypass the cache.
+// uncached returns a client that notes its reads, which bypass the cache.
 func (l *loop) uncached(server client.WithWatch) client.WithWatch {
 	return interceptor.NewClient(server, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
@@ -189,7 +191,8 @@ func (l *loop) delete(objects ...client.Object) {
 func (l *loop) lag(objects ...client.Object) {
 	l.t.Helper()
 	for _, object := range objects {
-		l.stale[l.kindOf(object)+"/"+object.GetName()] = l.stored(object).DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy is of the same type
+		kept := l.stored(object).DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy is of the same type
+		l.stale[l.kindOf(object)+"/"+object.GetName()] = kept
 	}
 }
 

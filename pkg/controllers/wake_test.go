@@ -36,7 +36,8 @@ func newFleet(c string) fleet {
 	ms.OwnerReferences = ownedBy("ms", "MachineDeployment/md-"+c).OwnerReferences
 	mp.Spec.ProviderIDList = []string{"id-pooled-" + c}
 	m, k, p, cluster := machine("m", "MachineSet/ms-"+c), machine("k", "AcmeControlPlane/cp-"+c), machine("p", "MachinePool/mp-"+c), managedCluster()
-	infra, config := provider(fakeclient.InfraMachine, ownedBy("infra-"+c, "Machine/m-"+c)), provider(fakeclient.BootstrapConfig, ownedBy("config-"+c, "Machine/m-"+c))
+	infra := provider(fakeclient.InfraMachine, ownedBy("infra-"+c, "Machine/m-"+c))
+	config := provider(fakeclient.BootstrapConfig, ownedBy("config-"+c, "Machine/m-"+c))
 	m.Labels[pool], m.Spec.ProviderID = "a", "id-m-"+c
 	refer(m, infra, config)
 	cluster.Spec.ControlPlaneRef.Name = "cp-" + c
@@ -179,41 +180,42 @@ func update(object string, change func(before, after metav1.Object)) func(*loop,
 
 func TestEventsEnqueueDependents(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct {
+	for _, tc := range []struct {
+		name    string
 		happens func(*loop, fleet)
 		leadsTo []string
 	}{
-		"a ClusterClass":                                   {update("class", generation), append(nodes("c", "d"), "AcmeControlPlane/cp-c", "AcmeControlPlane/cp-d", "MachineDeployment/md-c", "MachineDeployment/md-d", "MachinePool/mp-c", "MachinePool/mp-d")},
-		"a Cluster":                                        {update("c", generation), append(nodes("c"), "AcmeControlPlane/cp-c", "MachineDeployment/md-c", "MachinePool/mp-c")},
-		"a Cluster that is resumed":                        {update("d", resumed), everything("d")},
-		"a Cluster that is released":                       {update("d", released), everything("d")},
-		"a Cluster that is not paused any more":            {update("c", annotated), everything("c")},
-		"a Cluster that names other keys":                  {update("d", names), everything("d")},
-		"a ClusterClass that names other keys":             {update("class", names), append(everything("c"), everything("d")...)},
-		"a Cluster again":                                  {update("c", resynced), []string{"AcmeControlPlane/cp-c"}},
-		"a control plane":                                  {update("cp-c", something), []string{"AcmeControlPlane/cp-c", "Machine/k-c"}},
-		"a MachineDeployment":                              {update("md-c", something), []string{"MachineDeployment/md-c", "MachineSet/ms-c"}},
-		"a MachineDeployment that declares something else": {update("md-d", generation), []string{"MachineDeployment/md-d", "MachineSet/ms-d", "in d: Node/m-d"}},
-		"a MachineSet":                                     {update("ms-c", something), []string{"AcmeConfig/config-c", "AcmeMachine/infra-c", "Machine/m-c", "MachineSet/ms-c"}},
-		"a MachineSet that declares something else":        {update("ms-c", generation), []string{"AcmeConfig/config-c", "AcmeMachine/infra-c", "Machine/m-c", "MachineSet/ms-c", "Node/m-c"}},
-		"a MachinePool":                                    {update("mp-c", something), []string{"Machine/p-c", "MachinePool/mp-c", "Node/pooled-c"}},
-		"a Machine":                                        {update("m-c", something), []string{"AcmeConfig/config-c", "AcmeMachine/infra-c", "Machine/m-c", "Node/m-c"}},
-		"a workload's Machine":                             {update("m-d", something), []string{"AcmeConfig/config-d", "AcmeMachine/infra-d", "Machine/m-d", "in d: Node/m-d"}},
-		"an InfraMachine":                                  {update("infra-c", something), []string{"AcmeConfig/config-c", "AcmeMachine/infra-c", "Machine/m-c"}},
-		"a BootstrapConfig":                                {update("config-c", something), []string{"AcmeConfig/config-c", "AcmeMachine/infra-c", "Machine/m-c"}},
-		"a Node's label":                                   {update("Node/m-c", labelled), []string{"Node/m-c"}},
-		"a Node again":                                     {update("Node/m-c", resynced), []string{"Node/m-c"}},
-		"a Node's deletion":                                {update("Node/m-c", func(before, _ metav1.Object) { before.SetDeletionTimestamp(&metav1.Time{Time: time.Unix(1, 0)}) }), []string{"Node/m-c"}},
-		"a Node's taint":                                   {update("Node/m-c", func(before, _ metav1.Object) { before.(*corev1.Node).Spec.Taints = []corev1.Taint{{Key: "x"}} }), []string{"Node/m-c"}},
-		"a Node's providerID":                              {update("Node/m-c", func(before, _ metav1.Object) { before.(*corev1.Node).Spec.ProviderID = "" }), []string{"Node/m-c"}},
-		"a Node's new address":                             {update("Node/m-c", func(before, _ metav1.Object) { before.(*corev1.Node).Status.Addresses = make([]corev1.NodeAddress, 1) }), []string{"Node/m-c"}},
-		"a Machine's nodeRef":                              {update("k-c", func(before, _ metav1.Object) { before.(*clusterv1.Machine).Status.NodeRef.Name = "x" }), []string{"Machine/k-c"}},
-		"a Cluster opted out":                              {update("c", func(_, after metav1.Object) { after.SetLabels(pairs("heirloom.dev/ignore")) }), nodes("c")},
-		"a schema that changes":                            {func(l *loop, _ fleet) { l.schemas.Publish() }, []string{"AcmeControlPlane/cp-c", "AcmeControlPlane/cp-d"}},
-		"a new Cluster, which its objects may precede":     {func(l *loop, f fleet) { l.informers.of(f["c"]).Add(f["c"]) }, everything("c")},
-		"a new Node of a workload cluster":                 {func(l *loop, f fleet) { l.workloads.caches[key("d")].of(f["Node/m-d"]).Add(f["Node/m-d"]) }, []string{"in d: Node/m-d"}},
+		{"a ClusterClass", update("class", generation), append(nodes("c", "d"), "AcmeControlPlane/cp-c", "AcmeControlPlane/cp-d", "MachineDeployment/md-c", "MachineDeployment/md-d", "MachinePool/mp-c", "MachinePool/mp-d")},
+		{"a Cluster", update("c", generation), append(nodes("c"), "AcmeControlPlane/cp-c", "MachineDeployment/md-c", "MachinePool/mp-c")},
+		{"a Cluster that is resumed", update("d", resumed), everything("d")},
+		{"a Cluster that is released", update("d", released), everything("d")},
+		{"a Cluster that is not paused any more", update("c", annotated), everything("c")},
+		{"a Cluster that names other keys", update("d", names), everything("d")},
+		{"a ClusterClass that names other keys", update("class", names), append(everything("c"), everything("d")...)},
+		{"a Cluster again", update("c", resynced), []string{"AcmeControlPlane/cp-c"}},
+		{"a control plane", update("cp-c", something), []string{"AcmeControlPlane/cp-c", "Machine/k-c"}},
+		{"a MachineDeployment", update("md-c", something), []string{"MachineDeployment/md-c", "MachineSet/ms-c"}},
+		{"a MachineDeployment that declares something else", update("md-d", generation), []string{"MachineDeployment/md-d", "MachineSet/ms-d", "in d: Node/m-d"}},
+		{"a MachineSet", update("ms-c", something), []string{"AcmeConfig/config-c", "AcmeMachine/infra-c", "Machine/m-c", "MachineSet/ms-c"}},
+		{"a MachineSet that declares something else", update("ms-c", generation), []string{"AcmeConfig/config-c", "AcmeMachine/infra-c", "Machine/m-c", "MachineSet/ms-c", "Node/m-c"}},
+		{"a MachinePool", update("mp-c", something), []string{"Machine/p-c", "MachinePool/mp-c", "Node/pooled-c"}},
+		{"a Machine", update("m-c", something), []string{"AcmeConfig/config-c", "AcmeMachine/infra-c", "Machine/m-c", "Node/m-c"}},
+		{"a workload's Machine", update("m-d", something), []string{"AcmeConfig/config-d", "AcmeMachine/infra-d", "Machine/m-d", "in d: Node/m-d"}},
+		{"an InfraMachine", update("infra-c", something), []string{"AcmeConfig/config-c", "AcmeMachine/infra-c", "Machine/m-c"}},
+		{"a BootstrapConfig", update("config-c", something), []string{"AcmeConfig/config-c", "AcmeMachine/infra-c", "Machine/m-c"}},
+		{"a Node's label", update("Node/m-c", labelled), []string{"Node/m-c"}},
+		{"a Node again", update("Node/m-c", resynced), []string{"Node/m-c"}},
+		{"a Node's deletion", update("Node/m-c", func(before, _ metav1.Object) { before.SetDeletionTimestamp(&metav1.Time{Time: time.Unix(1, 0)}) }), []string{"Node/m-c"}},
+		{"a Node's taint", update("Node/m-c", func(before, _ metav1.Object) { before.(*corev1.Node).Spec.Taints = []corev1.Taint{{Key: "x"}} }), []string{"Node/m-c"}},
+		{"a Node's providerID", update("Node/m-c", func(before, _ metav1.Object) { before.(*corev1.Node).Spec.ProviderID = "" }), []string{"Node/m-c"}},
+		{"a Node's new address", update("Node/m-c", func(before, _ metav1.Object) { before.(*corev1.Node).Status.Addresses = make([]corev1.NodeAddress, 1) }), []string{"Node/m-c"}},
+		{"a Machine's nodeRef", update("k-c", func(before, _ metav1.Object) { before.(*clusterv1.Machine).Status.NodeRef.Name = "x" }), []string{"Machine/k-c"}},
+		{"a Cluster opted out", update("c", func(_, after metav1.Object) { after.SetLabels(pairs("heirloom.dev/ignore")) }), nodes("c")},
+		{"a schema that changes", func(l *loop, _ fleet) { l.schemas.Publish() }, []string{"AcmeControlPlane/cp-c", "AcmeControlPlane/cp-d"}},
+		{"a new Cluster, which its objects may precede", func(l *loop, f fleet) { l.informers.of(f["c"]).Add(f["c"]) }, everything("c")},
+		{"a new Node of a workload cluster", func(l *loop, f fleet) { l.workloads.caches[key("d")].of(f["Node/m-d"]).Add(f["Node/m-d"]) }, []string{"in d: Node/m-d"}},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				l, f := awake(t)

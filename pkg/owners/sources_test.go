@@ -23,7 +23,8 @@ const (
 	byTopology = `metadata: {labels: {cluster: a, mine: a}, annotations: {cluster: a}}, readinessGates: [{conditionType: Cluster}]`
 	byTemplate = `metadata: {labels: {below: a, mine: a}, annotations: {below: a, taints.heirloom.dev/always: 'annotated:NoSchedule'}},
 		spec: {taints: [{key: below, effect: NoSchedule, propagation: Always}]}`
-	inherited = `metadata: {labels: {class: a, cluster: a, mine: a, set: a, below: a}, annotations: {cluster: a, below: a, taints.heirloom.dev/always: 'annotated:NoSchedule'}},
+	inherited = `metadata: {labels: {class: a, cluster: a, mine: a, set: a, below: a},
+		annotations: {cluster: a, below: a, taints.heirloom.dev/always: 'annotated:NoSchedule'}},
 		spec: {taints: [{key: class, effect: NoSchedule, propagation: Always}], deletion: {nodeDrainTimeoutSeconds: 1}}`
 )
 
@@ -37,13 +38,16 @@ func read[T client.Object](t *testing.T, object T, document string) T {
 // declaringAll returns an owner chain of a topology in which each object has its own declarations.
 func declaringAll(t *testing.T) []client.Object {
 	t.Helper()
-	cluster, class, md, ms := managedCluster(), clusterClass(), machineDeployment("md", also[*clusterv1.MachineDeployment](ofTopology)), machineSet("MachineDeployment/md", also[*clusterv1.MachineSet](ofTopology))
+	md := machineDeployment("md", also[*clusterv1.MachineDeployment](ofTopology))
+	ms := machineSet("MachineDeployment/md", also[*clusterv1.MachineSet](ofTopology))
 	m := machine("m", "MachineSet/ms", refers, also[*clusterv1.Machine](ofTopology, label("itself", "a")))
 	m.Spec.Taints = []clusterv1.MachineTaint{{Key: "itself", Effect: "NoSchedule", Propagation: "Always"}}
 	md.Annotations = map[string]string{"own": "a"}
 	return []client.Object{
-		read(t, cluster, "spec: {topology: {controlPlane: {"+byTopology+"}, workers: {machineDeployments: [{name: a, class: small, "+byTopology+"}], machinePools: [{name: a, class: small, "+byTopology+"}]}}}"),
-		read(t, class, "spec: {controlPlane: {machineInfrastructure: {templateRef: {name: t}}, "+byClass+"}, workers: {machineDeployments: [{class: small, "+byClass+"}], machinePools: [{class: small, "+byClass+"}]}}"),
+		read(t, managedCluster(), "spec: {topology: {controlPlane: {"+byTopology+"}, workers: {"+
+			"machineDeployments: [{name: a, class: small, "+byTopology+"}], machinePools: [{name: a, class: small, "+byTopology+"}]}}}"),
+		read(t, clusterClass(), "spec: {controlPlane: {machineInfrastructure: {templateRef: {name: t}}, "+byClass+"}, workers: {"+
+			"machineDeployments: [{class: small, "+byClass+"}], machinePools: [{class: small, "+byClass+"}]}}"),
 		read(t, md, "spec: {template: {"+byTemplate+"}}"), read(t, ms, "spec: {template: {"+inherited+"}}"), m,
 	}
 }
@@ -56,7 +60,8 @@ func TestSourcesNameTheFieldToEdit(t *testing.T) {
 	)
 	all := declaringAll(t)
 	scaled := machineDeployment("x", also[*clusterv1.MachineDeployment](annotated(clusterv1.AutoscalerMaxSizeAnnotation, "3")))
-	scaled = read(t, scaled, "spec: {template: {metadata: {labels: {node.cluster.x-k8s.io/mine: a}}, spec: {taints: [{key: mine, effect: NoSchedule, propagation: Always}]}}}")
+	scaled = read(t, scaled, "spec: {template: {metadata: {labels: {node.cluster.x-k8s.io/mine: a}}, "+
+		"spec: {taints: [{key: mine, effect: NoSchedule, propagation: Always}]}}}")
 	objects := children()
 	objects["Machine"].SetLabels(all[4].GetLabels())
 	objects["MachineSet"].SetLabels(all[3].GetLabels())

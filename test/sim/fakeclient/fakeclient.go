@@ -20,6 +20,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -63,27 +65,35 @@ func Mapper() *meta.DefaultRESTMapper {
 // Builder returns the builder of a fake client with these objects. Its lists can use the indexes of package owners, and the field selectors
 // of an API server.
 func Builder(objects ...client.Object) *fake.ClientBuilder {
-	builder := fake.NewClientBuilder().WithScheme(newScheme()).WithRESTMapper(Mapper()).WithTypeConverters(newConverter()).WithReturnManagedFields()
+	builder := fake.NewClientBuilder().WithScheme(newScheme()).WithRESTMapper(Mapper()).
+		WithTypeConverters(newConverter()).WithReturnManagedFields()
 	for _, object := range objects {
 		if object.GetDeletionTimestamp() != nil && len(object.GetFinalizers()) == 0 {
 			object.SetFinalizers([]string{"heirloom.dev/test"}) // otherwise it would be gone
 		}
 		builder.WithObjects(object)
 	}
-	kinds := []client.Object{&clusterv1.Cluster{}, &corev1.Node{}}
-	for _, kind := range owners.Table {
-		if kind.Name != "" {
-			kinds = append(kinds, kind.New())
-		}
-	}
-	for _, kind := range kinds {
-		for field, values := range owners.Indexes(kind) {
-			builder.WithIndex(kind, field, values)
-		}
-	}
+	utilruntime.Must(owners.Prepare(context.Background(), &indexes{builder: builder}, true))
 	return builder.
 		WithIndex(&corev1.Node{}, "metadata.name", func(node client.Object) []string { return []string{node.GetName()} }).
-		WithIndex(&corev1.Pod{}, "spec.nodeName", func(pod client.Object) []string { return []string{pod.(*corev1.Pod).Spec.NodeName} }) //nolint:forcetypeassert // of an index
+		WithIndex(&corev1.Pod{}, "spec.nodeName", func(pod client.Object) []string {
+			return []string{pod.(*corev1.Pod).Spec.NodeName} //nolint:forcetypeassert // of an index
+		})
+}
+
+// indexes is a cache that adds its indexes to a fake client.
+type indexes struct {
+	informertest.FakeInformers
+	builder *fake.ClientBuilder
+}
+
+func (i *indexes) GetInformer(context.Context, client.Object, ...cache.InformerGetOption) (cache.Informer, error) {
+	return nil, nil
+}
+
+func (i *indexes) IndexField(_ context.Context, kind client.Object, field string, values client.IndexerFunc) error {
+	i.builder.WithIndex(kind, field, values)
+	return nil
 }
 
 // New returns a fake client with these objects.
@@ -93,7 +103,7 @@ func New(objects ...client.Object) client.WithWatch { return Builder(objects...)
 // changes the object. The objects of the server must not change.
 func Cache(t testing.TB, server client.WithWatch) client.WithWatch {
 	t.Helper()
-	c := &cache{objects: map[string]shared{}}
+	c := &sharing{objects: map[string]shared{}}
 	t.Cleanup(func() { // a fuzz target may not add cleanups later
 		for id, object := range c.objects {
 			if !reflect.DeepEqual(object.shared, object.before) {
@@ -121,7 +131,7 @@ func Cache(t testing.TB, server client.WithWatch) client.WithWatch {
 	})
 }
 
-type cache struct {
+type sharing struct {
 	mu      sync.Mutex
 	objects map[string]shared
 }
@@ -130,7 +140,7 @@ type cache struct {
 type shared struct{ shared, before client.Object }
 
 // share replaces an object that was read by the shared object.
-func (c *cache) share(object client.Object) {
+func (c *sharing) share(object client.Object) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	id := fmt.Sprintf("%T %s %s", object, object.GetObjectKind().GroupVersionKind(), client.ObjectKeyFromObject(object))
