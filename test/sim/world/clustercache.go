@@ -23,11 +23,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// The probe settings of Cluster API's ClusterCache: its own defaults.
+// The probe settings of Cluster API's ClusterCache, with rarer probes: a connection breaks after about the same time.
 const (
-	probeInterval   = 10 * time.Second
+	probeInterval   = 25 * time.Second
 	probeTimeout    = 5 * time.Second
-	mostFailures    = 5
+	mostFailures    = 2
 	reconnectsAfter = 30 * time.Second
 )
 

@@ -139,15 +139,23 @@ func (p *process) end(how func()) {
 	}
 }
 
-// mortal breaks the requests of a program that was killed, and loses answers.
+// mortal breaks the requests of a program that was killed, delays the requests of a program that is frozen, and loses answers.
 type mortal struct {
 	http.RoundTripper
-	dead  *atomic.Bool
-	loses func(*http.Request) bool
+	dead   *atomic.Bool
+	frozen func() time.Duration
+	loses  func(*http.Request) bool
+	failed func(*http.Request, int)
 }
 
 // RoundTrip implements http.RoundTripper.
 func (m mortal) RoundTrip(r *http.Request) (*http.Response, error) {
+	if pause := m.frozen(); pause > 0 {
+		time.Sleep(pause)
+		if r.Method != http.MethodGet { // the program has not noticed yet that its time is over
+			r = r.WithContext(context.WithoutCancel(r.Context()))
+		}
+	}
 	if m.dead.Load() {
 		return nil, errDead
 	}
@@ -157,6 +165,7 @@ func (m mortal) RoundTrip(r *http.Request) (*http.Response, error) {
 		return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: body, Request: r}, nil
 	}
 	response, err := m.RoundTripper.RoundTrip(r)
+	time.Sleep(m.frozen())
 	switch {
 	case err != nil:
 		return nil, err
@@ -165,6 +174,7 @@ func (m mortal) RoundTrip(r *http.Request) (*http.Response, error) {
 	case m.loses(r):
 		err = errLost
 	default:
+		m.failed(r, response.StatusCode)
 		return response, nil
 	}
 	_ = response.Body.Close()
@@ -175,7 +185,10 @@ func (m mortal) RoundTrip(r *http.Request) (*http.Response, error) {
 func (w *World) client(p *process, of *cluster, agent string) target {
 	config := of.server.Client(p.name)
 	config.UserAgent = agent
-	config.Transport = mortal{config.Transport, p.dead, func(r *http.Request) bool { return w.loses(r, p.name) }}
+	config.Transport = mortal{
+		config.Transport, p.dead, func() time.Duration { return w.left(freezeOf(p.name)) },
+		func(r *http.Request) bool { return w.loses(r, p.name) }, func(r *http.Request, status int) { w.failed(p.name, r, status) },
+	}
 	return target{config: config, mapper: of.mapper}
 }
 
