@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Overlay writes an overlay for "go build -overlay" with which a world of testing/synctest repeats itself: the same program with the same
-// SIM_SEED takes the same order of goroutines, cases of select, maps and timers. It edits copies of a few files of Go. Each edit
-// must match exactly once; with another minor version of Go than the edits are for, the overlay is empty.
+// SIM_SEED takes the same order of goroutines, cases of select, maps and timers. It edits copies of a few files of packages runtime and
+// context. Each edit must match exactly once; with another minor version of Go than the edits are for, the overlay is empty.
 //
 // usage: go run ./test/sim/overlay DIRECTORY     writes DIRECTORY/overlay.json
 //
@@ -23,35 +23,50 @@ import (
 // version is the minor version of Go that the edits are for.
 const version = "go1.26"
 
+// inContext is a file of package context, from the folder of package runtime.
+const inContext = "../context/context.go"
+
 // edit inserts text after the only place in a file that reads so, or replaces this place.
 type edit struct{ file, at, insert, replace string }
 
 var edits = []edit{
-	{file: "runtime/rand.go", at: "\tglobalRand.state.Init(*seed)\n", replace: "\tclear(seed[:])\n\tglobalRand.state.Init(*seed)\n"}, // keys of hashes
-	{file: "runtime/rand.go", at: "\nfunc rand() uint64 {\n", insert: "\tif true {\n\t\treturn simDraw(&simMaps)\n\t}\n"},
+	{file: "rand.go", at: "\tglobalRand.state.Init(*seed)\n", replace: "\tclear(seed[:])\n\tglobalRand.state.Init(*seed)\n"}, // keys of hashes
+	{file: "rand.go", at: "\nfunc rand() uint64 {\n", insert: "\tif true {\n\t\treturn simDraw(&simMaps)\n\t}\n"},
 	// Idle threads draw from these, so worlds must not.
-	{file: "runtime/rand.go", at: "\nfunc cheaprand() uint32 {\n", insert: "\tif true {\n\t\treturn uint32(simNext(&simThreads))\n\t}\n"},
-	{file: "runtime/rand.go", at: "\tmp.cheaprand = rand()\n", replace: "\tmp.cheaprand = simNext(&simThreads)\n"},
-	{file: "runtime/rand.go", at: "\nvar readRandomFailed bool\n", insert: states},
-	{file: "runtime/select.go", at: "j := cheaprandn(uint32(norder + 1))", replace: "j := uint32(simDraw(&simSelects) % uint64(norder+1))"},
+	{file: "rand.go", at: "\nfunc cheaprand() uint32 {\n", insert: "\tif true {\n\t\treturn uint32(simNext(&simThreads))\n\t}\n"},
+	{file: "rand.go", at: "\tmp.cheaprand = rand()\n", replace: "\tmp.cheaprand = simNext(&simThreads)\n"},
+	{file: "rand.go", at: "\nvar readRandomFailed bool\n", insert: states},
+	{file: "select.go", at: "j := cheaprandn(uint32(norder + 1))", replace: "j := uint32(simDraw(&simSelects) % uint64(norder+1))"},
 	// Nothing takes the processor from a goroutine that spins in select.
-	{file: "runtime/select.go", at: "\tncases := nsends + nrecvs\n", insert: "\tif simSpins(gp) {\n\t\tGosched()\n\t}\n"},
+	{file: "select.go", at: "\tncases := nsends + nrecvs\n", insert: "\tif simSpins(gp) {\n\t\tGosched()\n\t}\n"},
 	// Timers that are due at once.
-	{file: "runtime/time.go", at: "t.rand = cheaprand()", replace: "t.rand = uint32(simDraw(&simTimers))"},
+	{file: "time.go", at: "t.rand = cheaprand()", replace: "t.rand = uint32(simDraw(&simTimers))"},
 	// sysmon takes the processor from a goroutine that runs or waits for the kernel, by the clock of the machine. Without it, each
 	// goroutine that becomes ready goes to the end of the queue.
-	{file: "runtime/proc.go", at: "const haveSysmon = GOARCH != \"wasm\"", replace: "const haveSysmon = false"},
+	{file: "proc.go", at: "const haveSysmon = GOARCH != \"wasm\"", replace: "const haveSysmon = false"},
 	// A goroutine outside of the world moves this count.
-	{file: "runtime/proc.go", at: "if pp.schedtick%61 == 0 && !sched.runq.empty() {", replace: "if false {"},
+	{file: "proc.go", at: "if pp.schedtick%61 == 0 && !sched.runq.empty() {", replace: "if false {"},
 	// A mutex is fair after a goroutine has waited for a millisecond of the machine.
-	{file: "runtime/sema.go", at: "\nfunc internal_sync_nanotime() int64 {\n", insert: "\tif true {\n\t\treturn 0\n\t}\n"},
-	// The end of a context ends its children in the order of a map of pointers, which depends on addresses in memory.
-	{file: "context/context.go", at: "children map[canceler]struct{} //", replace: "children map[canceler]int\n\tordered map[int]canceler\n\tcount int //"},
-	{file: "context/context.go", at: "p.children = make(map[canceler]struct{})", replace: "p.children, p.ordered = map[canceler]int{}, map[int]canceler{}"},
-	{file: "context/context.go", at: "p.children[child] = struct{}{}", replace: "p.count++\n\t\t\tp.children[child], p.ordered[p.count] = p.count, child"},
-	{file: "context/context.go", at: "\t\tdelete(p.children, child)\n", replace: "\t\tdelete(p.ordered, p.children[child])\n\t\tdelete(p.children, child)\n"},
-	{file: "context/context.go", at: "for child := range c.children {", replace: "for _, child := range c.ordered {"},
-	{file: "runtime/synctest.go", at: "\nfunc synctestRun(f func()) {\n", insert: "\tsimBegin()\n"},
+	{file: "sema.go", at: "\nfunc internal_sync_nanotime() int64 {\n", insert: "\tif true {\n\t\treturn 0\n\t}\n"},
+	// The end of a context ends its children in the order of a map of pointers, and from the ninth on, their addresses decide this order.
+	{
+		file: inContext, at: "children map[canceler]struct{} //",
+		replace: "children map[canceler]int\n\tordered map[int]canceler\n\tcount int //",
+	},
+	{
+		file: inContext, at: "p.children = make(map[canceler]struct{})",
+		replace: "p.children, p.ordered = map[canceler]int{}, map[int]canceler{}",
+	},
+	{
+		file: inContext, at: "p.children[child] = struct{}{}",
+		replace: "p.count++\n\t\t\tp.children[child], p.ordered[p.count] = p.count, child",
+	},
+	{
+		file: inContext, at: "\t\tdelete(p.children, child)\n",
+		replace: "\t\tdelete(p.ordered, p.children[child])\n\t\tdelete(p.children, child)\n",
+	},
+	{file: inContext, at: "for child := range c.children {", replace: "for _, child := range c.ordered {"},
+	{file: "synctest.go", at: "\nfunc synctestRun(f func()) {\n", insert: "\tsimBegin()\n"},
 }
 
 // states are the states of random numbers: what a world draws depends on its seed and on nothing outside of it.
@@ -128,7 +143,7 @@ func write(directory string) error {
 	files := map[string]string{}
 	if goVersion != version && !strings.HasPrefix(goVersion, version+".") {
 		fmt.Fprintf(os.Stderr, "warning: the overlay is for %s, and this is %s: worlds do not repeat themselves\n", version, goVersion)
-	} else if files, err = replace(filepath.Join(root, "src"), directory); err != nil {
+	} else if files, err = replace(filepath.Join(root, "src", "runtime"), directory); err != nil {
 		return err
 	}
 	overlay, err := json.MarshalIndent(map[string]any{"Replace": files}, "", "\t")
@@ -139,12 +154,12 @@ func write(directory string) error {
 }
 
 // replace writes edited copies of Go's files, and returns which file each of them replaces.
-func replace(source, directory string) (map[string]string, error) {
+func replace(runtime, directory string) (map[string]string, error) {
 	texts := map[string]string{}
 	for _, edit := range edits {
 		text, read := texts[edit.file]
 		if !read {
-			content, err := os.ReadFile(filepath.Join(source, edit.file))
+			content, err := os.ReadFile(filepath.Join(runtime, edit.file))
 			if err != nil {
 				return nil, err
 			}
@@ -163,7 +178,7 @@ func replace(source, directory string) (map[string]string, error) {
 	var errs []error
 	for file, text := range texts {
 		copied := filepath.Join(directory, filepath.Base(file))
-		files[filepath.Join(source, file)] = copied
+		files[filepath.Join(runtime, file)] = copied
 		errs = append(errs, os.WriteFile(copied, []byte(text), 0o600))
 	}
 	return files, errors.Join(errs...)
