@@ -204,7 +204,7 @@ func (h *history) remembers(server string, w apiserver.Write) {
 	switch w.GVR.Resource {
 	case "clusters":
 		h.writesIn(w.After)
-	case "machinedeployments":
+	case "machinedeployments", "moderncontrolplanes":
 		h.asks(set, templateOf(w.After))
 		h.drops(w, set)
 	case "machinesets":
@@ -253,7 +253,7 @@ func (h *history) asks(name string, by *unstructured.Unstructured) {
 
 // templateOf returns the template of a set as if it were a Machine.
 func templateOf(set *unstructured.Unstructured) *unstructured.Unstructured {
-	template, _, _ := unstructured.NestedMap(set.Object, "spec", "template")
+	template, _, _ := unstructured.NestedMap(set.Object, "spec", templateField(set.GetKind()))
 	if template == nil {
 		template = map[string]any{}
 	}

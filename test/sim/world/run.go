@@ -160,6 +160,9 @@ func (w *World) begin(ctx context.Context) error {
 		p.start()
 	}
 	w.provider.Go(func() { w.history.must(w.provide(ctx)) })
+	if w.options.ControlPlanes {
+		w.provider.Go(func() { w.history.must(w.provideControlPlanes(ctx)) })
+	}
 	return nil
 }
 
