@@ -35,7 +35,7 @@ const inLabels, inAnnotations, inTaints = "labels/", "annotations/", "taints/"
 func drawEntry(d draws) Action {
 	a := Action{Who: d.set()}
 	places := []string{inLabels, inLabels, inAnnotations, taint.AlwaysAnnotation, taint.AlwaysAnnotation}
-	if d.TypedTaints == propagatesTaints {
+	if d.TypedTaints == propagatesTaints && kindOf(a.Who) != "MachinePool" {
 		places = append(places, inTaints)
 	}
 	switch place := d.oneOf(places...); place {
@@ -135,8 +135,8 @@ func (w *World) patch(ctx context.Context, object client.Object, patch map[strin
 	w.history.must(client.IgnoreNotFound(w.management.admin.Patch(ctx, object, client.RawPatch(types.MergePatchType, raw))))
 }
 
-// recreate is an operator who deletes a MachineDeployment or a control plane with all objects that it owns, as a garbage collector does,
-// and creates another of the same name.
+// recreate is an operator who deletes the object that declares for a set with all objects that it owns, as a garbage collector does, and
+// creates another object of the same kind and name.
 func recreate(ctx context.Context, w *World, a Action) {
 	for _, kind := range []string{kindOf(a.Who), "MachineSet", "Machine"} {
 		for _, object := range w.management.objects(kind) {

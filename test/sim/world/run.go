@@ -163,6 +163,9 @@ func (w *World) begin(ctx context.Context) error {
 	if w.options.ControlPlanes {
 		w.provider.Go(func() { w.history.must(w.provideControlPlanes(ctx)) })
 	}
+	if w.options.Pools {
+		w.provider.Go(func() { w.history.must(w.providePools(ctx)) })
+	}
 	return nil
 }
 

@@ -4,6 +4,7 @@ package world
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -12,8 +13,8 @@ import (
 )
 
 // A set of Machines has the name of the object that declares for it. The end of the name says which kind this object has: a
-// MachineDeployment, or a control plane.
-const ofControlPlane = "-cp"
+// MachineDeployment, a control plane or a MachinePool.
+const ofControlPlane, ofPool = "-cp", "-pool"
 
 // nameOf returns the name of a Cluster, setsOf the names of its sets of Machines, and clusterOf the Cluster of a set.
 func nameOf(cluster int) string { return fmt.Sprintf("cluster-%d", cluster) }
@@ -25,6 +26,9 @@ func setsOf(cluster string, options Options) []string {
 	}
 	if options.ControlPlanes {
 		sets = append(sets, cluster+ofControlPlane)
+	}
+	if options.Pools {
+		sets = append(sets, cluster+ofPool)
 	}
 	return sets
 }
@@ -44,8 +48,11 @@ func setOf(object *unstructured.Unstructured) string {
 
 // kindOf returns the kind of the object that declares for a set.
 func kindOf(set string) string {
-	if strings.HasSuffix(set, ofControlPlane) {
+	switch {
+	case strings.HasSuffix(set, ofControlPlane):
 		return "ModernControlPlane"
+	case strings.HasSuffix(set, ofPool):
+		return "MachinePool"
 	}
 	return "MachineDeployment"
 }
@@ -60,13 +67,16 @@ func templateField(kind string) string {
 
 // setObjects returns the objects that declare for sets of Machines.
 func (w *World) setObjects() []*unstructured.Unstructured {
-	return append(w.management.objects("MachineDeployment"), w.management.objects("ModernControlPlane")...)
+	return slices.Concat(w.management.objects("MachineDeployment"), w.management.objects("ModernControlPlane"), w.management.objects("MachinePool"))
 }
 
 // newSet returns the object that declares for a set, as an operator creates it.
 func newSet(set string) client.Object {
-	if kindOf(set) == "ModernControlPlane" {
+	switch kindOf(set) {
+	case "ModernControlPlane":
 		return controlPlane(set)
+	case "MachinePool":
+		return pool(set)
 	}
 	return deployment(set)
 }

@@ -43,6 +43,8 @@ var resources = map[string]schema.GroupVersionResource{
 	"Cluster":             clusterv1.GroupVersion.WithResource("clusters"),
 	"MachineDeployment":   clusterv1.GroupVersion.WithResource("machinedeployments"),
 	"ModernControlPlane":  {Group: "controlplane.cluster.x-k8s.io", Version: "v1beta2", Resource: "moderncontrolplanes"},
+	"MachinePool":         clusterv1.GroupVersion.WithResource("machinepools"),
+	"FakeMachinePool":     {Group: "infrastructure.cluster.x-k8s.io", Version: "v1beta2", Resource: "fakemachinepools"},
 	"MachineSet":          clusterv1.GroupVersion.WithResource("machinesets"),
 	"Machine":             clusterv1.GroupVersion.WithResource("machines"),
 	"FakeMachine":         {Group: "infrastructure.cluster.x-k8s.io", Version: "v1beta2", Resource: "fakemachines"},
@@ -60,7 +62,7 @@ var managementCRDs = sync.OnceValues(func() ([]*apiextensionsv1.CustomResourceDe
 	if err != nil {
 		return nil, err
 	}
-	needed := map[schema.GroupResource]bool{{Group: clusterv1.GroupVersion.Group, Resource: "machinepools"}: true, {Group: clusterv1.GroupVersion.Group, Resource: "clusterclasses"}: true}
+	needed := map[schema.GroupResource]bool{{Group: clusterv1.GroupVersion.Group, Resource: "clusterclasses"}: true}
 	for _, gvr := range resources {
 		needed[gvr.GroupResource()] = true
 	}
