@@ -327,6 +327,7 @@ func (w *World) runClusterAPI(ctx context.Context, p *process) error {
 	if err != nil {
 		return err
 	}
+	clusters.uncached = setup.ClusterCacheClientOptions("manager", 0, 0).Cache.DisableFor
 	err = runOutside(func() error {
 		ctx, several := context.Background(), controller.Options{MaxConcurrentReconciles: 10}
 		return errors.Join(

@@ -62,7 +62,10 @@ var managementCRDs = sync.OnceValues(func() ([]*apiextensionsv1.CustomResourceDe
 	if err != nil {
 		return nil, err
 	}
-	needed := map[schema.GroupResource]bool{{Group: clusterv1.GroupVersion.Group, Resource: "clusterclasses"}: true}
+	needed := map[schema.GroupResource]bool{}
+	for _, plural := range []string{"clusterclasses", "machinedrainrules", "machinehealthchecks"} { // Cluster API's controllers read them
+		needed[schema.GroupResource{Group: clusterv1.GroupVersion.Group, Resource: plural}] = true
+	}
 	for _, gvr := range resources {
 		needed[gvr.GroupResource()] = true
 	}
