@@ -202,7 +202,7 @@ func TestAWriteThatIsRefused(t *testing.T) {
 					again, err := l.look(s.about)
 					if tc.result == "conflict" {
 						l.Expect(err).NotTo(HaveOccurred())
-						l.Expect(again).To(Equal(100 * time.Millisecond))
+						l.Expect(again).To(Equal(time.Second))
 					} else {
 						l.Expect(err).To(MatchError(tc.err))
 						l.Expect(err).To(MatchError(ContainSubstring(verb + " the " + kind + ": ")))

@@ -34,6 +34,8 @@ func init() {
 			return a
 		}, declareBriefly},
 
+		"settle": {2, func(draws) Action { return Action{} }, settle},
+
 		// Other writers, and kubelets.
 		"foreign write": {3, drawForeign, foreignWrite},
 		"foreign clear": {3, drawForeign, foreignWrite},

@@ -76,7 +76,7 @@ type since struct {
 }
 
 // mostRefused is the maximum number of refused writes of one object.
-const mostRefused = 60
+const mostRefused = 200
 
 func newHistory() *history {
 	return &history{

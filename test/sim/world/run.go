@@ -24,7 +24,7 @@ import (
 const (
 	clusters, machines, replicas = 2, 4, 2
 	// fewest and most limit the number of actions.
-	fewest, most = 24, 56
+	fewest, most = 40, 100
 
 	// syncPeriod is longer than a run, resyncPeriod is not.
 	syncPeriod, resyncPeriod = 1000 * time.Hour, 4 * time.Minute
@@ -50,7 +50,7 @@ func Run(t *testing.T, s Schedule) Result {
 	mathrand.Seed(int64(s.Seed))          //nolint:staticcheck // client-go's jitter, which has no other source
 	utilrand.Seed(int64(s.Seed))          // generated names
 	cryptotest.SetGlobalRandom(t, s.Seed) // keys and certificates
-	runtime.GC()                          // hack/sim.sh turns it off during a run
+	runtime.GC()                          // see scheduler.run
 	if err := feature.MutableGates.Set(fmt.Sprintf("MachineTaintPropagation=%t", s.Options.TypedTaints == propagatesTaints)); err != nil {
 		t.Fatal(err)
 	}
@@ -105,8 +105,7 @@ func newWorld(s Schedule) *World {
 	return w
 }
 
-// play starts the world, plays the actions, waits for the end of all faults and until nothing happens any more, and compares the state with
-// the declarations. Then operators drop all declarations, and nothing may be left.
+// play starts the world, plays the actions, and settles. Then operators drop all declarations, and nothing may be left.
 func (w *World) play(ctx context.Context, actions []Action) {
 	w.ctx, w.cancel = context.WithCancel(ctx)
 	if err := w.begin(w.ctx); err != nil {
@@ -119,14 +118,19 @@ func (w *World) play(ctx context.Context, actions []Action) {
 		w.history.note("---------- %s", action)
 		kinds[action.What].do(w.ctx, w, action)
 	}
-	w.heals(w.ctx)
-	w.enforces(w.ctx)
-	w.history.note("---------- nothing goes wrong any more")
-	w.settles(w.ctx)
-	w.judge()
+	settle(w.ctx, w, Action{})
 	w.history.note("---------- operators drop all declarations")
 	w.dropAll(w.ctx)
 	w.settles(w.ctx)
+	w.judge()
+}
+
+// settle waits for the end of all faults, and until nothing happens any more, and compares the state with the declarations.
+func settle(ctx context.Context, w *World, _ Action) {
+	w.heals(ctx)
+	w.enforces(ctx)
+	w.history.note("---------- nothing goes wrong any more")
+	w.settles(ctx)
 	w.judge()
 }
 

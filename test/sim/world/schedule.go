@@ -77,10 +77,13 @@ func (a Action) String() string {
 		parts = append(parts, "= "+a.Value)
 	}
 	if a.Lasts.Duration > 0 {
-		parts = append(parts, "for "+a.Lasts.String())
+		parts = append(parts, "for "+a.Lasts.Duration.String())
 	}
 	return strings.Join(parts, " ")
 }
+
+// GoString is what rapid prints.
+func (a Action) GoString() string { return a.String() }
 
 // draws draws the parts of actions. It shrinks towards the first of several values.
 type draws struct {

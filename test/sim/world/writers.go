@@ -62,7 +62,7 @@ func only(all map[string]string) map[string]string {
 	if value, ok := all[foreignKey]; ok {
 		return map[string]string{foreignKey: value}
 	}
-	return nil
+	return map[string]string{} // null would remove all
 }
 
 func drawNeighbour(d draws) Action {
