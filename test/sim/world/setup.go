@@ -123,7 +123,9 @@ var configurations = sync.OnceValues(func() ([]unstructured.Unstructured, error)
 	if err != nil {
 		return nil, err
 	}
-	objects, err := controlplane.RenderChart(context.Background(), filepath.Join(root, "deploy", "chart", "heirloom"), controlplane.ChartOptions{Namespace: system})
+	objects, err := controlplane.RenderChart(context.Background(), filepath.Join(root, "deploy", "chart", "heirloom"), controlplane.ChartOptions{
+		Namespace: system, Values: map[string]any{"workloadClusters": map[string]any{"webhookURL": workloadURL}},
+	})
 	if err != nil {
 		return nil, err
 	}
