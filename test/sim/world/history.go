@@ -39,6 +39,8 @@ type history struct {
 	// alive has the stored objects of the management cluster, and missing the time since which an object is not there any more.
 	alive   map[types.UID]bool
 	missing map[types.UID]time.Time
+	// pools has the UIDs of MachinePools, by set.
+	pools map[string]types.UID
 	// asked has the times since which a Machine or set has declared its Always taints without a break.
 	asked map[string]map[string]time.Time
 	// declares has the declarations of a MachineDeployment and of its MachineSet, by set and resource.
@@ -78,7 +80,7 @@ const mostRefused = 200
 
 func newHistory() *history {
 	return &history{
-		began: time.Now(), members: map[string]string{}, alive: map[types.UID]bool{}, missing: map[types.UID]time.Time{}, asked: map[string]map[string]time.Time{},
+		began: time.Now(), members: map[string]string{}, alive: map[types.UID]bool{}, missing: map[types.UID]time.Time{}, pools: map[string]types.UID{}, asked: map[string]map[string]time.Time{},
 		declares: map[string]map[string]map[string]bool{}, lost: map[string]map[string]moment{}, written: map[string]since{}, paced: map[string]time.Time{},
 		excused: map[string]map[string]bool{}, blind: map[string]bool{}, disowned: map[string]bool{}, failures: map[string]int{},
 	}
@@ -184,7 +186,7 @@ func (h *history) stored(server string, w apiserver.Write) {
 		h.ownsWhatItBrings(w)
 	case "nodes":
 		h.keepsAlways(w)
-		h.bringsNothingBack(w, 0, w.After.GetName(), h.members[w.After.GetName()])
+		h.bringsNothingBack(w, 0, h.ownersOf(w.After.GetName())...)
 		h.recordsWhatItBrings(w)
 		h.paces(server, w)
 	}
@@ -204,7 +206,10 @@ func (h *history) remembers(server string, w apiserver.Write) {
 	switch w.GVR.Resource {
 	case "clusters":
 		h.writesIn(w.After)
-	case "machinedeployments":
+	case "machinedeployments", "moderncontrolplanes", "machinepools":
+		if w.GVR.Resource == "machinepools" {
+			h.pools[set] = w.After.GetUID()
+		}
 		h.asks(set, templateOf(w.After))
 		h.drops(w, set)
 	case "machinesets":
@@ -221,6 +226,9 @@ func (h *history) remembers(server string, w apiserver.Write) {
 	case "fakemachines":
 		h.disowns(w)
 	case "nodes":
+		if set = poolOf(name); set != "" {
+			h.members[name] = set
+		}
 		h.excuses(w)
 	}
 }
@@ -253,7 +261,7 @@ func (h *history) asks(name string, by *unstructured.Unstructured) {
 
 // templateOf returns the template of a set as if it were a Machine.
 func templateOf(set *unstructured.Unstructured) *unstructured.Unstructured {
-	template, _, _ := unstructured.NestedMap(set.Object, "spec", "template")
+	template, _, _ := unstructured.NestedMap(set.Object, "spec", templateField(set.GetKind()))
 	if template == nil {
 		template = map[string]any{}
 	}

@@ -35,7 +35,7 @@ const inLabels, inAnnotations, inTaints = "labels/", "annotations/", "taints/"
 func drawEntry(d draws) Action {
 	a := Action{Who: d.set()}
 	places := []string{inLabels, inLabels, inAnnotations, taint.AlwaysAnnotation, taint.AlwaysAnnotation}
-	if d.TypedTaints == propagatesTaints {
+	if d.TypedTaints == propagatesTaints && kindOf(a.Who) != "MachinePool" {
 		places = append(places, inTaints)
 	}
 	switch place := d.oneOf(places...); place {
@@ -84,7 +84,7 @@ func (w *World) declares(ctx context.Context, set, entry string, value *string) 
 			}}}
 		}
 	}
-	w.patchSet(ctx, set, map[string]any{"spec": map[string]any{"template": template}})
+	w.patchSet(ctx, set, map[string]any{"spec": map[string]any{templateField(kindOf(set)): template}})
 }
 
 // declared returns the entries that the template of a set declares, each with a text that is not empty.
@@ -94,22 +94,18 @@ func (w *World) declared(set string) map[string]string {
 		if object.GetName() != set {
 			continue
 		}
-		for _, place := range []string{"labels", "annotations"} {
-			all, _, _ := unstructured.NestedStringMap(object.Object, "spec", "template", "metadata", place)
-			for key, value := range all {
-				found[place+"/"+key] = "=" + value
-			}
+		template := templateOf(object)
+		for key, value := range template.GetLabels() {
+			found[inLabels+key] = "=" + value
 		}
-		if list, ok, _ := unstructured.NestedSlice(object.Object, "spec", "template", "spec", "taints"); ok && len(list) > 0 {
+		for key, value := range template.GetAnnotations() {
+			found[inAnnotations+key] = "=" + value
+		}
+		if len(machineTaints(template)) > 0 {
 			found[inTaints] = "set"
 		}
 	}
 	return found
-}
-
-// setObjects returns the objects that declare for sets of Machines.
-func (w *World) setObjects() []*unstructured.Unstructured {
-	return w.management.objects("MachineDeployment")
 }
 
 // dropAll drops everything that operators have declared, and what a neighbour has applied.
@@ -130,9 +126,7 @@ func scale(ctx context.Context, w *World, a Action) {
 }
 
 func (w *World) patchSet(ctx context.Context, set string, patch map[string]any) {
-	md := &clusterv1.MachineDeployment{}
-	md.Namespace, md.Name = fleet, set
-	w.patch(ctx, md, patch)
+	w.patch(ctx, named(kindOf(set), set), patch)
 }
 
 func (w *World) patch(ctx context.Context, object client.Object, patch map[string]any) {
@@ -141,10 +135,10 @@ func (w *World) patch(ctx context.Context, object client.Object, patch map[strin
 	w.history.must(client.IgnoreNotFound(w.management.admin.Patch(ctx, object, client.RawPatch(types.MergePatchType, raw))))
 }
 
-// recreate is an operator who deletes a MachineDeployment with all objects that it owns, as a garbage collector does, and creates another
-// MachineDeployment of the same name.
+// recreate is an operator who deletes the object that declares for a set with all objects that it owns, as a garbage collector does, and
+// creates another object of the same kind and name.
 func recreate(ctx context.Context, w *World, a Action) {
-	for _, kind := range []string{"MachineDeployment", "MachineSet", "Machine"} {
+	for _, kind := range []string{kindOf(a.Who), "MachineSet", "Machine"} {
 		for _, object := range w.management.objects(kind) {
 			if setOf(object) == a.Who {
 				w.history.must(client.IgnoreNotFound(w.management.admin.Delete(ctx, object)))
@@ -152,7 +146,7 @@ func recreate(ctx context.Context, w *World, a Action) {
 		}
 	}
 	w.actions.Go(func() {
-		for ctx.Err() == nil && apierrors.IsAlreadyExists(w.management.admin.Create(ctx, deployment(a.Who))) && !w.exists("MachineDeployment", a.Who) {
+		for ctx.Err() == nil && apierrors.IsAlreadyExists(w.management.admin.Create(ctx, newSet(a.Who))) && !w.exists(kindOf(a.Who), a.Who) {
 			sleep(ctx, time.Second)
 		}
 	})
@@ -165,9 +159,9 @@ func (w *World) exists(kind, name string) bool {
 	})
 }
 
-// loseOwner removes the MachineDeployment of a set from the store, as after a restore of some objects only, and brings it back as it was.
+// loseOwner removes the object that declares for a set from the store, as after a restore of some objects only, and brings it back as it was.
 func loseOwner(ctx context.Context, w *World, a Action) {
-	restore := w.management.server.Lose(resources["MachineDeployment"], fleet, a.Who)
+	restore := w.management.server.Lose(resources[kindOf(a.Who)], fleet, a.Who)
 	w.later(ctx, a.Lasts.Duration, restore)
 }
 

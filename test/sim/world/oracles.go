@@ -51,7 +51,7 @@ func (h *history) answered(server, replica string, asked uint64, body, answer []
 	switch name, set := w.After.GetName(), setOf(w.After); w.After.GetKind() {
 	case "Node":
 		if h.recordsWhatItBrings(w); !created {
-			h.bringsNothingBack(w, asked, name, h.members[name])
+			h.bringsNothingBack(w, asked, h.ownersOf(name)...)
 		}
 	case "Machine":
 		if h.ownsWhatItBrings(w); !created {
@@ -95,7 +95,7 @@ func (h *history) keepsForeign(w apiserver.Write) {
 
 // keepsOrphans checks that Heirloom takes nothing from an object whose owner is missing.
 func (h *history) keepsOrphans(w apiserver.Write) {
-	owner := controllerOf(w.Before)
+	owner := h.ownerOf(w.Before)
 	if !strings.HasPrefix(w.User, heirloomUser) || owner == "" || h.alive[owner] || time.Since(h.missing[owner]) <= h.takes(w.GVR.Resource) {
 		return
 	}
@@ -117,14 +117,14 @@ func (h *history) keepsAlways(w apiserver.Write) {
 	if w.Admission != "reached" || w.After.GetDeletionTimestamp() != nil || set == "" {
 		return
 	}
-	takes := h.takes("machines", "nodes", "clusters")
+	takes := h.takes("machines", "machinepools", "nodes", "clusters")
 	if may := h.written[clusterOf(set)]; !may.yes || time.Since(may.at) <= takes {
 		return
 	}
 	after := taintsOf(w.After)
 	for _, t := range taintsOf(w.Before) {
 		since, asked := h.asked[set][taint.Format(t)]
-		machine, asks := h.asked[name][taint.Format(t)]
+		machine, asks := h.asked[h.ownersOf(name)[0]][taint.Format(t)]
 		if asked && asks && time.Since(since) > takes && time.Since(machine) > takes && !slices.ContainsFunc(after, func(a corev1.Taint) bool { return a.MatchTaint(&t) && a.Value == t.Value }) {
 			h.violate("%s removes the Always taint %s from Node %s, and admission lets it", w.User, taint.Format(t), name)
 		}

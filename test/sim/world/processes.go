@@ -332,6 +332,7 @@ func (w *World) runClusterAPI(ctx context.Context, p *process) error {
 	if err != nil {
 		return err
 	}
+	clusters.uncached = setup.ClusterCacheClientOptions("manager", 0, 0).Cache.DisableFor
 	err = runOutside(func() error {
 		ctx, several := context.Background(), controller.Options{MaxConcurrentReconciles: 10}
 		return errors.Join(
@@ -340,6 +341,7 @@ func (w *World) runClusterAPI(ctx context.Context, p *process) error {
 			(&machine.Reconciler{
 				Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), ClusterCache: clusters, RemoteConditionsGracePeriod: 5 * time.Minute,
 			}).SetupWithManager(ctx, mgr, several),
+			w.setUpPools(ctx, mgr, clusters, several),
 		)
 	})
 	if err != nil {

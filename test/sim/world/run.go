@@ -164,6 +164,12 @@ func (w *World) begin(ctx context.Context) error {
 		p.start()
 	}
 	w.provider.Go(func() { w.history.must(w.provide(ctx)) })
+	if w.options.ControlPlanes {
+		w.provider.Go(func() { w.history.must(w.provideControlPlanes(ctx)) })
+	}
+	if w.options.Pools {
+		w.provider.Go(func() { w.history.must(w.providePools(ctx)) })
+	}
 	return nil
 }
 

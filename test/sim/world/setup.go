@@ -42,6 +42,9 @@ const (
 var resources = map[string]schema.GroupVersionResource{
 	"Cluster":             clusterv1.GroupVersion.WithResource("clusters"),
 	"MachineDeployment":   clusterv1.GroupVersion.WithResource("machinedeployments"),
+	"ModernControlPlane":  {Group: "controlplane.cluster.x-k8s.io", Version: "v1beta2", Resource: "moderncontrolplanes"},
+	"MachinePool":         clusterv1.GroupVersion.WithResource("machinepools"),
+	"FakeMachinePool":     {Group: "infrastructure.cluster.x-k8s.io", Version: "v1beta2", Resource: "fakemachinepools"},
 	"MachineSet":          clusterv1.GroupVersion.WithResource("machinesets"),
 	"Machine":             clusterv1.GroupVersion.WithResource("machines"),
 	"FakeMachine":         {Group: "infrastructure.cluster.x-k8s.io", Version: "v1beta2", Resource: "fakemachines"},
@@ -59,7 +62,10 @@ var managementCRDs = sync.OnceValues(func() ([]*apiextensionsv1.CustomResourceDe
 	if err != nil {
 		return nil, err
 	}
-	needed := map[schema.GroupResource]bool{{Group: clusterv1.GroupVersion.Group, Resource: "machinepools"}: true, {Group: clusterv1.GroupVersion.Group, Resource: "clusterclasses"}: true}
+	needed := map[schema.GroupResource]bool{}
+	for _, plural := range []string{"clusterclasses", "machinedrainrules", "machinehealthchecks"} { // Cluster API's controllers read them
+		needed[schema.GroupResource{Group: clusterv1.GroupVersion.Group, Resource: plural}] = true
+	}
 	for _, gvr := range resources {
 		needed[gvr.GroupResource()] = true
 	}
@@ -117,7 +123,9 @@ var configurations = sync.OnceValues(func() ([]unstructured.Unstructured, error)
 	if err != nil {
 		return nil, err
 	}
-	objects, err := controlplane.RenderChart(context.Background(), filepath.Join(root, "deploy", "chart", "heirloom"), controlplane.ChartOptions{Namespace: system})
+	objects, err := controlplane.RenderChart(context.Background(), filepath.Join(root, "deploy", "chart", "heirloom"), controlplane.ChartOptions{
+		Namespace: system, Values: map[string]any{"workloadClusters": map[string]any{"webhookURL": workloadURL}},
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -207,10 +215,11 @@ func (w *World) create(ctx context.Context, name string) error {
 	}
 	cluster.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: name, Port: 6443}
 	cluster.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: resources["FakeMachine"].Group, Kind: "FakeCluster", Name: name}
-	template := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"template": map[string]any{"spec": map[string]any{}}}}}
-	template.SetGroupVersionKind(resources["FakeMachineTemplate"].GroupVersion().WithKind("FakeMachineTemplate"))
-	template.SetNamespace(fleet)
-	template.SetName(name)
+	if w.options.ControlPlanes {
+		cluster.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{APIGroup: resources["ModernControlPlane"].Group, Kind: "ModernControlPlane", Name: name + ofControlPlane}
+	}
+	template := named("FakeMachineTemplate", name)
+	template.Object["spec"] = map[string]any{"template": map[string]any{"spec": map[string]any{}}}
 	for _, object := range []client.Object{cluster, template} {
 		if err := w.management.admin.Create(ctx, object); err != nil {
 			return fmt.Errorf("creating %T %s: %w", object, name, err)
@@ -224,12 +233,12 @@ func (w *World) create(ctx context.Context, name string) error {
 		return fmt.Errorf("making the Cluster %s ready: %w", name, err)
 	}
 	for i, set := range setsOf(name, w.options) {
-		md := deployment(set)
-		if name != nameOf(0) || i > 0 {
+		object := newSet(set)
+		if md, ok := object.(*clusterv1.MachineDeployment); ok && (name != nameOf(0) || i > 0) {
 			md.Spec.Replicas = ptr.To[int32](2)
 		}
-		if err := w.management.admin.Create(ctx, md); err != nil {
-			return fmt.Errorf("creating the MachineDeployment %s: %w", set, err)
+		if err := w.management.admin.Create(ctx, object); err != nil {
+			return fmt.Errorf("creating the %s %s: %w", kindOf(set), set, err)
 		}
 	}
 	return nil

@@ -67,24 +67,31 @@ func (w *World) judgeNodes(set string, template *unstructured.Unstructured, want
 	for _, t := range list {
 		wanted.taints = append(wanted.taints, taint.Format(t))
 	}
-	nodes, alive := 0, 0
-	// FakeMachines count, and not Machines: after a lost answer, Cluster API deletes the FakeMachine of a Machine that it has created
-	// nevertheless.
+	nodes, alive := 0, w.instances(set)
+	for _, node := range w.cluster(clusterOf(set)).objects("Node") {
+		if slices.Contains(alive, node.GetName()) {
+			nodes++
+			w.equal("Node", node, wanted)
+		}
+	}
+	if nodes != len(alive) {
+		w.history.violated("%d of %d FakeMachines of %s have a Node", nodes, len(alive), set)
+	}
+}
+
+// instances returns the names of the instances of a set, which are also the names of their Nodes. FakeMachines count, and not Machines:
+// after a lost answer, Cluster API deletes the FakeMachine of a Machine that it has created nevertheless.
+func (w *World) instances(set string) []string {
+	if kindOf(set) == "MachinePool" {
+		return w.inPool(set)
+	}
+	var names []string
 	for _, infra := range w.management.objects("FakeMachine") {
-		if w.history.members[infra.GetName()] != set || !w.stays(infra) {
-			continue
-		}
-		alive++
-		for _, node := range w.cluster(clusterOf(set)).objects("Node") {
-			if node.GetName() == infra.GetName() {
-				nodes++
-				w.equal("Node", node, wanted)
-			}
+		if w.history.members[infra.GetName()] == set && w.stays(infra) {
+			names = append(names, infra.GetName())
 		}
 	}
-	if nodes != alive {
-		w.history.violated("%d of %d FakeMachines of %s have a Node", nodes, alive, set)
-	}
+	return names
 }
 
 // content has the declared entries that an object should have.

@@ -20,7 +20,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/test/sim/apiserver"
@@ -34,7 +33,9 @@ const (
 	foreignUser   = "foreign"
 	neighbourUser = "neighbour"
 	providerUser  = "provider"
-	kubeletPrefix = "system:node:"
+	// controlPlaneUser is the provider of control planes.
+	controlPlaneUser = "control-plane-provider"
+	kubeletPrefix    = "system:node:"
 	// workloadURL is the URL under which workload clusters reach the webhooks.
 	workloadURL = "https://heirloom.example.com"
 )
@@ -127,27 +128,6 @@ func (w *World) program(name string) *process {
 		}
 	}
 	panic("there is no program " + name)
-}
-
-// nameOf returns the name of a Cluster, setsOf the names of its sets of Machines, and clusterOf the Cluster of a set.
-func nameOf(cluster int) string { return fmt.Sprintf("cluster-%d", cluster) }
-
-func setsOf(cluster string, options Options) []string {
-	sets := []string{cluster + "-a"}
-	if options.TwoSets {
-		sets = append(sets, cluster+"-b")
-	}
-	return sets
-}
-
-func clusterOf(set string) string { return set[:len(nameOf(0))] }
-
-// setOf returns the set that an object is, or is a part of.
-func setOf(object *unstructured.Unstructured) string {
-	if object.GetKind() == "MachineDeployment" {
-		return object.GetName()
-	}
-	return object.GetLabels()[clusterv1.MachineDeploymentNameLabel]
 }
 
 // as returns a user's client without a cache.
