@@ -26,6 +26,10 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/release"
 )
 
+// behind is the time until the retry of a write from a cache that has an old version of the object. Usually an event comes first; a watch
+// that has stalled must not cost more than a refused write a second.
+const behind = time.Second
+
 // children reconciles the objects of a kind of Cluster API.
 type children struct {
 	*Dependencies
@@ -117,7 +121,7 @@ func syncChild(
 		})
 	}
 	if apierrors.IsConflict(err) {
-		return afterConflict, nil // the object has a newer version
+		return behind, nil // the object has a newer version
 	}
 	if again > 0 || unread != nil {
 		return again, unread

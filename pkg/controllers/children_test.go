@@ -67,7 +67,7 @@ func TestChildrenLoseRemovedDeclarations(t *testing.T) {
 		l.lag(s.child)
 		l.change(s.child, func() { s.child.SetFinalizers([]string{"another"}) })
 		l.change(s.owner, func() { declare(s.owner); observed(s.owner) })
-		l.Expect(l.look(s.about)).To(Equal(100*time.Millisecond), "the cache has another version")
+		l.Expect(l.look(s.about)).To(Equal(time.Second), "the cache has another version")
 		l.wrote()
 
 		clear(l.stale)
@@ -183,7 +183,7 @@ func TestRefusedWritesAreRetriedAndReported(t *testing.T) {
 					l.refuse = tc.err
 					if again, err := l.look(s.about); tc.result == "conflict" {
 						l.Expect(err).NotTo(HaveOccurred())
-						l.Expect(again).To(Equal(100 * time.Millisecond))
+						l.Expect(again).To(Equal(time.Second))
 					} else {
 						l.Expect(err).To(MatchError(ContainSubstring(verb + " the " + l.kindOf(s.child) + ": " + tc.err.Error())))
 					}

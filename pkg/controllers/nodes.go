@@ -200,36 +200,60 @@ func (r *nodes) watchFacts(ctx context.Context, v *visit, p owners.NodePlan) (re
 func (r *nodes) write(ctx context.Context, v *visit, p *owners.NodePlan) (requeueAfter time.Duration, err error) {
 	var later time.Duration
 	requeueAfter, err = r.clusters.try(v.Cluster, func() (sent bool, err error) {
-		if later = r.clusters.read(v.Cluster, time.Now()); later > 0 {
-			return false, nil
+		sent, later, err = r.writeLive(ctx, v, p)
+		if apierrors.IsConflict(err) && r.reread(ctx, v) == nil {
+			sent, later, err = r.writeLive(ctx, v, p)
 		}
-		live, err := owners.DecideLive(ctx, r.Chain, v.plan)
-		if err != nil || !live.Changes() || live.Observed {
-			return false, err
-		}
-		var turn pace.Reservation
-		if v.limits != nil && len(live.Evicting) > 0 {
-			if turn, later = r.pacer.Take(v.now, *v.limits); later > 0 {
-				later = retrySpacing
-				return false, nil
-			}
-		}
-		err = r.patch(ctx, v, live.Result)
-		if refused(err) {
-			turn.Cancel() // the Node was not tainted
-		}
-		if err != nil {
-			r.failed(live.Source.Object, workload.Told(err))
-			return true, err
-		}
-		*p = live
-		r.recordWrite(ctx, v, live)
-		return true, nil
+		return sent, err
 	})
 	if apierrors.IsConflict(err) {
 		return afterConflict, nil
 	}
 	return max(requeueAfter, later), err
+}
+
+// writeLive is one attempt of write.
+func (r *nodes) writeLive(ctx context.Context, v *visit, p *owners.NodePlan) (sent bool, later time.Duration, err error) {
+	if later = r.clusters.read(v.Cluster, time.Now()); later > 0 {
+		return false, later, nil
+	}
+	live, err := owners.DecideLive(ctx, r.Chain, v.plan)
+	if err != nil {
+		return false, 0, err
+	}
+	if *p = live; !live.Changes() || live.Observed {
+		return false, 0, nil
+	}
+	var turn pace.Reservation
+	if v.limits != nil && len(live.Evicting) > 0 {
+		if turn, later = r.pacer.Take(v.now, *v.limits); later > 0 {
+			return false, retrySpacing, nil
+		}
+	}
+	err = r.patch(ctx, v, live.Result)
+	if refused(err) {
+		turn.Cancel() // the Node was not tainted
+	}
+	if err != nil {
+		r.failed(live.Source.Object, workload.Told(err))
+		return true, 0, err
+	}
+	r.recordWrite(ctx, v, live)
+	return true, 0, nil
+}
+
+// reread replaces the cached Node: a conflict says that the cache is behind, perhaps for long, because its watch has stalled.
+func (r *nodes) reread(ctx context.Context, v *visit) error {
+	live, err := r.uncached(ctx, v.Cluster)
+	if err != nil {
+		return err
+	}
+	node := &corev1.Node{}
+	if err := live.Get(ctx, types.NamespacedName{Name: v.Name}, node); err != nil {
+		return fmt.Errorf("reading the Node from its API server: %w", err)
+	}
+	v.node = inherit.ReadNode(node, v.now).Restored(r.records.get(v.NodeRequest))
+	return nil
 }
 
 // patch writes the Node's new state. Taints are an atomic list, so the patch is valid only for the version that was read. After a

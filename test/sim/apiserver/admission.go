@@ -45,7 +45,7 @@ func (a admitter) Admit(ctx context.Context, attributes admission.Attributes, o 
 	}
 	d := &dispatch{server: a.server, attributes: attributes, interfaces: o}
 	for _, again := range []bool{false, true} {
-		touched, err := admitNode(attributes)
+		touched, err := admitNode(attributes, a.server.options.Unguarded)
 		if err != nil {
 			return err
 		}

@@ -36,7 +36,7 @@ import (
 var (
 	scheme = func() *runtime.Scheme {
 		s := runtime.NewScheme()
-		for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme} {
+		for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, selectPods} {
 			if err := add(s); err != nil {
 				panic(err)
 			}
@@ -48,6 +48,18 @@ var (
 	// builtinTypes parses the schemas of all built-in kinds.
 	builtinTypes = sync.OnceValue(func() managedfields.TypeConverter { return applyconfigurations.NewTypeConverter(scheme) })
 )
+
+// podNode is the field by which clients select the Pods of a Node, for example Cluster API when it drains the Node.
+const podNode = "spec.nodeName"
+
+func selectPods(s *runtime.Scheme) error {
+	return s.AddFieldLabelConversionFunc(corev1.SchemeGroupVersion.WithKind("Pod"), func(label, value string) (string, string, error) {
+		if label == podNode {
+			return label, value, nil
+		}
+		return runtime.DefaultMetaV1FieldSelectorConversion(label, value)
+	})
+}
 
 // builtin is a kind that every API server has.
 type builtin struct {

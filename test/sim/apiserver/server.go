@@ -30,6 +30,8 @@ type Options struct {
 	Name string
 	// CRDs are served in addition to the built-in kinds. All Servers with the same pointer to a CRD share the data that is computed from it.
 	CRDs []*apiextensionsv1.CustomResourceDefinition
+	// Unguarded turns the admission plugin NodeRestriction off.
+	Unguarded bool
 	// Turn may be nil. It is called before each step whose order matters, and never under the lock; it returns when the step may happen. An
 	// *apierrors.StatusError is the answer; any other error breaks the connection.
 	Turn func(ctx context.Context, step Step) error

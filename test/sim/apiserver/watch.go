@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
@@ -64,7 +65,11 @@ func (s selection) has(object runtime.Object) bool {
 	if !s.labels.Empty() && !s.labels.Matches(labels.Set(accessor.GetLabels())) {
 		return false
 	}
-	return s.fields.Empty() || s.fields.Matches(fields.Set{"metadata.name": accessor.GetName(), "metadata.namespace": accessor.GetNamespace()})
+	known := fields.Set{"metadata.name": accessor.GetName(), "metadata.namespace": accessor.GetNamespace()}
+	if pod, ok := object.(*corev1.Pod); ok {
+		known[podNode] = pod.Spec.NodeName
+	}
+	return s.fields.Empty() || s.fields.Matches(known)
 }
 
 // Watch implements rest.Watcher.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Overlay writes an overlay for "go build -overlay" with which a world of testing/synctest repeats itself: the same program with the same
-// SIM_SEED takes the same order of goroutines, cases of select, maps and timers. It edits copies of a few files of package runtime. Each
-// edit must match exactly once; with another minor version of Go than the edits are for, the overlay is empty.
+// SIM_SEED takes the same order of goroutines, cases of select, maps and timers. It edits copies of a few files of packages runtime and
+// context. Each edit must match exactly once; with another minor version of Go than the edits are for, the overlay is empty.
 //
 // usage: go run ./test/sim/overlay DIRECTORY     writes DIRECTORY/overlay.json
 //
@@ -22,6 +22,9 @@ import (
 
 // version is the minor version of Go that the edits are for.
 const version = "go1.26"
+
+// inContext is a file of package context, from the folder of package runtime.
+const inContext = "../context/context.go"
 
 // edit inserts text after the only place in a file that reads so, or replaces this place.
 type edit struct{ file, at, insert, replace string }
@@ -45,6 +48,24 @@ var edits = []edit{
 	{file: "proc.go", at: "if pp.schedtick%61 == 0 && !sched.runq.empty() {", replace: "if false {"},
 	// A mutex is fair after a goroutine has waited for a millisecond of the machine.
 	{file: "sema.go", at: "\nfunc internal_sync_nanotime() int64 {\n", insert: "\tif true {\n\t\treturn 0\n\t}\n"},
+	// The end of a context ends its children in the order of a map of pointers, and from the ninth on, their addresses decide this order.
+	{
+		file: inContext, at: "children map[canceler]struct{} //",
+		replace: "children map[canceler]int\n\tordered map[int]canceler\n\tcount int //",
+	},
+	{
+		file: inContext, at: "p.children = make(map[canceler]struct{})",
+		replace: "p.children, p.ordered = map[canceler]int{}, map[int]canceler{}",
+	},
+	{
+		file: inContext, at: "p.children[child] = struct{}{}",
+		replace: "p.count++\n\t\t\tp.children[child], p.ordered[p.count] = p.count, child",
+	},
+	{
+		file: inContext, at: "\t\tdelete(p.children, child)\n",
+		replace: "\t\tdelete(p.ordered, p.children[child])\n\t\tdelete(p.children, child)\n",
+	},
+	{file: inContext, at: "for child := range c.children {", replace: "for _, child := range c.ordered {"},
 	{file: "synctest.go", at: "\nfunc synctestRun(f func()) {\n", insert: "\tsimBegin()\n"},
 }
 
@@ -132,7 +153,7 @@ func write(directory string) error {
 	return os.WriteFile(filepath.Join(directory, "overlay.json"), overlay, 0o600)
 }
 
-// replace writes edited copies of files of the runtime, and returns which file each of them replaces.
+// replace writes edited copies of Go's files, and returns which file each of them replaces.
 func replace(runtime, directory string) (map[string]string, error) {
 	texts := map[string]string{}
 	for _, edit := range edits {
@@ -156,7 +177,7 @@ func replace(runtime, directory string) (map[string]string, error) {
 	files := map[string]string{}
 	var errs []error
 	for file, text := range texts {
-		copied := filepath.Join(directory, file)
+		copied := filepath.Join(directory, filepath.Base(file))
 		files[filepath.Join(runtime, file)] = copied
 		errs = append(errs, os.WriteFile(copied, []byte(text), 0o600))
 	}

@@ -23,11 +23,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// The probe settings of Cluster API's ClusterCache: its own defaults.
+// The probe settings of Cluster API's ClusterCache, with rarer probes: a connection breaks after about the same time.
 const (
-	probeInterval   = 10 * time.Second
+	probeInterval   = 25 * time.Second
 	probeTimeout    = 5 * time.Second
-	mostFailures    = 5
+	mostFailures    = 2
 	reconnectsAfter = 30 * time.Second
 )
 
@@ -44,6 +44,8 @@ type clusterCache struct {
 	reach   map[client.ObjectKey]target
 	options cache.Options
 	indexes []clustercache.CacheOptionsIndex
+	// uncached are objects that its clients read from the API server.
+	uncached []client.Object
 
 	mu          sync.Mutex
 	connections map[client.ObjectKey]*connection
@@ -134,7 +136,7 @@ func (c *clusterCache) connect(ctx context.Context, cluster client.ObjectKey) (*
 	if conn.live, err = client.New(config, client.Options{Scheme: options.Scheme, Mapper: mapper}); err != nil {
 		return nil, fmt.Errorf("creating the client: %w", err)
 	}
-	conn.cached, err = client.New(config, client.Options{Scheme: options.Scheme, Mapper: mapper, Cache: &client.CacheOptions{Reader: conn.cache}})
+	conn.cached, err = client.New(config, client.Options{Scheme: options.Scheme, Mapper: mapper, Cache: &client.CacheOptions{Reader: conn.cache, DisableFor: c.uncached}})
 	if err != nil {
 		return nil, fmt.Errorf("creating the cached client: %w", err)
 	}

@@ -49,7 +49,7 @@ func (w *World) loses(r *http.Request, user string) bool {
 // stalled returns the remaining time in which a watch sends nothing.
 func (w *World) stalled(step apiserver.Step) time.Duration {
 	resource := resourceOf(step.Path)
-	pause := w.left(stallOf(step.User, resource))
+	pause := max(w.left(stallOf(step.User, resource)), w.left(freezeOf(step.User)))
 	if resource != resources["Node"].Resource && resource != "leases" {
 		pause = max(pause, w.left(stallOf(step.User, "owners")))
 	}
@@ -81,4 +81,12 @@ func inStorm(step apiserver.Step, dice *rand.Rand) (delay time.Duration, err err
 		return time.Duration(dice.IntN(1500)) * time.Millisecond, nil
 	}
 	return 0, nil
+}
+
+// failed counts the refused writes of Heirloom while nothing goes wrong.
+func (w *World) failed(user string, r *http.Request, status int) {
+	if status < 300 || r.Method == http.MethodGet || !strings.HasPrefix(user, heirloomUser) || r.URL.Query().Has("dryRun") {
+		return
+	}
+	w.history.failed(user, r.Method+" "+r.URL.Path)
 }

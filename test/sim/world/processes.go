@@ -108,25 +108,26 @@ func (p *process) hasBegun() {
 	}
 }
 
-// kill ends the program in the middle of its work: from now on, its requests are neither sent nor answered.
+// kill ends the program in the middle of its work, perhaps of its start: from now on, its writes are neither sent nor answered.
 func (p *process) kill() {
-	p.end(func() { p.dead.Store(true) })
+	p.dead.Store(true)
+	p.serving.Store(nil)
+	p.end()
 }
 
 // stop ends the program as SIGTERM does.
 func (p *process) stop() {
-	p.end(func() {})
+	p.end()
 }
 
 // end ends the program once its caches are filled: until then, controller-runtime's manager spins for ever when its context is done. The
 // real program just exits.
-func (p *process) end(how func()) {
+func (p *process) end() {
 	for {
 		p.mu.Lock()
 		begun := p.begun
 		select {
 		case <-begun:
-			how()
 			p.cancel()
 			p.mu.Unlock()
 			p.serving.Store(nil)
@@ -139,16 +140,25 @@ func (p *process) end(how func()) {
 	}
 }
 
-// mortal breaks the requests of a program that was killed, and loses answers.
+// mortal breaks the requests of a program that was killed, delays the requests of a program that is frozen, and loses answers.
 type mortal struct {
 	http.RoundTripper
-	dead  *atomic.Bool
-	loses func(*http.Request) bool
+	dead   *atomic.Bool
+	frozen func() time.Duration
+	loses  func(*http.Request) bool
+	failed func(*http.Request, int)
 }
 
 // RoundTrip implements http.RoundTripper.
 func (m mortal) RoundTrip(r *http.Request) (*http.Response, error) {
-	if m.dead.Load() {
+	if pause := m.frozen(); pause > 0 {
+		time.Sleep(pause)
+		if r.Method != http.MethodGet { // the program has not noticed yet that its time is over
+			r = r.WithContext(context.WithoutCancel(r.Context()))
+		}
+	}
+	dead := func() bool { return m.dead.Load() && r.Method != http.MethodGet } // a program that is killed while it starts still fills its caches
+	if dead() {
 		return nil, errDead
 	}
 	if strings.Contains(r.URL.Path, "/events") && r.Method != http.MethodGet {
@@ -157,14 +167,16 @@ func (m mortal) RoundTrip(r *http.Request) (*http.Response, error) {
 		return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: body, Request: r}, nil
 	}
 	response, err := m.RoundTripper.RoundTrip(r)
+	time.Sleep(m.frozen())
 	switch {
 	case err != nil:
 		return nil, err
-	case m.dead.Load():
+	case dead():
 		err = errDead
 	case m.loses(r):
 		err = errLost
 	default:
+		m.failed(r, response.StatusCode)
 		return response, nil
 	}
 	_ = response.Body.Close()
@@ -175,7 +187,10 @@ func (m mortal) RoundTrip(r *http.Request) (*http.Response, error) {
 func (w *World) client(p *process, of *cluster, agent string) target {
 	config := of.server.Client(p.name)
 	config.UserAgent = agent
-	config.Transport = mortal{config.Transport, p.dead, func(r *http.Request) bool { return w.loses(r, p.name) }}
+	config.Transport = mortal{
+		config.Transport, p.dead, func() time.Duration { return w.left(freezeOf(p.name)) },
+		func(r *http.Request) bool { return w.loses(r, p.name) }, func(r *http.Request, status int) { w.failed(p.name, r, status) },
+	}
 	return target{config: config, mapper: of.mapper}
 }
 
@@ -213,6 +228,9 @@ func (w *World) runHeirloom(ctx context.Context, p *process) error {
 	go func() {
 		if h.Manager.GetCache().WaitForCacheSync(ctx) && ctx.Err() == nil {
 			p.hasBegun()
+			if p.dead.Load() {
+				return
+			}
 			mine, theirs := webhook.NewServer(webhook.Options{}), webhook.NewServer(webhook.Options{})
 			webhooks.Register(mine, h.Webhooks)
 			webhooks.RegisterWorkload(theirs, h.Webhooks, h.Key)
@@ -314,6 +332,7 @@ func (w *World) runClusterAPI(ctx context.Context, p *process) error {
 	if err != nil {
 		return err
 	}
+	clusters.uncached = setup.ClusterCacheClientOptions("manager", 0, 0).Cache.DisableFor
 	err = runOutside(func() error {
 		ctx, several := context.Background(), controller.Options{MaxConcurrentReconciles: 10}
 		return errors.Join(
@@ -322,6 +341,7 @@ func (w *World) runClusterAPI(ctx context.Context, p *process) error {
 			(&machine.Reconciler{
 				Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), ClusterCache: clusters, RemoteConditionsGracePeriod: 5 * time.Minute,
 			}).SetupWithManager(ctx, mgr, several),
+			w.setUpPools(ctx, mgr, clusters, several),
 		)
 	})
 	if err != nil {

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	mathrand "math/rand"
 	"runtime"
-	"strings"
 	"testing"
 	"testing/cryptotest"
 	"testing/synctest"
@@ -17,20 +16,25 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	utilrand "k8s.io/apimachinery/pkg/util/rand"
 	"sigs.k8s.io/cluster-api/feature"
+
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
 // The size of a world, and the durations of its parts in virtual time.
 const (
-	clusters, machines, replicas = 2, 5, 2
+	clusters, machines, replicas = 2, 4, 2
+	// fewest and most limit the number of actions.
+	fewest, most = 40, 100
 
-	// syncPeriod is longer than a run, so that no resync hides a missing event.
-	syncPeriod = 1000 * time.Hour
+	// syncPeriod is longer than a run, resyncPeriod is not.
+	syncPeriod, resyncPeriod = 1000 * time.Hour, 4 * time.Minute
 	// clusterAPISyncPeriod is shorter than Cluster API's default of ten minutes. Cluster API needs a resync after a workload cluster has
 	// come back.
 	clusterAPISyncPeriod = 3 * time.Minute
 	startsFor            = time.Minute
-	settlesFor           = 10 * time.Minute
-	quietFor             = 5 * time.Minute
+	// quietFor is longer than each resync: whatever is not written in this time is not written any more. A world that is not quiet after
+	// settlesIn never is.
+	quietFor, settlesIn = 5 * time.Minute, 30 * time.Minute
 )
 
 // Result is the result of a run.
@@ -40,14 +44,14 @@ type Result struct {
 	Steps         int
 }
 
-// Run plays the actions in a world whose order the seed decides.
-func Run(t *testing.T, seed uint64, actions []Action) Result {
+// Run plays a schedule.
+func Run(t *testing.T, s Schedule) Result {
 	t.Helper()
-	mathrand.Seed(int64(seed))          //nolint:staticcheck // client-go's jitter, which has no other source
-	utilrand.Seed(int64(seed))          // generated names
-	cryptotest.SetGlobalRandom(t, seed) // keys and certificates
-	runtime.GC()                        // hack/sim.sh turns it off during a run
-	if err := feature.MutableGates.Set(fmt.Sprintf("MachineTaintPropagation=%t", propagatesTaints(seed))); err != nil {
+	mathrand.Seed(int64(s.Seed))          //nolint:staticcheck // client-go's jitter, which has no other source
+	utilrand.Seed(int64(s.Seed))          // generated names
+	cryptotest.SetGlobalRandom(t, s.Seed) // keys and certificates
+	runtime.GC()                          // see scheduler.run
+	if err := feature.MutableGates.Set(fmt.Sprintf("MachineTaintPropagation=%t", s.Options.TypedTaints == propagatesTaints)); err != nil {
 		t.Fatal(err)
 	}
 	// Both run programs, which follow the clock of the machine.
@@ -58,14 +62,14 @@ func Run(t *testing.T, seed uint64, actions []Action) Result {
 	}
 	var result Result
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(seed)
+		w := newWorld(s)
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
 			w.scheduler.run(ctx)
 		}()
-		w.play(ctx, actions)
+		w.play(ctx, s.Actions)
 		result = Result{Broken: w.history.broken, Trace: w.history.lines}
 		w.end()
 		cancel()
@@ -75,25 +79,33 @@ func Run(t *testing.T, seed uint64, actions []Action) Result {
 	return result
 }
 
-func newWorld(seed uint64) *World {
+func newWorld(s Schedule) *World {
 	w := &World{
-		scheduler: newScheduler(seed), history: newHistory(), wrong: map[string]time.Time{}, booted: map[types.UID]bool{},
+		scheduler: newScheduler(s.Seed), options: s.Options, history: newHistory(), wrong: map[string]time.Time{}, booted: map[types.UID]bool{},
 		flags: []string{
-			"--sync-period=" + syncPeriod.String(), "--leader-elect", "--leader-elect-namespace=" + system, "--workload-admission=webhook", "--workload-webhook-url=" + workloadURL,
+			"--leader-elect", "--leader-elect-namespace=" + system, "--workload-admission=webhook", "--workload-webhook-url=" + workloadURL,
+			// Leases are renewed more rarely than in reality: each renewal is a step.
+			"--leader-elect-lease-duration=45s", "--leader-elect-renew-deadline=30s", "--leader-elect-retry-period=10s",
 			"--workload-webhook-key-secret=" + system + "/heirloom-workload-webhook",
 		},
 	}
-	if !propagatesTaints(seed) {
+	period := syncPeriod
+	if s.Options.Resync {
+		period = resyncPeriod
+	}
+	w.flags = append(w.flags, "--sync-period="+period.String())
+	if s.Options.TypedTaints == ignoresTaints {
 		w.flags = append(w.flags, "--cluster-api-taint-propagation=disabled") // no webhook of Cluster API refuses the dry run that detects it
+	}
+	if s.Options.Labelled {
+		w.flags = append(w.flags, "--enrollment=labelled", "--mode="+string(inherit.Observe))
+		w.history.policy = inherit.Policy{Mode: inherit.Observe, OnlyLabelled: true}
 	}
 	w.scheduler.fault, w.history.takes = w.fault, w.takes
 	return w
 }
 
-// propagatesTaints reports whether the feature gate of Cluster API is on.
-func propagatesTaints(seed uint64) bool { return seed%3 > 0 }
-
-// play starts the world, plays the actions, waits for the end of all faults, and waits until nothing happens any more.
+// play starts the world, plays the actions, and settles. Then operators drop all declarations, and nothing may be left.
 func (w *World) play(ctx context.Context, actions []Action) {
 	w.ctx, w.cancel = context.WithCancel(ctx)
 	if err := w.begin(w.ctx); err != nil {
@@ -102,21 +114,43 @@ func (w *World) play(ctx context.Context, actions []Action) {
 	}
 	sleep(w.ctx, startsFor)
 	for _, action := range actions {
-		sleep(w.ctx, action.After)
+		sleep(w.ctx, action.After.Duration)
 		w.history.note("---------- %s", action)
-		action.do(w.ctx, w, action)
+		kinds[action.What].do(w.ctx, w, action)
 	}
-	w.heals(w.ctx)
-	w.history.note("---------- nothing goes wrong any more")
-	sleep(w.ctx, settlesFor)
+	settle(w.ctx, w, Action{})
+	w.history.note("---------- operators drop all declarations")
+	w.dropAll(w.ctx)
+	w.settles(w.ctx)
 	w.judge()
-	w.history.settle()
-	sleep(w.ctx, quietFor)
+}
+
+// settle waits for the end of all faults, and until nothing happens any more, and compares the state with the declarations.
+func settle(ctx context.Context, w *World, _ Action) {
+	w.heals(ctx)
+	w.enforces(ctx)
+	w.history.note("---------- nothing goes wrong any more")
+	w.settles(ctx)
+	w.judge()
+}
+
+// settles waits until nothing has been written for a while.
+func (w *World) settles(ctx context.Context) {
+	for begun, writes := time.Now(), -1; ctx.Err() == nil; sleep(ctx, quietFor) {
+		now := w.history.writes()
+		if now == writes {
+			return
+		}
+		if writes = now; time.Since(begun) > settlesIn {
+			w.history.violated("writes do not end: %s", w.history.last())
+			return
+		}
+	}
 }
 
 // begin starts everything.
 func (w *World) begin(ctx context.Context) error {
-	if err := w.build(ctx, clusters, machines); err != nil {
+	if err := w.build(ctx); err != nil {
 		return err
 	}
 	if err := w.install(ctx); err != nil {
@@ -130,6 +164,12 @@ func (w *World) begin(ctx context.Context) error {
 		p.start()
 	}
 	w.provider.Go(func() { w.history.must(w.provide(ctx)) })
+	if w.options.ControlPlanes {
+		w.provider.Go(func() { w.history.must(w.provideControlPlanes(ctx)) })
+	}
+	if w.options.Pools {
+		w.provider.Go(func() { w.history.must(w.providePools(ctx)) })
+	}
 	return nil
 }
 
@@ -143,19 +183,4 @@ func (w *World) end() {
 	}
 	w.actions.Wait()
 	w.provider.Wait()
-}
-
-func (h *history) settle() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.quiet = true
-}
-
-// table returns the actions, one in each line.
-func table(actions []Action) string {
-	lines := make([]string, 0, len(actions))
-	for _, action := range actions {
-		lines = append(lines, action.String())
-	}
-	return strings.Join(lines, "\n")
 }

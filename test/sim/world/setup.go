@@ -5,11 +5,18 @@ package world
 import (
 	"context"
 	"encoding/base64"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
+	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 
+	admissionv1 "k8s.io/api/admission/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,6 +29,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/test/controlplane"
 )
 
@@ -34,6 +42,9 @@ const (
 var resources = map[string]schema.GroupVersionResource{
 	"Cluster":             clusterv1.GroupVersion.WithResource("clusters"),
 	"MachineDeployment":   clusterv1.GroupVersion.WithResource("machinedeployments"),
+	"ModernControlPlane":  {Group: "controlplane.cluster.x-k8s.io", Version: "v1beta2", Resource: "moderncontrolplanes"},
+	"MachinePool":         clusterv1.GroupVersion.WithResource("machinepools"),
+	"FakeMachinePool":     {Group: "infrastructure.cluster.x-k8s.io", Version: "v1beta2", Resource: "fakemachinepools"},
 	"MachineSet":          clusterv1.GroupVersion.WithResource("machinesets"),
 	"Machine":             clusterv1.GroupVersion.WithResource("machines"),
 	"FakeMachine":         {Group: "infrastructure.cluster.x-k8s.io", Version: "v1beta2", Resource: "fakemachines"},
@@ -51,7 +62,10 @@ var managementCRDs = sync.OnceValues(func() ([]*apiextensionsv1.CustomResourceDe
 	if err != nil {
 		return nil, err
 	}
-	needed := map[schema.GroupResource]bool{{Group: clusterv1.GroupVersion.Group, Resource: "machinepools"}: true, {Group: clusterv1.GroupVersion.Group, Resource: "clusterclasses"}: true}
+	needed := map[schema.GroupResource]bool{}
+	for _, plural := range []string{"clusterclasses", "machinedrainrules", "machinehealthchecks"} { // Cluster API's controllers read them
+		needed[schema.GroupResource{Group: clusterv1.GroupVersion.Group, Resource: plural}] = true
+	}
 	for _, gvr := range resources {
 		needed[gvr.GroupResource()] = true
 	}
@@ -109,7 +123,9 @@ var configurations = sync.OnceValues(func() ([]unstructured.Unstructured, error)
 	if err != nil {
 		return nil, err
 	}
-	objects, err := controlplane.RenderChart(context.Background(), filepath.Join(root, "deploy", "chart", "heirloom"), controlplane.ChartOptions{Namespace: system})
+	objects, err := controlplane.RenderChart(context.Background(), filepath.Join(root, "deploy", "chart", "heirloom"), controlplane.ChartOptions{
+		Namespace: system, Values: map[string]any{"workloadClusters": map[string]any{"webhookURL": workloadURL}},
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -123,7 +139,7 @@ var configurations = sync.OnceValues(func() ([]unstructured.Unstructured, error)
 })
 
 // build makes the API servers and the objects that exist before Heirloom is installed: a fleet of Clusters, each with a MachineDeployment.
-func (w *World) build(ctx context.Context, clusters, machines int) error {
+func (w *World) build(ctx context.Context) error {
 	crds, err := managementCRDs()
 	if err != nil {
 		return err
@@ -137,13 +153,13 @@ func (w *World) build(ctx context.Context, clusters, machines int) error {
 		}
 	}
 	for i := range clusters {
-		name := fmt.Sprintf("cluster-%d", i)
+		name := nameOf(i)
 		of, err := w.serve(name, client.ObjectKey{Namespace: fleet, Name: name}, nil)
 		if err != nil {
 			return err
 		}
 		w.clusters = append(w.clusters, of)
-		if err := w.declare(ctx, name, machines); err != nil {
+		if err := w.create(ctx, name); err != nil {
 			return err
 		}
 	}
@@ -156,8 +172,13 @@ var authority = sync.OnceValues(func() ([]byte, error) {
 	return certificate, err
 })
 
-// install installs the webhooks of the chart.
+// install installs the webhooks of the chart, and a webhook of Cluster API if it refuses typed taints.
 func (w *World) install(ctx context.Context) error {
+	if w.options.TypedTaints == refusesTaints {
+		if err := w.management.admin.Create(ctx, refusing()); err != nil {
+			return fmt.Errorf("installing Cluster API's webhook: %w", err)
+		}
+	}
 	objects, err := configurations()
 	if err != nil {
 		return err
@@ -186,15 +207,19 @@ func (w *World) install(ctx context.Context) error {
 	return nil
 }
 
-// declare creates a Cluster whose control plane is ready, and a MachineDeployment.
-func (w *World) declare(ctx context.Context, name string, machines int) error {
-	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: fleet, Name: name, UID: ""}}
+// create creates a Cluster whose control plane is ready, and its sets.
+func (w *World) create(ctx context.Context, name string) error {
+	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: fleet, Name: name}}
+	if w.options.Labelled {
+		cluster.Labels = map[string]string{inherit.ModeLabel: string(inherit.Enforce)}
+	}
 	cluster.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: name, Port: 6443}
 	cluster.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: resources["FakeMachine"].Group, Kind: "FakeCluster", Name: name}
-	template := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"template": map[string]any{"spec": map[string]any{}}}}}
-	template.SetGroupVersionKind(resources["FakeMachineTemplate"].GroupVersion().WithKind("FakeMachineTemplate"))
-	template.SetNamespace(fleet)
-	template.SetName(name)
+	if w.options.ControlPlanes {
+		cluster.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{APIGroup: resources["ModernControlPlane"].Group, Kind: "ModernControlPlane", Name: name + ofControlPlane}
+	}
+	template := named("FakeMachineTemplate", name)
+	template.Object["spec"] = map[string]any{"template": map[string]any{"spec": map[string]any{}}}
 	for _, object := range []client.Object{cluster, template} {
 		if err := w.management.admin.Create(ctx, object); err != nil {
 			return fmt.Errorf("creating %T %s: %w", object, name, err)
@@ -207,23 +232,67 @@ func (w *World) declare(ctx context.Context, name string, machines int) error {
 	if err := w.management.admin.Status().Update(ctx, cluster); err != nil {
 		return fmt.Errorf("making the Cluster %s ready: %w", name, err)
 	}
-	if err := w.management.admin.Create(ctx, deployment(name, machines)); err != nil {
-		return fmt.Errorf("creating the MachineDeployment of %s: %w", name, err)
+	for i, set := range setsOf(name, w.options) {
+		object := newSet(set)
+		if md, ok := object.(*clusterv1.MachineDeployment); ok && (name != nameOf(0) || i > 0) {
+			md.Spec.Replicas = ptr.To[int32](2)
+		}
+		if err := w.management.admin.Create(ctx, object); err != nil {
+			return fmt.Errorf("creating the %s %s: %w", kindOf(set), set, err)
+		}
 	}
 	return nil
 }
 
 // deployment returns a short MachineDeployment with the defaults of Cluster API's webhook.
-func deployment(cluster string, machines int) *clusterv1.MachineDeployment {
-	selector := map[string]string{clusterv1.ClusterNameLabel: cluster, clusterv1.MachineDeploymentNameLabel: cluster}
-	md := &clusterv1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: fleet, Name: cluster, Labels: map[string]string{clusterv1.ClusterNameLabel: cluster}}}
-	md.Spec = clusterv1.MachineDeploymentSpec{ClusterName: cluster, Replicas: ptr.To(int32(machines)), Selector: metav1.LabelSelector{MatchLabels: selector}}
+func deployment(set string) *clusterv1.MachineDeployment {
+	cluster := clusterOf(set)
+	selector := map[string]string{clusterv1.ClusterNameLabel: cluster, clusterv1.MachineDeploymentNameLabel: set}
+	md := &clusterv1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: fleet, Name: set, Labels: map[string]string{clusterv1.ClusterNameLabel: cluster}}}
+	md.Spec = clusterv1.MachineDeploymentSpec{ClusterName: cluster, Replicas: ptr.To[int32](machines), Selector: metav1.LabelSelector{MatchLabels: selector}}
 	md.Spec.Rollout.Strategy.Type = clusterv1.RollingUpdateMachineDeploymentStrategyType
 	md.Spec.Rollout.Strategy.RollingUpdate.MaxSurge, md.Spec.Rollout.Strategy.RollingUpdate.MaxUnavailable = ptr.To(intstr.FromInt32(1)), ptr.To(intstr.FromInt32(0))
-	md.Spec.Template.Labels = map[string]string{clusterv1.ClusterNameLabel: cluster, clusterv1.MachineDeploymentNameLabel: cluster}
+	md.Spec.Template.Labels = maps.Clone(selector)
 	md.Spec.Template.Spec = clusterv1.MachineSpec{
 		ClusterName: cluster, Version: "v1.36.0", Bootstrap: clusterv1.Bootstrap{DataSecretName: ptr.To("bootstrap-data")},
 		InfrastructureRef: clusterv1.ContractVersionedObjectReference{APIGroup: resources["FakeMachine"].Group, Kind: "FakeMachineTemplate", Name: cluster},
 	}
 	return md
+}
+
+// refusal is the name of the webhook that refuses typed taints.
+const refusal = "validation.machine.cluster.x-k8s.io"
+
+// refusing plays the part of Cluster API's webhooks that refuses typed taints while the feature gate MachineTaintPropagation is off.
+func refusing() *admissionregistrationv1.MutatingWebhookConfiguration {
+	none, fail, all := admissionregistrationv1.SideEffectClassNone, admissionregistrationv1.Fail, admissionregistrationv1.AllScopes
+	rule := admissionregistrationv1.RuleWithOperations{Operations: []admissionregistrationv1.OperationType{"CREATE", "UPDATE"}}
+	rule.Rule = admissionregistrationv1.Rule{
+		APIGroups: []string{clusterv1.GroupVersion.Group}, APIVersions: []string{"*"}, Resources: []string{"machines", "machinesets", "machinedeployments"}, Scope: &all,
+	}
+	return &admissionregistrationv1.MutatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: "zz-cluster-api"}, // validation comes last
+		Webhooks: []admissionregistrationv1.MutatingWebhook{{
+			Name: refusal, AdmissionReviewVersions: []string{"v1"}, SideEffects: &none, FailurePolicy: &fail, Rules: []admissionregistrationv1.RuleWithOperations{rule},
+			ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: ptr.To("https://cluster-api.example.com/")},
+		}},
+	}
+}
+
+// refuses answers for the webhook refusal.
+func (w *World) refuses(body []byte) ([]byte, error) {
+	review, object := &admissionv1.AdmissionReview{}, &unstructured.Unstructured{}
+	if err := errors.Join(json.Unmarshal(body, review), object.UnmarshalJSON(review.Request.Object.Raw)); err != nil {
+		return nil, err
+	}
+	review.Response = &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: true}
+	for _, path := range [][]string{{"spec", "taints"}, {"spec", "template", "spec", "taints"}} {
+		if taints, _, _ := unstructured.NestedSlice(object.Object, path...); len(taints) > 0 {
+			review.Response.Allowed = false
+			review.Response.Result = &metav1.Status{Code: http.StatusForbidden, Message: strings.Join(path, ".") +
+				": Forbidden: taints are not allowed to be set when the feature gate MachineTaintPropagation is disabled"}
+		}
+	}
+	review.Request = nil
+	return json.Marshal(review)
 }

@@ -3,41 +3,47 @@
 package world
 
 import (
-	"maps"
+	"context"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
+
+// enforces makes Heirloom write in all Clusters.
+func (w *World) enforces(ctx context.Context) {
+	for _, of := range w.clusters {
+		setMode(ctx, w, Action{Who: of.key.Name, Value: string(inherit.Enforce)})
+	}
+}
 
 // judge compares the final state with the declarations: each key must reach the places in the table of rules, and no key may be left that
 // is no longer declared. It has its own version of the few rules that it needs, so that it also finds faults of the rules.
 func (w *World) judge() {
 	sets := map[string]int{}
 	for _, set := range w.management.objects("MachineSet") {
-		sets[set.GetLabels()[clusterv1.ClusterNameLabel]]++
+		sets[setOf(set)]++
 	}
-	for _, md := range w.management.objects("MachineDeployment") {
-		cluster := md.GetName()
-		if sets[cluster] != 1 {
-			w.history.violated("MachineDeployment %s has %d MachineSets: what can be changed in place has rolled out", cluster, sets[cluster])
+	for _, object := range w.setObjects() {
+		set := object.GetName()
+		if object.GetKind() == "MachineDeployment" && sets[set] != 1 {
+			w.history.violated("MachineDeployment %s has %d MachineSets: what can be changed in place has rolled out", set, sets[set])
 		}
-		labels, _, _ := unstructured.NestedStringMap(md.Object, "spec", "template", "metadata", "labels")
-		annotations, _, _ := unstructured.NestedStringMap(md.Object, "spec", "template", "metadata", "annotations")
-		want := content{labels: labels, annotations: annotations}
+		template := templateOf(object)
+		want := content{labels: template.GetLabels(), annotations: template.GetAnnotations()}
 		for _, kind := range []string{"Machine", "FakeMachine"} {
-			for _, object := range w.management.objects(kind) {
-				if object.GetLabels()[clusterv1.ClusterNameLabel] == cluster && w.stays(object) {
-					w.equal(kind, object, want)
+			for _, child := range w.management.objects(kind) {
+				if w.history.members[child.GetName()] == set && w.stays(child) {
+					w.equal(kind, child, want)
 				}
 			}
 		}
-		w.judgeNodes(cluster, want)
+		w.judgeNodes(set, template, want)
 	}
 }
 
@@ -50,35 +56,42 @@ func (w *World) stays(object *unstructured.Unstructured) bool {
 	return owned && object.GetDeletionTimestamp() == nil
 }
 
-// judgeNodes compares the Nodes of a Cluster with the declarations for them.
-func (w *World) judgeNodes(cluster string, want content) {
-	// FakeMachines count, and not Machines: after a lost answer, Cluster API deletes the FakeMachine of a Machine that it has created
-	// nevertheless.
-	machines := map[string]bool{}
-	for _, m := range w.management.objects("FakeMachine") {
-		machines[m.GetName()] = m.GetLabels()[clusterv1.ClusterNameLabel] == cluster && w.stays(m)
-	}
+// judgeNodes compares the Nodes of a set with its declarations for Nodes.
+func (w *World) judgeNodes(set string, template *unstructured.Unstructured, want content) {
 	wanted := content{labels: nodeKeys(want.labels), annotations: nodeKeys(want.annotations)}
 	list, err := taint.ParseList(want.annotations[taint.AlwaysAnnotation])
 	w.history.must(err)
+	for _, t := range machineTaints(template) {
+		list = append(list, taint.ForNode(t))
+	}
 	for _, t := range list {
 		wanted.taints = append(wanted.taints, taint.Format(t))
 	}
-	nodes := 0
-	for _, of := range w.clusters {
-		if of.key.Name != cluster {
-			continue
-		}
-		for _, node := range of.objects("Node") {
-			if machines[node.GetName()] {
-				nodes++
-				w.equal("Node", node, wanted)
-			}
+	nodes, alive := 0, w.instances(set)
+	for _, node := range w.cluster(clusterOf(set)).objects("Node") {
+		if slices.Contains(alive, node.GetName()) {
+			nodes++
+			w.equal("Node", node, wanted)
 		}
 	}
-	if alive := len(slices.DeleteFunc(slices.Collect(maps.Values(machines)), func(is bool) bool { return !is })); nodes != alive {
-		w.history.violated("%d of %d FakeMachines of %s have a Node", nodes, alive, cluster)
+	if nodes != len(alive) {
+		w.history.violated("%d of %d FakeMachines of %s have a Node", nodes, len(alive), set)
 	}
+}
+
+// instances returns the names of the instances of a set, which are also the names of their Nodes. FakeMachines count, and not Machines:
+// after a lost answer, Cluster API deletes the FakeMachine of a Machine that it has created nevertheless.
+func (w *World) instances(set string) []string {
+	if kindOf(set) == "MachinePool" {
+		return w.inPool(set)
+	}
+	var names []string
+	for _, infra := range w.management.objects("FakeMachine") {
+		if w.history.members[infra.GetName()] == set && w.stays(infra) {
+			names = append(names, infra.GetName())
+		}
+	}
+	return names
 }
 
 // content has the declared entries that an object should have.
@@ -97,12 +110,23 @@ func nodeKeys(all map[string]string) map[string]string {
 	return kept
 }
 
+// mayStay reports whether an object may end with an entry that nobody declares.
+func (w *World) mayStay(kind string, object *unstructured.Unstructured, entry string) bool {
+	if kind == "Node" && w.history.excused[object.GetName()][entry] || w.history.disowned[object.GetName()+" "+keyOf(entry)] {
+		return true
+	}
+	// The neighbour owns the label of a Machine, whose InfraMachine and Node inherit it.
+	return slices.ContainsFunc(w.management.objects("Machine"), func(m *unstructured.Unstructured) bool {
+		return m.GetName() == object.GetName() && owns(m, neighbourUser, keyOf(entry))
+	})
+}
+
 func (w *World) equal(kind string, object *unstructured.Unstructured, want content) {
 	compare := func(what string, keys []string, has, want map[string]string) {
 		for _, key := range keys {
 			value, ok := has[key]
 			wanted, wants := want[key]
-			if (ok != wants || value != wanted) && (wants || !w.history.mayStay(kind, object.GetName(), key)) {
+			if (ok != wants || value != wanted) && (wants || !w.mayStay(kind, object, what+" "+key+"="+value)) {
 				w.history.violated("%s %s ends with %s %s=%q (there: %t), which should be %q (there: %t)", kind, object.GetName(), what, key, value, ok, wanted, wants)
 			}
 		}
@@ -115,8 +139,8 @@ func (w *World) equal(kind string, object *unstructured.Unstructured, want conte
 	var has []string
 	for _, t := range taintsOf(object) {
 		text := taint.Format(t)
-		taken := (w.history.taken[object.GetName()+" "+text] || w.history.blinded[object.GetName()]) && !slices.Contains(want.taints, text)
-		if t.Key != foreignKey && t.Key != corev1.TaintNodeNotReady && !taken { // the API server adds the taint not-ready to each new Node
+		excused := !slices.Contains(want.taints, text) && w.mayStay(kind, object, "taint "+text)
+		if t.Key != foreignKey && t.Key != corev1.TaintNodeNotReady && !excused { // the API server adds the taint not-ready to each new Node
 			has = append(has, text)
 		}
 	}

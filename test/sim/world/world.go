@@ -31,8 +31,11 @@ const (
 	clusterAPI    = "cluster-api"
 	operatorUser  = "operator"
 	foreignUser   = "foreign"
+	neighbourUser = "neighbour"
 	providerUser  = "provider"
-	kubeletPrefix = "system:node:"
+	// controlPlaneUser is the provider of control planes.
+	controlPlaneUser = "control-plane-provider"
+	kubeletPrefix    = "system:node:"
 	// workloadURL is the URL under which workload clusters reach the webhooks.
 	workloadURL = "https://heirloom.example.com"
 )
@@ -52,6 +55,7 @@ type World struct {
 	ctx       context.Context
 	cancel    context.CancelFunc
 	scheduler *scheduler
+	options   Options
 	flags     []string
 
 	management *cluster
@@ -76,13 +80,15 @@ const (
 	webhooksAreAway = "webhooks are away"
 	webhooksAreLate = "webhooks are late"
 	requestsFail    = "requests fail"
-	isStalled       = " is stalled" // ends the name of the fault of a watch that sends nothing
+	isStalled       = "is stalled" // ends the name of the fault of a watch that sends nothing
+	isFrozen        = " is frozen"
 )
 
 func awayOf(server string) string  { return server + " is away" }
 func hangsOf(server string) string { return server + " hangs" }
+func freezeOf(user string) string  { return user + isFrozen }
 func stallOf(user, resource string) string {
-	return "the watch of " + user + " for " + resource + isStalled
+	return "the watch of " + user + " for " + resource + " " + isStalled
 }
 
 // serve makes an API server.
@@ -90,7 +96,7 @@ func (w *World) serve(name string, key client.ObjectKey, crds []*apiextensionsv1
 	of := &cluster{key: key}
 	var err error
 	of.server, err = apiserver.New(apiserver.Options{
-		Name: name, CRDs: crds, Turn: w.scheduler.turns(name),
+		Name: name, CRDs: crds, Turn: w.scheduler.turns(name), Unguarded: w.options.Unguarded,
 		Webhook: func(ctx context.Context, hook admissionregistrationv1.MutatingWebhook, body []byte) ([]byte, error) {
 			return w.callWebhook(ctx, name, hook, body)
 		},
@@ -102,6 +108,26 @@ func (w *World) serve(name string, key client.ObjectKey, crds []*apiextensionsv1
 	of.mapper = of.server.Mapper()
 	of.admin, err = of.as(operatorUser)
 	return of, err
+}
+
+// cluster returns a workload cluster.
+func (w *World) cluster(name string) *cluster {
+	for _, of := range w.clusters {
+		if of.key.Name == name {
+			return of
+		}
+	}
+	panic("there is no Cluster " + name)
+}
+
+// program returns a process of the management cluster.
+func (w *World) program(name string) *process {
+	for _, p := range append(w.replicas, w.capi) {
+		if p.name == name {
+			return p
+		}
+	}
+	panic("there is no program " + name)
 }
 
 // as returns a user's client without a cache.
@@ -142,18 +168,24 @@ func (w *World) heals(ctx context.Context) {
 // The maximum duration of a request: without faults, and with faults.
 const calm, slow = time.Second, 10 * time.Second
 
-// takes returns how long ago a write that is stored now may have been decided: about as long as a request takes. byCache says that the
-// cache alone decided, as for an object that a webhook leaves unchanged.
-func (w *World) takes(byCache bool) time.Duration {
-	inTime := max(w.left(requestsFail), w.left(webhooksAreLate)) < -slow
+// takes returns how long ago a write that is stored now may have been decided: about as long as a request takes, or longer while a fault
+// delays its writer. cached are the resources whose caches alone decided, as for an object that a webhook leaves unchanged: a live read
+// does not correct them.
+func (w *World) takes(cached ...string) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for what, until := range w.wrong { // without a live read, the owner in the cache counts, which may be old
-		if (byCache || !inTime) && strings.HasSuffix(what, isStalled) && time.Until(until) > -slow {
+	for what, until := range w.wrong {
+		if time.Until(until) <= -slow {
+			continue
+		}
+		stalls := strings.HasSuffix(what, isStalled) && slices.ContainsFunc(append(cached, "owners"), func(of string) bool {
+			return len(cached) > 0 && strings.Contains(what, "for "+of+" ")
+		})
+		if stalls || strings.HasSuffix(what, isFrozen) {
 			return syncPeriod
 		}
 	}
-	if inTime {
+	if max(time.Until(w.wrong[requestsFail]), time.Until(w.wrong[webhooksAreLate])) < -slow {
 		return calm
 	}
 	return slow
@@ -167,6 +199,9 @@ func (w *World) lateness() time.Duration {
 
 // callWebhook calls a replica, which the seed chooses.
 func (w *World) callWebhook(ctx context.Context, server string, hook admissionregistrationv1.MutatingWebhook, body []byte) ([]byte, error) {
+	if hook.Name == refusal {
+		return w.refuses(body)
+	}
 	if w.left(webhooksAreLate) > 0 {
 		sleep(ctx, w.lateness())
 	}
@@ -175,6 +210,10 @@ func (w *World) callWebhook(ctx context.Context, server string, hook admissionre
 		return nil, errUnreachable
 	}
 	replica := ready[w.scheduler.choose(hook.Name, len(ready))]
+	sleep(ctx, w.left(freezeOf(replica.name)))
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
 	chosen, asked := replica.serving.Load(), w.history.now()
 	handler, path := chosen.management, ""
 	if at := hook.ClientConfig.URL; at != nil {
