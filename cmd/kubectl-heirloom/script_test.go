@@ -144,7 +144,7 @@ func fill(t *testing.T, management, nodes client.Client) {
 	t.Helper()
 	Expect := NewWithT(t).Expect
 	uids := map[string]types.UID{}
-	for _, manager := range []string{"kubectl", "kubectl-edit", "heirloom"} {
+	for _, manager := range []string{"kubectl", "kubectl-edit", "heirloom", "capi-topology"} {
 		for _, object := range fleet.Objects(t, filepath.Join("testdata", "fleet", manager+".yaml")) {
 			u := object.(*unstructured.Unstructured) //nolint:forcetypeassert // it panics
 			to := management
