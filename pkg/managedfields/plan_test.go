@@ -16,26 +16,6 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/managedfields"
 )
 
-// TestAgainstFieldManager checks the changes; this test checks their description.
-func TestChanges(t *testing.T) {
-	for _, tc := range []struct {
-		name    string
-		desired content
-		fields  []metav1.ManagedFieldsEntry
-		want    []string
-	}{
-		{name: "changes come in order of their names", desired: content{labels: "c=1,a=1,b=1"}, want: []string{"metadata.labels a 1", "metadata.labels b 1", "metadata.labels c 1"}},
-		{name: "what is ours and was removed comes back", desired: content{labels: "a=1"}, fields: entries(ours(labelA)), want: []string{"metadata.labels a 1"}},
-		{name: "of two taints with one key and effect, the first counts", desired: content{taints: "gpu=1:NoSchedule,gpu=2:NoSchedule"}, want: []string{"spec.taints gpu:NoSchedule 1@Always"}},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			plan := planOf(t, machine(content{}, tc.fields...), fromOwner(tc.desired.top()))
-			NewWithT(t).Expect(changes(plan)).To(Equal(tc.want))
-			NewWithT(t).Expect(plan.Needed()).To(BeTrue())
-		})
-	}
-}
-
 // Kept lists the entries that an update removes or changes, and that the plan restores.
 func TestKept(t *testing.T) {
 	gets := content{"a=1", "b=2", "gpu=1:NoSchedule"}
