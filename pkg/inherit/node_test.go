@@ -186,16 +186,6 @@ func TestKubeletRegisters(t *testing.T) {
 	}
 }
 
-// An API server repeats the review of a create when another webhook has changed the object: the answer stays the same.
-func TestAskingAgainChangesNothing(t *testing.T) {
-	Expect := NewWithT(t).Expect
-	m := content{labels: "node.cluster.x-k8s.io/a=1", taints: "gpu=1:NoSchedule"}.machine()
-	first := whole(planned(inherit.Policy{}, inherit.SourceOfMachine(m), content{}.node(), kubelet))
-	Expect(first.Annotations).To(HaveKey(inherit.UninitializedAnnotation))
-	second := whole(planned(inherit.Policy{}, inherit.SourceOfMachine(m), first, kubelet))
-	Expect(describe(second)).To(Equal(describe(first)))
-}
-
 func named(keys []inherit.NodeKey) []string {
 	var names []string
 	for _, key := range keys {
