@@ -35,9 +35,7 @@ func TestMachine(t *testing.T) {
 
 		{name: "annotated taints stay annotations where Cluster API would refuse typed ones", taints: disabled, template: content{annotations: always + "gpu:NoSchedule"}, want: content{annotations: always + "gpu:NoSchedule"}},
 		{name: "annotated taints become typed too where Cluster API accepts them", taints: enabled, template: content{annotations: always + "gpu=1:NoSchedule; " + initialize + "b:NoExecute"}, want: content{annotations: always + "gpu=1:NoSchedule; " + initialize + "b:NoExecute", taints: "b:NoExecute@OnInitialization,gpu=1:NoSchedule"}},
-		{name: "so do those that only the Machine carries", taints: enabled, machine: content{annotations: always + "gpu:NoSchedule"}, want: content{taints: "gpu:NoSchedule"}},
 		{name: "the template's annotation counts, not the one it replaces", taints: enabled, template: content{annotations: always + "new:NoSchedule"}, machine: content{annotations: always + "old:NoSchedule"}, want: content{annotations: always + "new:NoSchedule", taints: "new:NoSchedule"}},
-		{name: "the template's typed taint wins over an annotated one", taints: enabled, template: content{taints: "gpu=typed:NoSchedule", annotations: always + "gpu=annotated:NoSchedule"}, want: content{taints: "gpu=typed:NoSchedule", annotations: always + "gpu=annotated:NoSchedule"}},
 		{name: "a typo loses that entry only, and says so", taints: enabled, machine: content{annotations: always + "typo,gpu:NoSchedule"}, want: content{taints: "gpu:NoSchedule"}, problem: `"typo" has no effect`},
 
 		{name: "a reserved taint is left out, and said so", template: content{taints: "node.kubernetes.io/x:NoSchedule,gpu:NoSchedule"}, want: content{taints: "gpu:NoSchedule"}, problem: "node.kubernetes.io/x:NoSchedule"},
@@ -270,7 +268,6 @@ func TestExternal(t *testing.T) {
 		selects  string
 		want     content
 	}{
-		{name: "an empty template brings nothing"},
 		{name: "labels and annotations are inherited", template: content{labels: "team=a", annotations: "note=x"}, want: content{labels: "team=a", annotations: "note=x"}},
 		{name: "taints and fields are the Machine's", template: content{labels: "team=a", taints: "gpu:NoSchedule,node.kubernetes.io/x:NoSchedule"}, want: content{labels: "team=a"}},
 		{name: "a label that the owner selects by is not touched", template: content{labels: "app=x,team=a"}, selects: "app=x", want: content{labels: "team=a"}},
@@ -291,12 +288,6 @@ func TestExternal(t *testing.T) {
 			Expect(ms).To(Equal(before), "the input is not mutated")
 		})
 	}
-}
-
-// An external object of a Machine without an owner inherits nothing. It keeps the entries that it inherited from an owner: see
-// TestKeeps.
-func TestExternalOfAnOrphan(t *testing.T) {
-	NewWithT(t).Expect(whole(inherit.Policy{}.External(nil, inherit.Object{}))).To(Equal(inherit.Object{}))
 }
 
 func TestOfExternal(t *testing.T) {

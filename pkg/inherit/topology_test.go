@@ -276,7 +276,6 @@ func TestTopologyFields(t *testing.T) {
 		want            inherit.Fields
 	}{
 		{name: "what the ClusterClass declares is inherited", class: whole, want: fields},
-		{name: "what the Cluster declares is inherited", topology: whole, want: fields},
 		{name: "each for itself", class: whole, topology: drain(9), want: inherit.Fields{
 			Seconds:        inherit.Seconds{inherit.NodeDrainTimeout: new(int32(9)), inherit.NodeVolumeDetachTimeout: new(int32(2)), inherit.NodeDeletionTimeout: new(int32(3)), inherit.MinReadySeconds: new(int32(4))},
 			ReadinessGates: gates("a"),
@@ -344,11 +343,9 @@ func TestSectionOfWorkers(t *testing.T) {
 		{name: "an object that the topology manages is known by name", labels: named + "b", topology: "a=small,b=big", classes: "small,big", want: "b of big"},
 		{name: "an object of a Cluster without a topology has none", labels: named + "a", topology: "-", classes: "small"},
 		{name: "an object of another Cluster has none", labels: "cluster.x-k8s.io/cluster-name=other,topology.cluster.x-k8s.io/owned=,topology.cluster.x-k8s.io/KIND-name=a", topology: "a=small", classes: "small"},
-		{name: "an object of no Cluster has none", labels: "topology.cluster.x-k8s.io/owned=,topology.cluster.x-k8s.io/KIND-name=a", topology: "a=small", classes: "small"},
 		{name: "an object that somebody else made has none", labels: "cluster.x-k8s.io/cluster-name=c,topology.cluster.x-k8s.io/KIND-name=a", topology: "a=small", classes: "small"},
 		{name: "an object without a name has none", labels: ofCluster, topology: "a=small", classes: "small"},
 		{name: "not even one that has no name itself", labels: ofCluster, topology: "=small", classes: "small"},
-		{name: "a name that the topology does not have any more has none", labels: named + "gone", topology: "a=small", classes: "small"},
 		{name: "a section whose class is missing has none", labels: named + "a", topology: "a=big", classes: "small"},
 		{name: "the other kind's name does not count", labels: ofCluster + ",topology.cluster.x-k8s.io/OTHER-name=a", topology: "a=small", classes: "small"},
 	} {
