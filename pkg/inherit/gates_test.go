@@ -72,7 +72,7 @@ func TestAGateIsClosedAtRegistration(t *testing.T) {
 
 // A policy admits Nodes while Heirloom is down. A gate that closed then opens, also if Cluster API has initialized the Node before Heirloom
 // is back. A taint with another value stays.
-func TestAGateThatClosedWhileHeirloomWasDownOpens(t *testing.T) {
+func TestGatesClosedByAPolicyAreRecorded(t *testing.T) {
 	Expect, p := NewWithT(t).Expect, inherit.Policy{}
 	m := content{annotations: "taints.heirloom.dev/until=net=calico:NoSchedule until condition Net=False"}.machine()
 	from := inherit.SourceOfMachine(m)

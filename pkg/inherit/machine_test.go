@@ -76,7 +76,7 @@ func TestAMachinesOwnTypedTaintWinsOverItsAnnotation(t *testing.T) {
 
 // Cluster API propagates typed taints to all Nodes at once. So where evictions are paced, taints that evict become typed only in
 // Machines without a Node; taints that Cluster API has already propagated stay typed.
-func TestTaintsThatEvictBecomeTypedInNewMachinesOnly(t *testing.T) {
+func TestEvictingTaintsBecomeTypedInNewMachinesOnly(t *testing.T) {
 	const always, initialize = "taints.heirloom.dev/always=", "taints.heirloom.dev/initialize="
 	for _, tc := range []struct {
 		name                 string

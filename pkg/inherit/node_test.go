@@ -302,7 +302,7 @@ func TestNodesStayValid(t *testing.T) {
 
 // Some annotations of Nodes are read by API servers. No Node inherits them, even if an operator selects them, and a Node that has
 // inherited them loses them.
-func TestAnnotationsThatAnAPIServerReads(t *testing.T) {
+func TestNodesInheritNoAPIServerAnnotations(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	policy := inherit.Policy{AdditionalAnnotations: []*regexp.Regexp{regexp.MustCompile("")}}
 	m := content{annotations: "a=1"}.machine()

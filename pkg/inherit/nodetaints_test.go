@@ -192,7 +192,7 @@ func TestPodsLeaveForTheirTaints(t *testing.T) {
 
 // A Node whose turn cannot be recorded gets its taints at once: neither a kubelet that fills its annotations nor a Machine that declares the
 // record's label keeps them away.
-func TestATurnThatCannotBeRecorded(t *testing.T) {
+func TestTaintsWithoutRoomForATurn(t *testing.T) {
 	filled := content{annotations: "filler=" + strings.Repeat("x", apivalidation.TotalAnnotationSizeLimitB-len("filler"))}.node()
 	forged := content{labels: inherit.RecordLabel + "=e3b0c44298fc1c149afbf4c8996fb924"}
 	for name, tc := range map[string]struct {

@@ -132,7 +132,7 @@ func hasTwice(s inherit.NodeState) bool {
 }
 
 // For every Machine and Node, a Node with only the labels that the rules read gets the same patch and the same problems.
-func TestWhatIsReadOfANodeDecides(t *testing.T) {
+func TestLabelsReadSuffice(t *testing.T) {
 	unread := 0
 	rapid.Check(t, func(t *rapid.T) {
 		stored, policy := inheriting.Draw(t, "Node"), policies.Draw(t, "policy")

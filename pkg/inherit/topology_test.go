@@ -456,7 +456,7 @@ func TestSectionsDeclare(t *testing.T) {
 }
 
 // A missing list differs from an explicitly empty list.
-func TestWhatIsDeclaredAsNothing(t *testing.T) {
+func TestEmptyListsAreDeclarations(t *testing.T) {
 	for section, declared := range map[string]bool{"{}": false, "{taints: null, readinessGates: null}": false, "{taints: [], readinessGates: []}": true} {
 		cluster, cp := &clusterv1.Cluster{}, &inherit.ControlPlane{}
 		NewWithT(t).Expect(yaml.Unmarshal([]byte("{metadata: {name: c}, spec: {topology: {classRef: {name: cc}, controlPlane: "+section+"}}}"), cluster)).To(Succeed())

@@ -60,7 +60,7 @@ func TestNodes(t *testing.T) {
 	}
 }
 
-func TestADryRunNamesWhatANodeWouldLose(t *testing.T) {
+func TestDryRunOfANode(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	management := holds(served, ofBoth())
 	r := releasing(management, dryRun)
@@ -91,7 +91,7 @@ func TestNodesWithoutAnythingOfOurs(t *testing.T) {
 }
 
 // Taints are one list that is replaced as a whole: a taint that is added in between must not be lost.
-func TestANodeThatChangesMeanwhile(t *testing.T) {
+func TestReleaseKeepsTaintsAddedMeanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		Expect := NewWithT(t).Expect
 		management := holds(served, ofBoth())

@@ -52,7 +52,7 @@ func TestSync(t *testing.T) {
 	}
 }
 
-func TestSyncKeepsTheTimeOfATaintThatIsThere(t *testing.T) {
+func TestSyncKeepsTimeAdded(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	now := metav1.NewTime(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC))
 	node := []corev1.Taint{{Key: "gpu", Effect: "NoExecute", TimeAdded: &now}}

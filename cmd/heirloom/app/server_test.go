@@ -171,7 +171,7 @@ func TestConnectionsAreLimited(t *testing.T) {
 }
 
 // Any client can make any number of handshakes fail.
-func TestHandshakesThatFailDoNotFillTheLog(t *testing.T) {
+func TestFailedHandshakesAreLoggedOnce(t *testing.T) {
 	var lines atomic.Int32
 	previous, stderr := ctrl.Log, log.Writer()
 	defer func() {

@@ -32,7 +32,7 @@ func nodeOf(name, providerID string) *corev1.Node {
 }
 
 // A Node's name is looked up among the Nodes of the management cluster and of its workload clusters.
-func TestWhichNodeIsMeant(t *testing.T) {
+func TestNodeByName(t *testing.T) {
 	one, two := machineOf("default", "one", "m1", "n"), machineOf("other", "two", "m2", "n")
 	ofPool := &clusterv1.MachinePool{ObjectMeta: fleet.Named("mp", ""), Spec: clusterv1.MachinePoolSpec{ClusterName: "one", ProviderIDList: []string{"pooled"}}}
 	ofPool.Status.NodeRefs = []corev1.ObjectReference{{Name: "pooled"}}

@@ -349,7 +349,7 @@ func TestAClosedGateIsNoted(t *testing.T) {
 }
 
 // If an owner may not be read, a note says so, and the other entries are listed.
-func TestAnOwnerThatCannotBeReadIsNamed(t *testing.T) {
+func TestUnreadableOwnersAreNamed(t *testing.T) {
 	for kind, want := range map[string]string{
 		"MachineSet":        "Inheritance of Machine default/m is unknown, because some of its owners cannot be read: getting owner MachineSet default/ms: forbidden.",
 		"MachineDeployment": "Some owners cannot be read, so their declarations are missing here: getting owner MachineDeployment default/md: forbidden.",

@@ -61,7 +61,7 @@ func TestTheFormatIsTheDocumentedOne(t *testing.T) {
 }
 
 // A tab or a line break would make a Machine look like another. No Node has a tab or a line break in its name.
-func TestSeparatorsInWhatMachinesAreFoundBy(t *testing.T) {
+func TestSeparatorsInNamesAndProviderIDs(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	const machine = "1\taws:///eu-central-1a/i-00000000000001eef\t10.0.0.1\tip-10-0-0-1.eu-central-1.compute.internal\tworkers-00001"
 	for _, separator := range []string{"\n", "\t"} {
@@ -75,7 +75,7 @@ func TestSeparatorsInWhatMachinesAreFoundBy(t *testing.T) {
 }
 
 // An API server would refuse to create a Node with an invalid entry. A Node with only its taints is better.
-func TestNothingIsBroughtThatAnAPIServerWouldRefuse(t *testing.T) {
+func TestPolicyKeepsNodesValid(t *testing.T) {
 	everything := inherit.Policy{AdditionalLabels: []*regexp.Regexp{regexp.MustCompile("")}, AdditionalAnnotations: []*regexp.Regexp{regexp.MustCompile("")}}
 	for _, tc := range []struct {
 		name   string
@@ -174,7 +174,7 @@ func TestManyMachinesWaitForTheirNodes(t *testing.T) {
 }
 
 // The error counts the Machines that have no room. Their Nodes inherit nothing, and are not matched with other Machines.
-func TestMachinesForWhichThereIsNoRoom(t *testing.T) {
+func TestParametersWithoutRoom(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
 		machines []*clusterv1.Machine
@@ -212,7 +212,7 @@ func TestMachinesForWhichThereIsNoRoom(t *testing.T) {
 }
 
 // Machines that no Node can match take no room from others.
-func TestParametersSkipMachinesThatNoNodeCanMatch(t *testing.T) {
+func TestParametersSkipMachinesWithoutIdentity(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	unknown := instance(2)
 	unknown.Spec.ProviderID, unknown.Status.Addresses = "", nil
@@ -222,7 +222,7 @@ func TestParametersSkipMachinesThatNoNodeCanMatch(t *testing.T) {
 }
 
 // The MutatingAdmissionPolicy accepts content up to a limit. A Machine with longer content counts as a Machine without room.
-func TestAContentThatIsTooLong(t *testing.T) {
+func TestParametersSkipLongContent(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	machines := instances(2)
 	machines[1].Annotations = map[string]string{"node.cluster.x-k8s.io/a": strings.Repeat("%", 180<<10)}

@@ -145,7 +145,7 @@ func TestEnsure(t *testing.T) {
 }
 
 // Heirloom writes the MutatingAdmissionPolicy in a version that the API server serves, and prefers v1.
-func TestTheVersionThatIsServed(t *testing.T) {
+func TestPolicyVersions(t *testing.T) {
 	for _, tc := range []struct {
 		serves []string
 		want   string
@@ -194,7 +194,7 @@ func TestNobodyKnowsWhetherPoliciesAreServed(t *testing.T) {
 }
 
 // Heirloom restores its own fields. Fields of other managers may stay.
-func TestWhatSomebodyChangesIsPutBack(t *testing.T) {
+func TestChangedPolicyIsRestored(t *testing.T) {
 	w := newWorkload(t)
 	w.Expect(w.ensure(instance(1))).To(BeTrue())
 	read := func() (*policyObject, *bindingObject, *corev1.ConfigMap) {
@@ -237,7 +237,7 @@ func TestWhatSomebodyChangesIsPutBack(t *testing.T) {
 }
 
 // Further match conditions and labels of an administrator stay, and a label causes no writes.
-func TestWhatAnAdministratorAddsStays(t *testing.T) {
+func TestAdditionsOfAnAdministratorStay(t *testing.T) {
 	w := newWorkload(t)
 	w.Expect(w.ensure(instance(1))).To(BeTrue())
 	p := stored[policyObject](w)
@@ -265,7 +265,7 @@ func TestASetUpEndsWithItsContext(t *testing.T) {
 }
 
 // If a step is forbidden, the next steps are skipped. The next call goes on from there.
-func TestASetUpThatFailsHalfway(t *testing.T) {
+func TestFailedSetUpGoesOn(t *testing.T) {
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "things"}, "nodes.heirloom.dev", errors.New("not yours"))
 	for _, tc := range []struct {
 		request, problem string
@@ -339,7 +339,7 @@ func TestRemoveWherePoliciesAreServedNoLonger(t *testing.T) {
 	w.Expect(w.writes).To(Equal([]string{"delete ConfigMap"}))
 }
 
-func TestWhatSomebodyElseHasJustDeletedIsGone(t *testing.T) {
+func TestRemoveOfDeletedObjects(t *testing.T) {
 	w := newWorkload(t)
 	w.Expect(w.ensure(instance(1))).To(BeTrue())
 	w.fail["delete MutatingAdmissionPolicy"] = apierrors.NewNotFound(schema.GroupResource{}, policy.Name)
@@ -348,7 +348,7 @@ func TestWhatSomebodyElseHasJustDeletedIsGone(t *testing.T) {
 }
 
 // Heirloom deletes only its own objects: a user who may label objects of the workload cluster may have no right to delete them.
-func TestWhatIsSomebodyElses(t *testing.T) {
+func TestForeignObjectsAreNotDeleted(t *testing.T) {
 	ours := policy.Binding(admissionregistrationv1.SchemeGroupVersion).GetLabels()
 	theirs := []client.Object{
 		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "theirs", Name: policy.Name, Labels: ours}},
