@@ -3,7 +3,6 @@
 package inherit_test
 
 import (
-	"encoding/json"
 	"strings"
 	"testing"
 
@@ -46,17 +45,6 @@ var rules = map[string]func(inherit.Policy, inherit.Section) inherit.Object{
 	},
 }
 
-// unchanged returns a function that expects the section to be unchanged.
-func unchanged(t *testing.T, s inherit.Section) func() {
-	t.Helper()
-	before, err := json.Marshal(s)
-	NewWithT(t).Expect(err).NotTo(HaveOccurred())
-	return func() {
-		t.Helper()
-		NewWithT(t).Expect(json.Marshal(s)).To(MatchJSON(before), "the input is not mutated")
-	}
-}
-
 // TestTopologyMetadata checks the common part of rules 1 to 3: ClusterClass and Cluster → metadata and template's metadata.
 func TestTopologyMetadata(t *testing.T) {
 	for _, tc := range []struct {
@@ -78,12 +66,10 @@ func TestTopologyMetadata(t *testing.T) {
 			t.Run(tc.name+" by "+rule, func(t *testing.T) {
 				Expect := NewWithT(t).Expect
 				s := inherit.Section{Class: tc.class.section(), Topology: tc.topology.section()}
-				expectUnchanged := unchanged(t, s)
 
 				got := of(inherit.Policy{}, s)
 				Expect(describeContent(&got.Top)).To(Equal(tc.want.want()))
 				Expect(describeContent(got.Template)).To(Equal(tc.want.want()))
-				expectUnchanged()
 			})
 		}
 	}
@@ -111,7 +97,6 @@ func TestTopologyTaints(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			Expect := NewWithT(t).Expect
 			s := inherit.Section{Class: content{taints: tc.class}.section(), Topology: content{taints: tc.topology}.section()}
-			expectUnchanged := unchanged(t, s)
 
 			controlPlane, err := withProblems(tc.policy.ControlPlane(s, inherit.Object{}))
 			expectProblem(t, err, tc.controlPlaneProblem)
@@ -122,7 +107,6 @@ func TestTopologyTaints(t *testing.T) {
 			expectProblem(t, err, tc.workersProblem)
 			Expect(describeContent(&workers.Top)).To(BeEmpty())
 			Expect(describeContent(workers.Template)).To(Equal(content{taints: tc.workers}.want()))
-			expectUnchanged()
 		})
 	}
 }
@@ -151,14 +135,12 @@ func TestMachinePoolTaints(t *testing.T) {
 			for _, gate := range []inherit.TaintPropagation{inherit.PropagationUnknown, inherit.PropagationEnabled, inherit.PropagationDisabled} {
 				Expect := NewWithT(t).Expect
 				s := inherit.Section{Class: tc.class.section(), Topology: tc.topology.section()}
-				expectUnchanged := unchanged(t, s)
 
 				got, err := withProblems(inherit.Policy{ClusterAPITaints: gate}.MachinePool(s, &clusterv1.MachinePool{}))
 
 				expectProblem(t, err, tc.problem)
 				Expect(describeContent(got.Template)).To(Equal(content{annotations: tc.want}.want()), "gate %s", gate)
 				Expect(describeContent(&got.Top)).To(Equal(content{annotations: tc.class.annotations + ";" + tc.topology.annotations}.want()), "gate %s", gate)
-				expectUnchanged()
 			}
 		})
 	}
@@ -168,12 +150,10 @@ func TestMachinePoolTaints(t *testing.T) {
 func TestMachineDeploymentSelector(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	md := &clusterv1.MachineDeployment{Spec: clusterv1.MachineDeploymentSpec{Selector: selector("app=x", "tier")}}
-	before := md.DeepCopy()
 	s := inherit.Section{Class: content{labels: "app=y,team=a"}.section(), Topology: content{labels: "tier=z", annotations: "app=y"}.section()}
 	got := whole(inherit.Policy{}.MachineDeployment(s, md))
 	Expect(describeContent(&got.Top)).To(Equal(content{labels: "team=a", annotations: "app=y"}.want()))
 	Expect(describeContent(got.Template)).To(Equal(content{labels: "team=a", annotations: "app=y"}.want()))
-	Expect(md).To(Equal(before), "the input is not mutated")
 }
 
 // A control plane without Machines inherits metadata for itself only; taints and fields still reach the template.
@@ -286,11 +266,9 @@ func TestTopologyFields(t *testing.T) {
 		for rule, of := range rules {
 			t.Run(tc.name+" by "+rule, func(t *testing.T) {
 				s := inherit.Section{Class: tc.class, Topology: tc.topology}
-				expectUnchanged := unchanged(t, s)
 				got := of(inherit.Policy{}, s)
 				NewWithT(t).Expect(got.Top.Fields).To(Equal(inherit.Fields{}), "they are the template's")
 				NewWithT(t).Expect(got.Template.Fields).To(Equal(tc.want))
-				expectUnchanged()
 			})
 		}
 	}
