@@ -89,14 +89,12 @@ check() { "${@:2}" || echo "$1" >>"$results/failed"; }
 unit() {
 	local directories=() directory
 	# The tests of pkg/controllers and of the simulated world take longest, so they begin first.
-	for directory in pkg/controllers test/sim/world test/sim/apiserver pkg cmd webhooks certs test/rules; do
+	for directory in pkg/controllers test/sim/world test/sim/apiserver pkg cmd webhooks certs test/rules test/markdown; do
 		[[ ! -d $directory ]] || directories+=("./$directory/...")
 	done
 	# Parallel tests mostly wait, and so do some packages, hence -p.
 	run unit . "${race[@]}" -p=4 -parallel=4 "${directories[@]}"
 	run unit-release hack/tools/release "${plain[@]}" ./...
-	# The test cache sees neither a missing file nor a file of another module.
-	run unit-docs hack/tools/docs "${plain[@]}" -count=1 ./bench ./links
 }
 
 integration() {

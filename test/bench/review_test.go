@@ -10,18 +10,20 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	"github.com/heirloom-dev/heirloom/pkg/owners"
-	"github.com/heirloom-dev/heirloom/test/bench/samples"
 	"github.com/heirloom-dev/heirloom/test/stage"
 	"github.com/heirloom-dev/heirloom/webhooks"
 )
@@ -29,45 +31,37 @@ import (
 // callers is the number of concurrent requests, so that the server is always busy.
 const callers = 8
 
-// BenchmarkWebhookCPU reports the CPU time of Heirloom's process for a request over TLS, as a multiple of the CPU time that a process of
-// controller-runtime's no-op webhook takes for the same request (metric ×no-op). The processes take turns.
-func BenchmarkWebhookCPU(b *testing.B) {
-	f := newResidents(b, stage.Options{WithoutLoop: true})
-	n := startNoOp(b)
-	requests := sizes(b, "BENCH_REQUESTS", 20)[0]
-	bare := stage.Machine(f.set, "bare")
-	stored := f.stored(b, "stored")
+// BenchmarkReview reports the CPU time of Heirloom's process for a review over TLS, as a multiple of the CPU time that a process of
+// controller-runtime's no-op webhook takes for the same review (metric ×no-op). The processes take turns, BENCH_REQUESTS at a time.
+func BenchmarkReview(b *testing.B) {
+	f := newFleet(b, stage.Options{WithoutLoop: true})
+	noOp, noOpMetrics := startNoOp(b)
+	requests := number(b, "BENCH_REQUESTS", 20)
+	stored := f.stored(b)
 	touched, lost := stored.DeepCopy(), stored.DeepCopy()
 	touched.Labels["bench.x-k8s.io/touched"] = "yes"
 	delete(lost.Labels, "node.cluster.x-k8s.io/label-0")
-	node := sentByKubelet(kubeletsNode(stored.Name))
+	machines := webhooks.PathOf(owners.Machines)
 	for _, tc := range []struct {
 		name, path string
-		request    admissionv1.AdmissionRequest
+		review     []byte
 		mutates    bool
 	}{
-		{"Machine, create", webhooks.PathOf(owners.Machines), create("Machine", sentByClusterAPI(bare)), true},
-		{"Node, create by its kubelet", webhooks.NodesPath, registering(node), true},
-		{"Machine, unchanged update", webhooks.PathOf(owners.Machines), update("Machine", touched, stored), false},
-		{"Machine, update that loses an inherited label", webhooks.PathOf(owners.Machines), update("Machine", lost, stored), true},
+		{"Machine, create", machines, review(b, "machine", f.sent(b, "machine"), nil), true},
+		{"Node, create by its kubelet", webhooks.NodesPath, review(b, "node", f.sent(b, "node"), nil), true},
+		{"Machine, unchanged update", machines, review(b, "machine", encode(b, touched), encode(b, stored)), false},
+		{"Machine, update that loses an inherited label", machines, review(b, "machine", encode(b, lost), encode(b, stored)), true},
 	} {
-		body := encode(admissionv1.AdmissionReview{
-			TypeMeta: metav1.TypeMeta{APIVersion: "admission.k8s.io/v1", Kind: "AdmissionReview"}, Request: &tc.request,
-		})
 		b.Run(tc.name, func(b *testing.B) {
-			subject, baseline := newCaller(f.WebhookURL+tc.path, body), newCaller(n.url+noOpPath, body)
+			subject, baseline := newCaller(f.WebhookURL+tc.path, tc.review), newCaller(noOp, tc.review)
 			subject.expect(b, tc.mutates)
 			baseline.expect(b, false)
-			baseline.saturate(b, requests) // the first requests also pay for connections and other work that is done once
-			subject.saturate(b, requests)
+			baseline.cpu(b, noOpMetrics, requests) // the first requests also pay for connections and other work that is done once
+			subject.cpu(b, f.MetricsURL, requests)
 			var ours, theirs float64
 			for b.Loop() {
-				start := n.usage(b).CPU
-				baseline.saturate(b, requests)
-				theirs += (n.usage(b).CPU - start).Seconds()
-				before := f.cpu(b)
-				subject.saturate(b, requests)
-				ours += f.cpu(b) - before
+				theirs += baseline.cpu(b, noOpMetrics, requests)
+				ours += subject.cpu(b, f.MetricsURL, requests)
 			}
 			b.ReportMetric(ours/theirs, "×no-op")
 			b.ReportMetric(ours/float64(b.N*requests)*1e6, "µs-CPU")
@@ -77,27 +71,60 @@ func BenchmarkWebhookCPU(b *testing.B) {
 }
 
 // stored creates a Machine and returns the stored object, with all inherited entries and its managed fields.
-func (f *residents) stored(b *testing.B, name string) *clusterv1.Machine {
+func (f *fleet) stored(b *testing.B) *clusterv1.Machine {
 	b.Helper()
-	machine := stage.Machine(f.set, name)
+	machine := stage.Machine(f.set, "stored")
 	if err := f.Client.Create(b.Context(), machine); err != nil {
 		b.Fatal(err)
 	}
 	if err := f.Client.Get(b.Context(), client.ObjectKeyFromObject(machine), machine); err != nil {
 		b.Fatal(err)
 	}
-	machine.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("Machine"))
+	machine.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("Machine")) // an API server sends the kind
 	return machine
 }
 
-// cpu returns the CPU time of the program in seconds.
-func (f *residents) cpu(b *testing.B) float64 {
+// sent returns an object of testdata, as JSON.
+func (f *fleet) sent(b *testing.B, name string) []byte {
 	b.Helper()
-	now, err := samples.Of(b.Context(), f.MetricsURL)
+	text, err := os.ReadFile("testdata/" + name + ".yaml")
 	if err != nil {
 		b.Fatal(err)
 	}
-	return now["process_cpu_seconds_total"]
+	object, err := yaml.YAMLToJSON([]byte(strings.ReplaceAll(string(text), "OWNER", string(f.set.UID))))
+	if err != nil {
+		b.Fatal(err)
+	}
+	return object
+}
+
+// review returns the review of a create, or with an old object, of an update.
+func review(b *testing.B, kind string, object, old []byte) []byte {
+	b.Helper()
+	text, err := os.ReadFile("testdata/" + kind + "-review.yaml")
+	if err != nil {
+		b.Fatal(err)
+	}
+	request := &admissionv1.AdmissionRequest{}
+	if err := yaml.UnmarshalStrict(text, request); err != nil {
+		b.Fatal(err)
+	}
+	request.Operation, request.Object.Raw, request.DryRun = admissionv1.Create, object, new(false)
+	if old != nil {
+		request.Operation, request.OldObject = admissionv1.Update, runtime.RawExtension{Raw: old}
+	}
+	return encode(b, admissionv1.AdmissionReview{
+		TypeMeta: metav1.TypeMeta{APIVersion: "admission.k8s.io/v1", Kind: "AdmissionReview"}, Request: request,
+	})
+}
+
+func encode(b *testing.B, object any) []byte {
+	b.Helper()
+	encoded, err := json.Marshal(object)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return encoded
 }
 
 // caller calls a webhook as an API server does.
@@ -148,9 +175,10 @@ func (c *caller) expect(b *testing.B, mutates bool) {
 	}
 }
 
-// saturate sends this number of requests, several at a time.
-func (c *caller) saturate(b *testing.B, requests int) {
+// cpu sends this number of requests, several at a time, and returns the CPU time that the process with these metrics took, in seconds.
+func (c *caller) cpu(b *testing.B, metricsURL string, requests int) float64 {
 	b.Helper()
+	before := metrics(b, metricsURL)
 	asking, ctx := errgroup.WithContext(b.Context())
 	asking.SetLimit(callers)
 	for range requests {
@@ -162,13 +190,5 @@ func (c *caller) saturate(b *testing.B, requests int) {
 	if err := asking.Wait(); err != nil {
 		b.Fatal(err)
 	}
-}
-
-// took returns the duration of one request.
-func (c *caller) took(b *testing.B) time.Duration {
-	b.Helper()
-	return timed(b, func(ctx context.Context) error {
-		_, err := c.ask(ctx)
-		return err
-	})
+	return metrics(b, metricsURL)["process_cpu_seconds_total"] - before["process_cpu_seconds_total"]
 }
