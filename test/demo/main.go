@@ -148,7 +148,9 @@ func (d *demo) serve(ctx context.Context, requests io.Reader, answers io.Writer)
 		if err := d.do(ctx, lines.Text()); err != nil {
 			answer = strings.Join(strings.Fields(err.Error()), " ")
 		}
-		fmt.Fprintln(answers, answer)
+		if _, err := fmt.Fprintln(answers, answer); err != nil {
+			return // the script has ended
+		}
 	}
 }
 
