@@ -19,7 +19,6 @@ require (
 	go.yaml.in/yaml/v3 v3.0.4
 	golang.org/x/net v0.58.0
 	golang.org/x/sync v0.22.0
-	golang.org/x/term v0.45.0
 	golang.org/x/time v0.15.0
 	gomodules.xyz/jsonpatch/v2 v2.5.0
 	gopkg.in/evanphx/json-patch.v4 v4.13.0
@@ -44,7 +43,10 @@ require (
 	sigs.k8s.io/yaml v1.6.0
 )
 
-require github.com/go-openapi/swag/pools v0.27.1 // indirect
+require (
+	github.com/go-openapi/swag/pools v0.27.1 // indirect
+	golang.org/x/term v0.45.0 // indirect
+)
 
 require (
 	cel.dev/expr v0.25.2 // indirect

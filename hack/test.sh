@@ -89,14 +89,12 @@ check() { "${@:2}" || echo "$1" >>"$results/failed"; }
 unit() {
 	local directories=() directory
 	# The tests of pkg/controllers and of the simulated world take longest, so they begin first.
-	for directory in pkg/controllers test/sim/world test/sim/apiserver pkg cmd webhooks certs test/rules; do
+	for directory in pkg/controllers test/sim/world test/sim/apiserver pkg cmd webhooks certs test/rules test/markdown; do
 		[[ ! -d $directory ]] || directories+=("./$directory/...")
 	done
-	# Parallel tests mostly wait, and so do some packages, hence -p.
-	run unit . "${race[@]}" -p=4 -parallel=4 "${directories[@]}"
-	run unit-release hack/tools/release "${plain[@]}" ./...
-	# The test cache sees neither a missing file nor a file of another module.
-	run unit-docs hack/tools/docs "${plain[@]}" -count=1 ./bench ./links
+	# Parallel tests mostly wait, and so do some packages, hence -p. Each package is measured by its own tests: -coverpkg would compile every
+	# package once more for every test.
+	run unit . "${race[@]}" -p=4 -parallel=4 -coverprofile="$results/coverage" "${directories[@]}"
 }
 
 integration() {
@@ -126,7 +124,7 @@ build_cluster() {
 	test/cluster/prepare.sh || return 0
 	local version
 	version=$(awk '$1 == "appVersion:" { print $2 }' deploy/chart/heirloom/Chart.yaml)
-	VERSION=$version hack/release.sh image
+	VERSION=$version PLATFORMS=linux-$(go env GOHOSTARCH) hack/release.sh image
 	CGO_ENABLED=0 go -C hack/tools/release tool -n crane >/dev/null
 	CGO_ENABLED=0 go -C hack/tools/dev build -trimpath -gcflags all=-dwarf=false -o "$PWD/bin/cert-manager" ./cert-manager
 	programs node
@@ -159,6 +157,12 @@ prepare() {
 	done
 }
 
+# coverage prints how many statements of the program the unit tests of their packages reach.
+coverage() {
+	awk '/\/(pkg|cmd|webhooks|certs)\/[^ ]*:/ { all += $2; if ($3) reached += $2 }
+		END { if (all) printf "coverage: %.1f %% of the statements of the program, by unit tests\n", 100 * reached / all }' "$results/coverage"
+}
+
 # summary prints the results of all tests, and the number of API servers that they started.
 summary() {
 	local said
@@ -168,6 +172,7 @@ summary() {
 	said=$(sed -nE 's/^DONE //p' "$results/said" | tail -n 1)
 	cat "$results/said"
 	printf 'API servers started: %d\n' "$(wc -l <"$HEIRLOOM_API_SERVERS")"
+	[[ ! -e $results/coverage ]] || coverage
 	[[ ! -s $results/failed ]] || printf 'failed: %s\n' "$(sort -u "$results/failed" | paste -s -d ' ')"
 	[[ $said =~ ^[1-9] || ${groups[*]} =~ ^(bench|site| )+$ ]] || echo "not a single test has run: that is a failure" | tee "$results/failed"
 }
