@@ -62,26 +62,6 @@ func TestValuesForGitOpsTools(t *testing.T) {
 	Expect(found).To(ConsistOf("Application", "HelmRelease"))
 }
 
-// The schema has the values in the order of values.yaml, for editors that propose them.
-func TestSchemaHasTheSameOrder(t *testing.T) {
-	Expect := NewWithT(t).Expect
-	var documented []string
-	for _, row := range markdown.Parse([]byte(document(t, "deploy", "chart", "heirloom", "README.md"))).Rows {
-		name := regexp.MustCompile("^`([A-Za-z]+)[.`]").FindStringSubmatch(row.Cells[0])
-		if name != nil && (len(documented) == 0 || documented[len(documented)-1] != name[1]) {
-			documented = append(documented, name[1])
-		}
-	}
-	schema := document(t, "deploy", "chart", "heirloom", "values.schema.json")
-	_, properties, found := strings.Cut(schema, "\n  \"properties\": {\n")
-	Expect(found).To(BeTrue())
-	var ordered []string
-	for _, name := range regexp.MustCompile(`(?m)^    "([A-Za-z]+)": `).FindAllStringSubmatch(properties, -1) {
-		ordered = append(ordered, name[1])
-	}
-	Expect(ordered).To(Equal(append(documented, "namespace", "enabled")))
-}
-
 // The annotations for Artifact Hub are true: the image is the rendered image, and the prerelease flag matches the version.
 func TestArtifactHub(t *testing.T) {
 	Expect := NewWithT(t).Expect

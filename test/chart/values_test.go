@@ -4,10 +4,6 @@ package chart
 
 import (
 	"encoding/json"
-	"os"
-	"path/filepath"
-	"regexp"
-	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -15,61 +11,6 @@ import (
 
 	"github.com/heirloom-dev/heirloom/pkg/workload/webhook"
 )
-
-// schema is a part of values.schema.json.
-type schema struct {
-	Ref         string            `json:"$ref"`
-	Properties  map[string]schema `json:"properties"`
-	Definitions map[string]schema `json:"definitions"`
-}
-
-// The schema has exactly the documented values.
-func TestSchemaHasEveryValue(t *testing.T) {
-	Expect := NewWithT(t).Expect
-	raw, err := os.ReadFile(filepath.Join(chartDir(t), "values.schema.json"))
-	Expect(err).NotTo(HaveOccurred())
-	var root schema
-	Expect(json.Unmarshal(raw, &root)).To(Succeed())
-	documented := documentedValues(t)
-	Expect(documented).NotTo(BeEmpty())
-	known := map[string]bool{}
-	var walk func(path string, s schema)
-	walk = func(path string, s schema) {
-		s = root.resolve(s)
-		if documented[path] || len(s.Properties) == 0 {
-			known[path] = true
-			return
-		}
-		for name, property := range s.Properties {
-			walk(strings.TrimPrefix(path+"."+name, "."), property)
-		}
-	}
-	walk("", root)
-	Expect(known).To(HaveKey("enabled"), "for a chart that depends on this one")
-	delete(known, "enabled")
-	Expect(known).To(HaveKey("namespace"), "to be refused in words")
-	delete(known, "namespace")
-	Expect(known).To(Equal(documented), "values.schema.json (actual) and values.yaml (expected)")
-}
-
-func (s schema) resolve(part schema) schema {
-	if name, ok := strings.CutPrefix(part.Ref, "#/definitions/"); ok {
-		return s.Definitions[name]
-	}
-	return part
-}
-
-// documentedValues returns the values of values.yaml, from its generated table.
-func documentedValues(t *testing.T) map[string]bool {
-	t.Helper()
-	readme, err := os.ReadFile(filepath.Join(chartDir(t), "README.md"))
-	NewWithT(t).Expect(err).NotTo(HaveOccurred())
-	documented := map[string]bool{}
-	for _, row := range regexp.MustCompile("(?m)^\\| `([A-Za-z.]+)` \\|").FindAllStringSubmatch(string(readme), -1) {
-		documented[row[1]] = true
-	}
-	return documented
-}
 
 // Helm refuses invalid values, with a message that names the value.
 func TestWrongValuesAreRefused(t *testing.T) {
