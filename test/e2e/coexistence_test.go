@@ -41,7 +41,6 @@ func TestCoexistence(t *testing.T) {
 	p.step("remediate a worker", (*fleet).remediate)
 	p.goAndComeBack()
 	p.switchOff()
-	p.expectQuiet()
 	p.expectNoMoreWrites()
 	p.step("the MachineDeployment leaves the topology", (*fleet).withoutMachineDeployment)
 	p.step("the Cluster is deleted", (*fleet).demolish)
