@@ -32,7 +32,6 @@ func TestCoexistence(t *testing.T) {
 	p.beside.expectPromised("annotated-cluster", 30, "leader", "workers")
 	p.step("change class and Cluster", (*fleet).redeclare)
 	p.beside.expectPromised("annotated-changed", 31, "leader", "changed")
-	p.step("add, change and remove a label of a MachineDeployment", (*fleet).labelMachineDeployment)
 	p.step("patch metadata", (*fleet).patch)
 	p.beside.expectPatched()
 	p.step("patches go", func(f *fleet) { f.changeClass(func(class *clusterv1.ClusterClassSpec) { class.Patches = nil }) })
