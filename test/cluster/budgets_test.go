@@ -4,9 +4,7 @@
 package cluster_test
 
 import (
-	"context"
 	"path/filepath"
-	"slices"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -33,10 +31,7 @@ func TestNoExecuteWithinBudgets(t *testing.T) {
 	drain := func(effect corev1.TaintEffect) corev1.Taint {
 		return corev1.Taint{Key: "drain", Value: "now", Effect: effect}
 	}
-	root, err := controlplane.RepositoryRoot(t.Context())
-	NewWithT(t).Expect(err).NotTo(HaveOccurred())
-	t.Cleanup(func() { keepNoTaint(t, "drain") }) // after the uninstallation: the taint would keep the Pods of later tests away
-	r := newRelease(t, "--values", filepath.Join(root, "docs", "examples", "no-execute-budgets", "values.yaml"),
+	r := newRelease(t, "--values", filepath.Join("..", "..", "docs", "examples", "no-execute-budgets", "values.yaml"),
 		"--set", "managementCluster="+name+"/"+name, "--set", "tolerations[0].operator=Exists")
 	r.settle()
 	r.declareNode(name)
@@ -107,18 +102,4 @@ func (r *release) runWithBudget(namespace string) (pod *corev1.Pod, budget *poli
 		g.Expect(pods.Items).To(HaveLen(1))
 	}).WithTimeout(patience).WithPolling(polling).Should(Succeed())
 	return &pods.Items[0], budget
-}
-
-// keepNoTaint removes a taint from the Node.
-func keepNoTaint(t *testing.T, key string) {
-	t.Helper()
-	if shared.Cluster == nil {
-		return
-	}
-	ctx := context.WithoutCancel(t.Context())
-	Expect, node := NewWithT(t).Expect, &corev1.Node{}
-	Expect(shared.Get(ctx, client.ObjectKey{Name: cluster.NodeName}, node)).To(Succeed())
-	before := node.DeepCopy()
-	node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == key })
-	Expect(shared.Patch(ctx, node, client.MergeFrom(before))).To(Succeed())
 }

@@ -71,7 +71,7 @@ func gotStarted() []step {
 		}},
 		{
 			starts:  "kubectl --namespace fleet label",
-			warns:   `Warning: heirloom: label .* was kept: .* edit MachineDeployment default/`,
+			warns:   `Warning: heirloom: label .* was kept: .* edit [A-Za-z]+ default/` + quickCluster,
 			follows: func(r *reader, _ string) { r.expectArrived() },
 		},
 		{starts: "kubectl --namespace fleet patch", exits: 1, follows: func(r *reader, printed string) {

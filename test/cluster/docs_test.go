@@ -18,7 +18,6 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/heirloom-dev/heirloom/test/cluster"
-	"github.com/heirloom-dev/heirloom/test/controlplane"
 	"github.com/heirloom-dev/heirloom/test/markdown"
 )
 
@@ -63,8 +62,7 @@ func TestTheDocumentedCommands(t *testing.T) {
 	t.Cleanup(cancel)
 	r := newReader(ctx, t)
 	r.startCertManager()
-	out, err := exec.CommandContext(ctx, "ctr", "--namespace", "k8s.io", "images", "tag", shared.Image, "ghcr.io/heirloom-dev/heirloom:dev").CombinedOutput()
-	r.Expect(err).NotTo(HaveOccurred(), "%s", out)
+	r.tag("ghcr.io/heirloom-dev/heirloom:dev")
 	r.leadToItself()
 	t.Cleanup(r.removeClusterAPI)
 	t.Cleanup(r.remove)
@@ -107,6 +105,13 @@ func TestOneRecipeInstalls(t *testing.T) {
 	r.Expect(recipes["README.md"]).To(ContainSubstring("helm install"))
 }
 
+// tag gives the image of `make test-cluster` another name.
+func (r *reader) tag(name string) {
+	r.t.Helper()
+	out, err := exec.CommandContext(r.ctx, "ctr", "--namespace", "k8s.io", "images", "tag", shared.Image, name).CombinedOutput()
+	r.Expect(err).NotTo(HaveOccurred(), "%s", out)
+}
+
 func newReader(ctx context.Context, t *testing.T) *reader {
 	t.Helper()
 	own := t.TempDir()
@@ -130,13 +135,6 @@ func newReader(ctx context.Context, t *testing.T) *reader {
 		"KUBECONFIG="+shared.Kubeconfig, "KUBE_EDITOR="+editor, "CHANGE="+r.change, "STATE="+r.state, "CLONE="+r.dir,
 		"PATH="+strings.Join([]string{os.Getenv("HEIRLOOM_HELM"), os.Getenv("HEIRLOOM_TOOLS"), os.Getenv("HEIRLOOM_CLUSTER_API"), os.Getenv("PATH")}, ":"))
 	return r
-}
-
-func (r *release) root() string {
-	r.t.Helper()
-	root, err := controlplane.RepositoryRoot(context.Background())
-	r.Expect(err).NotTo(HaveOccurred())
-	return root
 }
 
 // blocks returns the code blocks of a page.

@@ -21,7 +21,7 @@ import (
 // webhook configurations that helm replaces. Then every write has its inherited entries, also while Pods are replaced, and no write
 // fails, also during the uninstallation, whose hook releases everything that Heirloom owns.
 func TestHelmUnderAStreamOfAdmissions(t *testing.T) {
-	r := newRelease(t, "--set", "certificates.mode=self", "--set", "uninstall.release=true")
+	r := newRelease(t, "--set", "uninstall.release=true")
 	r.settle()
 	s := newStream(t, "stream")
 	s.during(r, "nothing happens", func() {})
