@@ -22,6 +22,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 	"github.com/heirloom-dev/heirloom/test/cluster"
 	"github.com/heirloom-dev/heirloom/test/controlplane"
+	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
 // A disruption budget delays the Node's taint, and the softened taint keeps new Pods away meanwhile. The Pod is evicted once its budget
@@ -102,4 +103,30 @@ func (r *release) runWithBudget(namespace string) (pod *corev1.Pod, budget *poli
 		g.Expect(pods.Items).To(HaveLen(1))
 	}).WithTimeout(patience).WithPolling(polling).Should(Succeed())
 	return &pods.Items[0], budget
+}
+
+// declareNode creates the Machine of the cluster's own Node, and all its owners.
+func (r *release) declareNode(namespace string) {
+	r.t.Helper()
+	owner := stage.Cluster(namespace, namespace)
+	md := stage.MachineDeployment(owner, namespace, stage.Declared{
+		Annotations: map[string]string{taint.AlwaysAnnotation: "dedicated=ml:PreferNoSchedule"}, // which keeps no Pod away
+	})
+	for _, object := range []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, owner, md} {
+		r.Expect(shared.Create(r.ctx, object)).To(Succeed())
+	}
+	ms := stage.MachineSet(md, namespace)
+	r.Expect(shared.Create(r.ctx, ms)).To(Succeed())
+	machine := stage.Machine(ms, namespace)
+	machine.Spec.ProviderID = cluster.ProviderID
+	r.Expect(shared.Create(r.ctx, machine)).To(Succeed())
+}
+
+// eventuallyNode waits until the Node, read anew each time, satisfies the check.
+func (r *release) eventuallyNode(node *corev1.Node, check func(g Gomega)) {
+	r.t.Helper()
+	r.Eventually(func(g Gomega) {
+		g.Expect(shared.Get(r.ctx, client.ObjectKeyFromObject(node), node)).To(Succeed())
+		check(g)
+	}).WithTimeout(patience).WithPolling(polling).Should(Succeed())
 }
