@@ -141,7 +141,7 @@ func (r *reader) join(pool string) (name string) {
 	machine := r.one("infrastructure.cluster.x-k8s.io", "DevMachine", client.MatchingLabels{clusterv1.ClusterTopologyMachineDeploymentNameLabel: pool})
 	name = machine.GetName()
 	resolve(r.t, name) // a kubelet resolves its own name
-	kubelet, err := shared.ControlPlane.StartKubelet(r.ctx, controlplane.KubeletOptions{
+	kubelet, err := shared.StartKubelet(r.ctx, controlplane.KubeletOptions{
 		Name: name, Dir: r.t.TempDir(),
 		RegisterWithTaints: []string{
 			clusterv1.NodeUninitializedTaint.Key + "=:" + string(corev1.TaintEffectNoSchedule),

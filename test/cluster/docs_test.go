@@ -25,8 +25,8 @@ import (
 type step struct {
 	// starts is the beginning of its text.
 	starts string
-	// passed is the reason why this test skips the block. All other blocks of the page run.
-	passed string
+	// skipped is the reason why this test skips the block. All other blocks of the page run.
+	skipped string
 	// without has the beginnings of the lines that do not run here; a comment has the reason.
 	without []string
 	// exits is the exit code that the page announces.
@@ -83,7 +83,7 @@ func TestTheDocumentedCommandsAreKnown(t *testing.T) {
 			for _, start := range known.without {
 				r.Expect("\n"+b.Text).To(ContainSubstring("\n"+start), "%s:%d", page.file, b.Line)
 			}
-			r.Expect(b.Language).To(Or(BeElementOf("", "sh", "console", "yaml"), Satisfy(func(string) bool { return known.passed != "" })), "%s:%d", page.file, b.Line)
+			r.Expect(b.Language).To(Or(BeElementOf("", "sh", "console", "yaml"), Satisfy(func(string) bool { return known.skipped != "" })), "%s:%d", page.file, b.Line)
 		}
 		for _, known := range page.steps {
 			r.Expect(met).To(HaveKey(known.starts), "no block of %s begins with this text", page.file)
@@ -161,7 +161,7 @@ func (r *reader) follow(page page) {
 	blocks := r.blocks(page.file)
 	for i, b := range blocks {
 		known := r.stepOf(page, b)
-		if known.passed != "" || b.Language == "yaml" {
+		if known.skipped != "" || b.Language == "yaml" {
 			continue
 		}
 		if strings.Contains(b.Text, " edit ") {
