@@ -64,7 +64,9 @@ func TestKubectl(t *testing.T) {
 func (w *kubectlWorld) expectRights() {
 	w.t.Helper()
 	subjects := []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "reader"}}
-	role := func(name string) rbacv1.RoleRef { return rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name} }
+	role := func(name string) rbacv1.RoleRef {
+		return rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name}
+	}
 	w.create(&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "plugin-reader"}, Subjects: subjects, RoleRef: role("heirloom-plugin")})
 	reader := w.kubeconfigOf("reader")
 	explain := func(object string) string {
