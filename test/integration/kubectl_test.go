@@ -18,11 +18,9 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	"github.com/heirloom-dev/heirloom/test/controlplane"
 	"github.com/heirloom-dev/heirloom/test/markdown"
@@ -124,8 +122,7 @@ func steady(output string) string {
 	return output
 }
 
-// kubectlWorld is a management cluster with Heirloom and the fleet of testdata/kubectl-fleet.yaml: Cluster prod of ClusterClass standard, and
-// Cluster edge without a topology. Each has a workload cluster with a Node for each Machine, and a Node that no Machine has.
+// kubectlWorld is a management cluster with Heirloom and the fleet of testdata/fleet.yaml. Each Cluster has a workload cluster with a Node for each Machine, and a Node that no Machine has.
 type kubectlWorld struct {
 	*scene
 	kubeconfig string // of an administrator
@@ -138,8 +135,6 @@ func newKubectlWorld(t *testing.T) *kubectlWorld {
 	})
 	w := &kubectlWorld{scene: s}
 	w.kubeconfig = w.kubeconfigOf("admin", "system:masters")
-	w.ensureNamespace(fleetName)
-	w.ensureNamespace("capi-system")
 	// The plugin reads settings from Deployments. No Pods of them run: Heirloom is a process of its own with the same settings.
 	for _, object := range render(t, map[string]any{"additionalSyncMachineLabels": []any{"^team$"}}) {
 		if object.GetKind() == "Deployment" {
@@ -164,45 +159,30 @@ func (w *kubectlWorld) rolledOut(object *unstructured.Unstructured) {
 	w.Expect(w.Client.Status().Update(w.ctx, deployment)).To(Succeed())
 }
 
-// populate creates the objects of the fleet, with the field managers of their creators.
+// populate creates the fleet, with a workload cluster for each Cluster.
 func (w *kubectlWorld) populate() {
 	w.t.Helper()
-	var fleet []struct {
-		Manager string
-		Objects []map[string]any
-	}
-	w.Expect(yaml.Unmarshal([]byte(w.read("testdata/kubectl-fleet.yaml")), &fleet)).To(Succeed())
-	uids, workloads := map[string]types.UID{}, map[string]*stage.Workload{}
+	workloads := map[string]*stage.Workload{}
 	node := func(cluster, name string) {
 		w.Expect(workloads[cluster].Client.Create(w.ctx, stage.Node(name), client.FieldOwner("kubelet"))).To(Succeed())
 	}
-	for _, by := range fleet {
-		for _, content := range by.Objects {
-			u := &unstructured.Unstructured{Object: content}
-			owners := u.GetOwnerReferences()
-			for i, owner := range owners {
-				owners[i].UID = uids[owner.Kind+owner.Name]
-			}
-			u.SetOwnerReferences(owners)
-			w.Expect(w.Client.Create(w.ctx, u, client.FieldOwner(by.Manager))).To(Succeed())
-			uids[u.GetKind()+u.GetName()] = u.GetUID()
-			switch name := u.GetName(); u.GetKind() {
-			case "Deployment":
-				w.rolledOut(u)
-			case "Cluster":
-				cluster := stage.Cluster(fleetName, name)
-				w.get(cluster)
-				workloads[name] = w.workload(cluster)
-				node(name, name+"-stranger")
-			case "Machine":
-				m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: fleetName, Name: name}}
-				w.get(m)
-				node(m.Spec.ClusterName, name)
-				m.Status.NodeRef.Name = name
-				w.Expect(w.Client.Status().Update(w.ctx, m)).To(Succeed())
-			}
+	w.createFleet(func(u *unstructured.Unstructured) {
+		switch name := u.GetName(); u.GetKind() {
+		case "Deployment":
+			w.rolledOut(u)
+		case "Cluster":
+			cluster := stage.Cluster(fleetName, name)
+			w.get(cluster)
+			workloads[name] = w.workload(cluster)
+			node(name, name+"-stranger")
+		case "Machine":
+			m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: fleetName, Name: name}}
+			w.get(m)
+			node(m.Spec.ClusterName, name)
+			m.Status.NodeRef.Name = name
+			w.Expect(w.Client.Status().Update(w.ctx, m)).To(Succeed())
 		}
-	}
+	})
 	node("prod", "prod-spot-1")
 }
 
