@@ -39,8 +39,8 @@ func ownCertificate(hosts ...string) []string {
 	return []string{"--webhook-cert-secret=" + authority.String(), "--webhook-cert-dns-names=" + strings.Join(hosts, ",")}
 }
 
-// Without cert-manager, a fresh installation becomes ready. All replicas serve the certificate in the Secret, which is valid for the host names
-// of all replicas. If the Secret is deleted, the replicas create it again and serve its certificate, and the API server trusts it.
+// Without cert-manager, a fresh installation becomes ready. If the Secret with its certificate is deleted, the program makes it anew, and the
+// API server trusts it. The tests of package certs show that all replicas serve the certificate in the Secret.
 func TestOwnCertificates(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, stage.Options{
@@ -51,57 +51,10 @@ func TestOwnCertificates(t *testing.T) {
 	s.eventuallyAnswers("before")
 	first, err := s.publishedBundle()
 	s.Expect(err).NotTo(HaveOccurred())
-
-	log := tail{path: filepath.Join(s.dir, "other.log")}
-	other, err := s.StartReplica(s.ctx, "other", append(ownCertificate("localhost", "other.example.com"), "--webhook-cert-dir="+t.TempDir())...)
-	s.Expect(err).NotTo(HaveOccurred())
-	t.Cleanup(func() {
-		s.Expect(other.Stop()).To(Succeed())
-		if t.Failed() {
-			showLog(t, log)
-		}
-		expectNoRace(t, log)
-	})
-	s.eventuallyServe(s.WebhookURL, other.WebhookURL)
-	s.Expect(s.publishedBundle()).To(Equal(first), "the certificate changes, the CA does not")
-
 	s.Expect(s.Client.Delete(s.ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: authority.Namespace, Name: authority.Name}})).To(Succeed())
 	s.Eventually(s.publishedBundle).WithTimeout(patience).ShouldNot(Equal(first))
-	s.eventuallyServe(s.WebhookURL, other.WebhookURL)
 	s.eventuallyPublishesOneCA()
 	s.eventuallyAnswers("after")
-}
-
-// eventuallyServe waits until all servers serve the certificate in the Secret, and a client with the published CA trusts them.
-func (s *scene) eventuallyServe(urls ...string) {
-	s.t.Helper()
-	s.Eventually(func(g Gomega) {
-		secret := &corev1.Secret{}
-		g.Expect(s.Client.Get(s.ctx, authority, secret)).To(Succeed())
-		pair, err := tls.X509KeyPair(secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey])
-		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(pair.Leaf.DNSNames).To(ConsistOf("localhost", "other.example.com"))
-		for _, url := range urls {
-			served, err := s.served(url)
-			g.Expect(err).NotTo(HaveOccurred(), url)
-			g.Expect(served.Equal(pair.Leaf)).To(BeTrue(), url)
-		}
-	}).WithTimeout(patience).WithPolling(polling).Should(Succeed())
-}
-
-// served returns the certificate that a server serves on a new connection. A client with the published CA bundle trusts it.
-func (s *scene) served(url string) (*x509.Certificate, error) {
-	bundle, err := s.publishedBundle()
-	if err != nil {
-		return nil, err
-	}
-	pool := x509.NewCertPool()
-	pool.AppendCertsFromPEM(bundle)
-	connection, err := (&tls.Dialer{Config: &tls.Config{RootCAs: pool}}).DialContext(s.ctx, "tcp", strings.TrimPrefix(url, "https://"))
-	if err != nil {
-		return nil, err
-	}
-	return connection.(*tls.Conn).ConnectionState().PeerCertificates[0], connection.Close() //nolint:forcetypeassert // a dialer of TLS
 }
 
 // eventuallyAnswers waits until the API server calls the webhooks, and returns a MachineDeployment: the API server uses a new bundle only after
@@ -216,10 +169,25 @@ func (r *renewals) writesUntil(done func() bool) {
 	for begin, writes := time.Now(), 0; writes < 10 || !done(); writes++ {
 		r.Expect(time.Since(begin)).To(BeNumerically("<", 2*patience))
 		r.Expect(r.inheritsInTheWrite(r.md)).To(Succeed())
-		leaf, err := r.served(r.WebhookURL)
+		leaf, err := r.served()
 		r.Expect(err).NotTo(HaveOccurred())
 		r.leaves.Insert(leaf.SerialNumber.String())
 	}
+}
+
+// served returns the certificate that the program serves on a new connection. A client with the published CA bundle trusts it.
+func (r *renewals) served() (*x509.Certificate, error) {
+	bundle, err := r.publishedBundle()
+	if err != nil {
+		return nil, err
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(bundle)
+	connection, err := (&tls.Dialer{Config: &tls.Config{RootCAs: pool}}).DialContext(r.ctx, "tcp", strings.TrimPrefix(r.WebhookURL, "https://"))
+	if err != nil {
+		return nil, err
+	}
+	return connection.(*tls.Conn).ConnectionState().PeerCertificates[0], connection.Close() //nolint:forcetypeassert // a dialer of TLS
 }
 
 // serves makes writes until this number of certificates has been served.

@@ -77,14 +77,10 @@ func TestConformance(t *testing.T) {
 	for _, release := range releases {
 		t.Run(release.Name, func(t *testing.T) {
 			crds, webhooks := readCRDs(t, release.CRDPaths), renderWebhooks(t)
-			loop := &play{table: readTable(t)}
-			t.Run("loop", func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) { loop.run(t.Context(), newWorld(t, crds, nil)) })
-			})
-			t.Run("admission", func(t *testing.T) {
-				admission := &play{table: loop.table, byLoop: loop}
-				synctest.Test(t, func(t *testing.T) { admission.run(t.Context(), newWorld(t, crds, webhooks)) })
-			})
+			loop := &play{name: "loop", table: readTable(t)}
+			synctest.Test(t, func(t *testing.T) { loop.run(t.Context(), newWorld(t, crds, nil)) })
+			admission := &play{name: "admission", table: loop.table, byLoop: loop}
+			synctest.Test(t, func(t *testing.T) { admission.run(t.Context(), newWorld(t, crds, webhooks)) })
 		})
 	}
 }

@@ -29,6 +29,7 @@ const (
 type play struct {
 	*table
 	*world
+	name string
 	// byLoop is the same play with the loop; nil in this play itself.
 	byLoop   *play
 	owners   []*object
@@ -52,6 +53,8 @@ type object struct {
 type child struct {
 	*object
 	childCase
+	// byLoop is the same child in the play with the loop.
+	byLoop *child
 	// created is the first state of stored.
 	created map[string]any
 	// owned are the fields that heirloom owns, by state.
@@ -115,7 +118,7 @@ func (p *play) prepare(ctx context.Context, c conformanceCase, name string) {
 		if manifests[manifest] == nil {
 			p.t.Fatalf("there is no manifest %s", manifest)
 		}
-		title := fmt.Sprintf("rules %v, %s of %s", c.Rules, manifest, c.Owners[len(c.Owners)-1].Object)
+		title := fmt.Sprintf("%s, rules %v, %s of %s", p.name, c.Rules, manifest, c.Owners[len(c.Owners)-1].Object)
 		return &object{title: title, uids: uids, bare: manifests[manifest]}
 	}
 	for _, of := range c.Owners {
@@ -174,7 +177,8 @@ func (p *play) createChildren(ctx context.Context) {
 	for i, c := range p.children {
 		p.createObject(ctx, c.object)
 		if p.byLoop != nil {
-			c.stored = p.byLoop.children[i].created
+			c.byLoop = p.byLoop.children[i]
+			c.stored = c.byLoop.created
 		}
 		c.created = c.stored
 	}
@@ -234,15 +238,11 @@ func (p *play) expect(ctx context.Context, c *child, state int) {
 	if u.GetKind() != "Node" && (owned == "") != (len(want) == 0) {
 		p.t.Errorf("%s, state %d: heirloom owns %q", c.title, state, owned)
 	}
-	if p.byLoop == nil || c.Admission {
+	if c.byLoop == nil || c.Admission {
 		return
 	}
-	for i, other := range p.children {
-		if other == c {
-			if diff := cmp.Diff(p.byLoop.children[i].owned[state], owned); diff != "" {
-				p.t.Errorf("%s, state %d: owned with the loop (-) and with admission (+)\n%s", c.title, state, diff)
-			}
-		}
+	if diff := cmp.Diff(c.byLoop.owned[state], owned); diff != "" {
+		p.t.Errorf("%s, state %d: owned with the loop (-) and with admission (+)\n%s", c.title, state, diff)
 	}
 }
 
