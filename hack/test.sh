@@ -15,8 +15,7 @@
 #   bench         each benchmark once, with few objects: a benchmark that fails measures nothing
 #   site          builds the site of the documentation, of the work tree and of each release
 #
-# environment: RELEASES=all     conformance with each release of Cluster API, not only with the newest
-#              SUMMARY=FILE     also writes the summary there
+# environment: SUMMARY=FILE     also writes the summary there
 #              GOTESTFLAGS      further flags of go test
 #              GOTESTSUM_FORMAT the format of the progress: pkgname, testname, standard-verbose, ...
 #
@@ -42,7 +41,7 @@ done
 [[ ${1-} != -- ]] || shift
 read -ra flags <<<"${GOTESTFLAGS-}"
 flags+=("$@")
-[[ ${RELEASES-} == all ]] || flags+=(-short)
+flags+=(-short) # conformance only with the newest release of Cluster API
 
 # The API servers of tests live for minutes and keep most of their memory, so a garbage collector finds little. The race detector needs cgo.
 export GOGC=300 GORACE=${GORACE:-atexit_sleep_ms=0} GOTESTSUM_FORMAT=${GOTESTSUM_FORMAT:-pkgname} GOTESTSUM_FORMAT_ICONS=text
@@ -89,7 +88,7 @@ check() { "${@:2}" || echo "$1" >>"$results/failed"; }
 unit() {
 	local directories=() directory
 	# The tests of pkg/controllers and of the simulated world take longest, so they begin first.
-	for directory in pkg/controllers test/sim/world test/sim/apiserver pkg cmd webhooks certs test/rules test/markdown; do
+	for directory in pkg/controllers test/sim/world test/sim/conformance test/sim/apiserver pkg cmd webhooks certs test/rules test/markdown; do
 		[[ ! -d $directory ]] || directories+=("./$directory/...")
 	done
 	# Parallel tests mostly wait, and so do some packages, hence -p. Each package is measured by its own tests: -coverpkg would compile every
