@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	// The import keeps Cluster API's module, with the CustomResourceDefinitions of CAPICRDPaths, in go.mod. The package is empty.
 	_ "sigs.k8s.io/cluster-api/controllers"
@@ -162,13 +163,22 @@ func moduleDir(ctx context.Context, module string) (string, error) {
 	return dir, nil
 }
 
+// goAnswers are the results of goCommand by its arguments. They do not change while this process runs, and the go command is slow.
+var goAnswers sync.Map
+
 func goCommand(ctx context.Context, args ...string) (string, error) {
+	key := strings.Join(args, " ")
+	if known, ok := goAnswers.Load(key); ok {
+		return fmt.Sprint(known), nil
+	}
 	command := exec.CommandContext(ctx, "go", args...)
 	var stderr strings.Builder
 	command.Stderr = &stderr
 	stdout, err := command.Output()
 	if err != nil {
-		return "", fmt.Errorf("go %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(stderr.String()))
+		return "", fmt.Errorf("go %s: %w: %s", key, err, strings.TrimSpace(stderr.String()))
 	}
-	return strings.TrimSpace(string(stdout)), nil
+	answer := strings.TrimSpace(string(stdout))
+	goAnswers.Store(key, answer)
+	return answer, nil
 }

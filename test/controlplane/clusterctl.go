@@ -83,7 +83,7 @@ func (c *Clusterctl) Run(ctx context.Context, args ...string) (stdout string, er
 	command := exec.CommandContext(ctx, path, args...)
 	command.Env = append(os.Environ(), "HOME="+c.Dir, "XDG_CONFIG_HOME="+c.Dir, "CLUSTERCTL_DISABLE_VERSIONCHECK=true")
 	command.Stdout, command.Stderr = &out, &errOut
-	if err := Run(command); err != nil {
+	if err := command.Run(); err != nil {
 		return "", fmt.Errorf("clusterctl %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(errOut.String()))
 	}
 	return out.String(), nil

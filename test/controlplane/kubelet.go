@@ -28,8 +28,8 @@ type KubeletOptions struct {
 	Dir string
 }
 
-// kubeletFiles is a regular expression, for Go and for grep -E, that matches the paths of kubemark's files in /tmp in its log.
-const kubeletFiles = `/tmp/(hollow-kubelet\.[0-9]+|kubelet_remote_[0-9]+\.sock)`
+// kubeletFiles matches the paths of kubemark's files in /tmp in its log.
+var kubeletFiles = regexp.MustCompile(`/tmp/(hollow-kubelet\.[0-9]+|kubelet_remote_[0-9]+\.sock)`)
 
 // Kubelet is a kubelet with a fake container runtime (kubemark). It registers its Node and reports its status like any kubelet.
 type Kubelet struct {
@@ -55,9 +55,6 @@ func (cp *ControlPlane) StartKubelet(ctx context.Context, options KubeletOptions
 		return nil, err
 	}
 	log := filepath.Join(options.Dir, options.Name+".log")
-	if err := leave("log", log); err != nil {
-		return nil, err
-	}
 	process, err := StartProcess(ctx, kubemark, []string{
 		"--morph=kubelet",
 		"--name=" + options.Name,
@@ -91,7 +88,7 @@ func (k *Kubelet) removeFiles() error {
 	if err != nil {
 		return fmt.Errorf("looking for the files of kubelet %s: %w", k.name, err)
 	}
-	for _, file := range regexp.MustCompile(kubeletFiles).FindAllString(string(log), -1) {
+	for _, file := range kubeletFiles.FindAllString(string(log), -1) {
 		if err := os.RemoveAll(file); err != nil {
 			return fmt.Errorf("removing the files of kubelet %s: %w", k.name, err)
 		}

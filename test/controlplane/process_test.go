@@ -4,10 +4,14 @@ package controlplane_test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -16,8 +20,23 @@ import (
 	"github.com/heirloom-dev/heirloom/test/controlplane"
 )
 
+// victimVariable turns this test binary into a process that starts a program and waits until it is killed.
+const victimVariable = "HEIRLOOM_TEST_VICTIM"
+
+func TestMain(m *testing.M) {
+	if dir, is := os.LookupEnv(victimVariable); is {
+		process, err := controlplane.StartProcess(context.Background(), "/bin/sleep", []string{"300"}, filepath.Join(dir, "log"))
+		if err != nil {
+			panic(err)
+		}
+		fmt.Println(process.PID())
+		<-process.Done()
+	}
+	os.Exit(m.Run())
+}
+
 func TestProcess(t *testing.T) {
-	tests := map[string]struct {
+	for name, test := range map[string]struct {
 		script string
 		err    string // of Stop; empty: none
 	}{
@@ -26,17 +45,15 @@ func TestProcess(t *testing.T) {
 		"answers SIGTERM with a fault": {script: "trap 'exit 3' TERM; echo $WORD; while :; do sleep 0.01; done", err: "exit status 3"},
 		"has failed before":            {script: "echo $WORD; exit 4", err: "ended by itself: exit status 4"},
 		"has ended before":             {script: "echo $WORD", err: "ended by itself"},
-	}
-	for name, test := range tests {
+	} {
 		t.Run(name, func(t *testing.T) {
 			Expect := NewWithT(t).Expect
 			log := filepath.Join(t.TempDir(), "log")
 			process, err := controlplane.StartProcess(t.Context(), "/bin/sh", []string{"-c", test.script}, log, "WORD=up")
 			Expect(err).NotTo(HaveOccurred())
-			if test.err == "" || test.err == "exit status 3" {
-				NewWithT(t).Eventually(os.ReadFile).WithArguments(log).WithTimeout(time.Minute).Should(BeEquivalentTo("up\n"))
-			} else {
-				NewWithT(t).Eventually(process.Done()).WithTimeout(time.Minute).Should(BeClosed())
+			NewWithT(t).Eventually(os.ReadFile).WithArguments(log).WithTimeout(time.Minute).Should(BeEquivalentTo("up\n"))
+			if strings.Contains(test.err, "by itself") {
+				<-process.Done()
 			}
 			for range 2 {
 				if test.err == "" {
@@ -49,56 +66,23 @@ func TestProcess(t *testing.T) {
 	}
 }
 
-func TestProcessStopsWithContext(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	process := startSleep(ctx, t, "60")
-	cancel()
-	NewWithT(t).Eventually(process.Done()).WithTimeout(time.Minute).Should(BeClosed())
-	NewWithT(t).Expect(process.Stop()).To(Succeed())
-}
-
-func startSleep(ctx context.Context, t *testing.T, seconds string) *controlplane.Process {
-	t.Helper()
-	process, err := controlplane.StartProcess(ctx, "/bin/sleep", []string{seconds}, filepath.Join(t.TempDir(), "log"))
-	NewWithT(t).Expect(err).NotTo(HaveOccurred())
-	return process
-}
-
+// WaitReady returns when the server is ready, and does not wait for a program that has ended.
 func TestProcessWaitReady(t *testing.T) {
-	answer := func(t *testing.T, codes ...int) string {
-		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			w.WriteHeader(codes[0])
-			codes = codes[min(1, len(codes)-1):]
-		}))
-		t.Cleanup(server.Close)
-		return server.URL
-	}
-	t.Run("after a while", func(t *testing.T) {
-		process := startSleep(t.Context(), t, "60")
-		url := answer(t, http.StatusServiceUnavailable, http.StatusOK)
-		NewWithT(t).Expect(process.WaitReady(t.Context(), url)).To(Succeed())
-		NewWithT(t).Expect(process.Stop()).To(Succeed())
-	})
-	t.Run("not in time", func(t *testing.T) {
-		process := startSleep(t.Context(), t, "60")
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		answers := 0
-		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			if answers++; answers == 2 {
-				cancel() // the time is over, in the middle of a request
-			}
+	asked := 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if asked++; asked == 1 || asked > 2 {
 			w.WriteHeader(http.StatusServiceUnavailable)
-		}))
-		defer server.Close()
-		err := process.WaitReady(ctx, server.URL)
-		NewWithT(t).Expect(err).To(MatchError(ContainSubstring("503")))
-		NewWithT(t).Expect(process.Stop()).To(Succeed())
-	})
-	t.Run("the program has ended", func(t *testing.T) {
-		err := startSleep(t.Context(), t, "0").WaitReady(t.Context(), answer(t, http.StatusServiceUnavailable))
-		NewWithT(t).Expect(err).To(MatchError(ContainSubstring("ended by itself")))
-	})
+		}
+	}))
+	defer server.Close()
+	wait := func(seconds string) error {
+		process, err := controlplane.StartProcess(t.Context(), "/bin/sleep", []string{seconds}, filepath.Join(t.TempDir(), "log"))
+		NewWithT(t).Expect(err).NotTo(HaveOccurred())
+		return process.WaitReady(t.Context(), server.URL)
+	}
+	NewWithT(t).Expect(wait("60")).To(Succeed())
+	NewWithT(t).Expect(asked).To(Equal(2))
+	NewWithT(t).Expect(wait("0")).To(MatchError(ContainSubstring("ended by itself")))
 }
 
 func TestProgramsAreNamedWhenMissing(t *testing.T) {
@@ -109,4 +93,21 @@ func TestProgramsAreNamedWhenMissing(t *testing.T) {
 	t.Setenv("HEIRLOOM_TOOLS", t.TempDir())
 	_, _, err = controlplane.Kubectl(t.Context(), "kubeconfig", "version")
 	NewWithT(t).Expect(err).To(MatchError(ContainSubstring("HEIRLOOM_TOOLS has no kubectl")))
+}
+
+// Nothing that a test starts outlives the test, even if the test is killed: envtest starts etcd and kube-apiserver with the same script.
+func TestProcessEndsWithItsParent(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	victim := exec.Command(os.Args[0])
+	victim.Env = append(os.Environ(), victimVariable+"="+t.TempDir())
+	out, err := victim.StdoutPipe()
+	Expect(err).NotTo(HaveOccurred())
+	Expect(victim.Start()).To(Succeed())
+	var pid int
+	_, err = fmt.Fscan(out, &pid)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(syscall.Kill(pid, 0)).To(Succeed(), "the program runs")
+	Expect(victim.Process.Kill()).To(Succeed())
+	Expect(victim.Wait()).NotTo(Succeed())
+	NewWithT(t).Eventually(func() error { return syscall.Kill(pid, 0) }).WithTimeout(time.Minute).Should(MatchError(syscall.ESRCH))
 }

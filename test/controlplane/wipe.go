@@ -13,16 +13,13 @@ import (
 	"strings"
 )
 
-// store is an etcd with its JSON interface, in which keys are base64.
-type store struct{ url string }
-
-// keys returns the keys of all objects.
-func (s store) keys(ctx context.Context) ([]string, error) {
+// Keys returns the keys of all objects in etcd, such as /registry/cluster.x-k8s.io/machines/default/one.
+func (cp *ControlPlane) Keys(ctx context.Context) ([]string, error) {
 	var found struct {
 		KVs []struct{ Key []byte } `json:"kvs"`
 	}
 	everything := map[string]any{"key": []byte("/registry/"), "range_end": []byte("/registry0"), "keys_only": true}
-	if err := s.do(ctx, "range", everything, &found); err != nil {
+	if err := cp.askEtcd(ctx, "range", everything, &found); err != nil {
 		return nil, err
 	}
 	keys := make([]string, 0, len(found.KVs))
@@ -32,25 +29,14 @@ func (s store) keys(ctx context.Context) ([]string, error) {
 	return keys, nil
 }
 
-func (s store) remove(ctx context.Context, keys []string) error {
-	for some := range slices.Chunk(keys, 100) { // etcd refuses more than 128 in one transaction
-		operations := make([]any, 0, len(some))
-		for _, key := range some {
-			operations = append(operations, map[string]any{"request_delete_range": map[string]any{"key": []byte(key)}})
-		}
-		if err := s.do(ctx, "txn", map[string]any{"success": operations}, nil); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (s store) do(ctx context.Context, what string, question, answer any) error {
+// askEtcd uses etcd's JSON interface, in which keys are base64.
+func (cp *ControlPlane) askEtcd(ctx context.Context, what string, question, answer any) error {
 	body, err := json.Marshal(question)
 	if err != nil {
 		return err
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url+"/v3/kv/"+what, bytes.NewReader(body))
+	url := cp.env.ControlPlane.Etcd.URL.JoinPath("v3", "kv", what)
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url.String(), bytes.NewReader(body))
 	if err != nil {
 		return err
 	}
@@ -61,15 +47,7 @@ func (s store) do(ctx context.Context, what string, question, answer any) error 
 	if response.StatusCode != http.StatusOK {
 		return errors.Join(fmt.Errorf("asking etcd: %s", response.Status), response.Body.Close())
 	}
-	if answer != nil {
-		err = json.NewDecoder(response.Body).Decode(answer)
-	}
-	return errors.Join(err, response.Body.Close())
-}
-
-// Keys returns the keys of all objects in etcd, such as /registry/cluster.x-k8s.io/machines/default/one.
-func (cp *ControlPlane) Keys(ctx context.Context) ([]string, error) {
-	return cp.store.keys(ctx)
+	return errors.Join(json.NewDecoder(response.Body).Decode(answer), response.Body.Close())
 }
 
 // Wipe stops the kubelets that still run and deletes all objects except CRDs and the objects from the start. It deletes them in etcd,
@@ -78,13 +56,17 @@ func (cp *ControlPlane) Wipe(ctx context.Context) error {
 	if err := cp.stopKubelets(); err != nil {
 		return err
 	}
-	keys, err := cp.store.keys(ctx)
+	keys, err := cp.Keys(ctx)
 	if err != nil {
 		return fmt.Errorf("wiping a control plane: %w", err)
 	}
-	keys = slices.DeleteFunc(keys, func(key string) bool { return cp.initial[key] || ofServer(key) })
-	if err := cp.store.remove(ctx, keys); err != nil {
-		return fmt.Errorf("wiping a control plane: %w", err)
+	for _, key := range keys {
+		if cp.initial[key] || ofServer(key) {
+			continue
+		}
+		if err := cp.askEtcd(ctx, "deleterange", map[string]any{"key": []byte(key)}, &struct{}{}); err != nil {
+			return fmt.Errorf("wiping a control plane: %w", err)
+		}
 	}
 	return nil
 }
@@ -100,9 +82,9 @@ func ofServer(key string) bool {
 
 // remember records the keys that etcd stores from the start.
 func (cp *ControlPlane) remember(ctx context.Context) error {
-	keys, err := cp.store.keys(ctx)
+	keys, err := cp.Keys(ctx)
 	if err != nil {
-		return fmt.Errorf("looking for what is there: %w", err)
+		return fmt.Errorf("looking for the objects from the start: %w", err)
 	}
 	cp.initial = map[string]bool{}
 	for _, key := range keys {

@@ -31,7 +31,7 @@ func setShared(ctx context.Context) error {
 	if shared.lent, err = borrow(ctx, controlplane.Options{}); err != nil {
 		return err
 	}
-	if shared.dir, err = controlplane.TempDir("stage-shared"); err != nil {
+	if shared.dir, err = os.MkdirTemp("", "stage-shared"); err != nil {
 		return err
 	}
 	shared.Stage, err = stage.New(ctx, stage.Options{

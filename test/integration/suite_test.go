@@ -46,7 +46,7 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) int {
-	dir, err := controlplane.TempDir("heirloom")
+	dir, err := os.MkdirTemp("", "heirloom")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -115,7 +115,7 @@ func sceneOn(t *testing.T, on *controlplane.Lent, options stage.Options) *scene 
 // emptyScene returns a scene without a stage, with a directory until the end of the test.
 func emptyScene(t *testing.T) *scene {
 	t.Helper()
-	dir, err := controlplane.TempDir("scene")
+	dir, err := os.MkdirTemp("", "scene")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -97,16 +97,15 @@ func New(ctx context.Context, options Options) (*Stage, error) {
 // ControlPlaneOptions returns options with the CRDs that a stage needs: Cluster API's, unless the options have CRDs, and the CRDs
 // of the test's providers.
 func ControlPlaneOptions(ctx context.Context, options controlplane.Options) (controlplane.Options, error) {
-	files, err := here()
-	if err != nil {
-		return options, err
+	if len(options.CRDPaths) == 0 {
+		var err error
+		if options.CRDPaths, err = controlplane.CAPICRDPaths(); err != nil {
+			return options, err
+		}
 	}
-	crds := options.CRDPaths
-	if len(crds) == 0 {
-		crds = files.clusterAPI
-	}
-	options.CRDPaths = slices.Concat(crds, []string{files.providers})
-	return options, ctx.Err()
+	providers, err := controlplane.ProviderCRDPath(ctx)
+	options.CRDPaths = append(slices.Clip(options.CRDPaths), providers)
+	return options, err
 }
 
 func (s *Stage) set(ctx context.Context) error {
@@ -120,13 +119,8 @@ func (s *Stage) set(ctx context.Context) error {
 	if err := s.install(ctx); err != nil {
 		return err
 	}
-	if err := s.releaseLease(ctx); err != nil {
+	if err := s.setLease(ctx); err != nil {
 		return err
-	}
-	if s.options.WithoutLoop {
-		if err := s.holdLease(ctx); err != nil {
-			return err
-		}
 	}
 	if s.options.WithoutProgram {
 		return nil
@@ -191,11 +185,12 @@ func (s *Stage) install(ctx context.Context) error {
 	for key, value := range s.options.Values {
 		values[key] = value
 	}
-	files, err := here()
+	root, err := controlplane.RepositoryRoot(ctx)
 	if err != nil {
 		return err
 	}
-	objects, err := controlplane.RenderChart(ctx, files.chart, controlplane.ChartOptions{Namespace: Namespace, Values: values})
+	chart := filepath.Join(root, "deploy", "chart", "heirloom")
+	objects, err := controlplane.RenderChart(ctx, chart, controlplane.ChartOptions{Namespace: Namespace, Values: values})
 	if err != nil {
 		return err
 	}
