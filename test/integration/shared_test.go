@@ -6,9 +6,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
+	"path/filepath"
 	"sync"
 	"testing"
+
+	"github.com/onsi/gomega"
 
 	"github.com/heirloom-dev/heirloom/test/controlplane"
 	"github.com/heirloom-dev/heirloom/test/stage"
@@ -20,7 +22,6 @@ var shared struct {
 	set sync.Once
 	*stage.Stage
 	lent *controlplane.Lent
-	dir  string
 	err  error
 }
 
@@ -31,11 +32,8 @@ func setShared(ctx context.Context) error {
 	if shared.lent, err = borrow(ctx, controlplane.Options{}); err != nil {
 		return err
 	}
-	if shared.dir, err = os.MkdirTemp("", "stage-shared"); err != nil {
-		return err
-	}
 	shared.Stage, err = stage.New(ctx, stage.Options{
-		Program: program, Dir: shared.dir, On: shared.lent.ControlPlane, FailClosed: true,
+		Program: program, Dir: filepath.Dir(program), On: shared.lent.ControlPlane, FailClosed: true,
 		Args: []string{taintGate + "enabled", "--no-execute-rate=12"}, // a rate for each Cluster, so that tests do not affect each other
 	})
 	return err
@@ -53,18 +51,19 @@ func endShared() error {
 	for _, fault := range tailOf(shared.HeirloomLog()).fromStart().faults() {
 		err = errors.Join(err, fmt.Errorf("the log of the shared stage has %q", fault))
 	}
-	return errors.Join(err, os.RemoveAll(shared.dir))
+	return err
 }
 
 // sharedScene returns a scene on the shared stage.
 func sharedScene(t *testing.T) *scene {
 	t.Helper()
-	s := emptyScene(t)
-	shared.set.Do(func() { shared.err = setShared(s.ctx) })
+	shared.set.Do(func() { shared.err = setShared(t.Context()) })
 	if shared.err != nil {
 		t.Fatalf("setting the shared stage: %v", shared.err)
 	}
-	s.Stage, s.audit = shared.Stage, tailOf(shared.lent.AuditLog)
+	s := &scene{
+		WithT: gomega.NewWithT(t), t: t, ctx: t.Context(), dir: t.TempDir(), Stage: shared.Stage, audit: tailOf(shared.lent.AuditLog),
+	}
 	log := tailOf(shared.HeirloomLog())
 	t.Cleanup(func() {
 		if t.Failed() {

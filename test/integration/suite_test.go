@@ -105,28 +105,10 @@ func newScene(t *testing.T, options stage.Options) *scene {
 // sceneOn sets up a stage on an API server until the end of the test. It leaves the API server as it then is.
 func sceneOn(t *testing.T, on *controlplane.Lent, options stage.Options) *scene {
 	t.Helper()
-	s := emptyScene(t)
-	s.audit = tailOf(on.AuditLog)
+	s := &scene{WithT: gomega.NewWithT(t), t: t, ctx: t.Context(), dir: t.TempDir(), audit: tailOf(on.AuditLog)}
 	options.On = on.ControlPlane
 	s.set(options)
 	return s
-}
-
-// emptyScene returns a scene without a stage, with a directory until the end of the test.
-func emptyScene(t *testing.T) *scene {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "scene")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute) // ends only a test that hangs
-	t.Cleanup(func() {
-		cancel()
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
-	})
-	return &scene{WithT: gomega.NewWithT(t), t: t, ctx: ctx, dir: dir}
 }
 
 // taintGate sets the state of Cluster API's feature gate. Without the flag, the program detects the state some seconds after it sees the
