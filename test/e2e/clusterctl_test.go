@@ -205,6 +205,12 @@ func (m *managementCluster) deployment(namespace string) *appsv1.Deployment {
 // starts runs the program until it is ready, with the arguments and the rights from clusterctl.
 func (m *managementCluster) starts(namespace string) {
 	m.t.Helper()
+	for _, kind := range []client.ObjectList{
+		&clusterv1.ClusterList{}, &clusterv1.ClusterClassList{}, &clusterv1.MachineDeploymentList{}, &clusterv1.MachinePoolList{},
+		&clusterv1.MachineSetList{}, &clusterv1.MachineList{},
+	} { // the API server serves new CRDs only after a moment
+		m.Eventually(func() error { return m.client.List(m.ctx, kind) }).WithTimeout(patience).Should(Succeed())
+	}
 	process, health := m.startProgram(namespace, m.deployment(namespace).Spec.Template.Spec.Containers[0].Args)
 	m.Expect(process.WaitReady(m.ctx, health+"/readyz")).To(Succeed())
 	m.Expect(process.Stop()).To(Succeed())

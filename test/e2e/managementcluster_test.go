@@ -40,13 +40,7 @@ func newManagementCluster(ctx context.Context, t *testing.T) *managementCluster 
 	m := &managementCluster{WithT: gomega.NewWithT(t), t: t, ctx: ctx, dir: t.TempDir()}
 	certManager, err := controlplane.CertManagerCRDs()
 	m.Expect(err).NotTo(gomega.HaveOccurred())
-	m.plane, err = controlplane.Start(ctx, controlplane.Options{CRDPaths: []string{certManager}})
-	m.Expect(err).NotTo(gomega.HaveOccurred())
-	t.Cleanup(func() {
-		if err := m.plane.Stop(); err != nil {
-			t.Errorf("stopping the management cluster: %v", err)
-		}
-	})
+	m.plane = lend(t, certManager).ControlPlane
 	scheme := stage.Scheme()
 	m.Expect(cmapi.AddToScheme(scheme)).To(gomega.Succeed())
 	m.client, err = client.New(m.plane.AdminConfig(), client.Options{Scheme: scheme})

@@ -30,7 +30,7 @@ import (
 
 const patience = time.Minute
 
-// planes lends a management cluster to one test at a time, so the tests are not parallel.
+// planes lends one management cluster to one test at a time, so the tests are not parallel.
 var planes controlplane.Pool
 
 func TestMain(m *testing.M) {
@@ -92,12 +92,13 @@ func worldDir(t *testing.T) string {
 	return dir
 }
 
-// lend lends a control plane for as long as the test lasts.
-func lend(t *testing.T, options controlplane.Options) *controlplane.Lent {
+// lend lends a control plane for as long as the test lasts, with at least these CRDs.
+func lend(t *testing.T, crds ...string) *controlplane.Lent {
 	t.Helper()
-	lent, err := planes.Lend(t.Context(), options)
+	lent, err := planes.Lend(t.Context(), controlplane.Options{})
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() { NewWithT(t).Expect(lent.GiveBack(context.Background())).To(Succeed()) })
+	NewWithT(t).Expect(lent.InstallCRDs(t.Context(), crds...)).To(Succeed())
 	return lent
 }
 
@@ -109,7 +110,7 @@ func newStage(t *testing.T, dir string, args []string) (s *stage.Stage, auditLog
 	Expect(err).NotTo(HaveOccurred())
 	options, err := stage.ControlPlaneOptions(t.Context(), controlplane.Options{CRDPaths: crds})
 	Expect(err).NotTo(HaveOccurred())
-	lent := lend(t, options)
+	lent := lend(t, options.CRDPaths...)
 	s, err = stage.New(t.Context(), stage.Options{Program: binary(t, "heirloom"), Args: args, Dir: dir, On: lent.ControlPlane})
 	Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() { Expect(s.Stop()).To(Succeed()) })
