@@ -27,11 +27,10 @@ func (c *Clusterctl) Repository(provider, version string) (string, error) {
 
 // AddCore puts Cluster API's core provider into the repository, rendered from the manifests of its release.
 func (c *Clusterctl) AddCore(ctx context.Context) error {
-	output, err := goCommand(ctx, "list", "-m", "-f", "{{.Version}} {{.Dir}}", capiModule)
+	version, module, err := pinned(ctx, ".", capiModule)
 	if err != nil {
 		return err
 	}
-	version, module, _ := strings.Cut(output, " ")
 	dir, err := c.Repository("cluster-api", version)
 	if err != nil {
 		return err

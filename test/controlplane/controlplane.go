@@ -54,8 +54,7 @@ type ControlPlane struct {
 	env     envtest.Environment
 	dir     string // certificates and data
 	version string
-	// initial are the keys of the objects that etcd stores from the start.
-	initial map[string]bool
+	initial int64 // the revision of etcd after the start
 
 	mu       sync.Mutex // guards the fields below, and env against concurrent calls of AddUser
 	kubelets []*Kubelet

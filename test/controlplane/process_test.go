@@ -5,8 +5,7 @@ package controlplane_test
 import (
 	"context"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,16 +19,17 @@ import (
 	"github.com/heirloom-dev/heirloom/test/controlplane"
 )
 
-// victimVariable turns this test binary into a process that starts a program and waits until it is killed.
+// victimVariable turns this test binary into a process that starts a program and waits until it is killed. The program writes to the
+// named pipe in the variable.
 const victimVariable = "HEIRLOOM_TEST_VICTIM"
 
 func TestMain(m *testing.M) {
-	if dir, is := os.LookupEnv(victimVariable); is {
-		process, err := controlplane.StartProcess(context.Background(), "/bin/sleep", []string{"300"}, filepath.Join(dir, "log"))
+	if pipe, is := os.LookupEnv(victimVariable); is {
+		process, err := controlplane.StartProcess(context.Background(), "/bin/sh", []string{"-c", `exec sleep 300 >"$0"`, pipe}, pipe+".log")
 		if err != nil {
 			panic(err)
 		}
-		fmt.Println(process.PID())
+		fmt.Println("started")
 		<-process.Done()
 	}
 	os.Exit(m.Run())
@@ -66,48 +66,25 @@ func TestProcess(t *testing.T) {
 	}
 }
 
-// WaitReady returns when the server is ready, and does not wait for a program that has ended.
-func TestProcessWaitReady(t *testing.T) {
-	asked := 0
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		if asked++; asked == 1 || asked > 2 {
-			w.WriteHeader(http.StatusServiceUnavailable)
-		}
-	}))
-	defer server.Close()
-	wait := func(seconds string) error {
-		process, err := controlplane.StartProcess(t.Context(), "/bin/sleep", []string{seconds}, filepath.Join(t.TempDir(), "log"))
-		NewWithT(t).Expect(err).NotTo(HaveOccurred())
-		return process.WaitReady(t.Context(), server.URL)
-	}
-	NewWithT(t).Expect(wait("60")).To(Succeed())
-	NewWithT(t).Expect(asked).To(Equal(2))
-	NewWithT(t).Expect(wait("0")).To(MatchError(ContainSubstring("ended by itself")))
-}
-
-func TestProgramsAreNamedWhenMissing(t *testing.T) {
-	t.Setenv("KUBEBUILDER_ASSETS", "")
-	_, err := controlplane.Start(t.Context(), controlplane.Options{})
-	NewWithT(t).Expect(err).To(MatchError(And(ContainSubstring("KUBEBUILDER_ASSETS is not set"), ContainSubstring("make test"))))
-
-	t.Setenv("HEIRLOOM_TOOLS", t.TempDir())
-	_, _, err = controlplane.Kubectl(t.Context(), "kubeconfig", "version")
-	NewWithT(t).Expect(err).To(MatchError(ContainSubstring("HEIRLOOM_TOOLS has no kubectl")))
-}
-
-// Nothing that a test starts outlives the test, even if the test is killed: envtest starts etcd and kube-apiserver with the same script.
-func TestProcessEndsWithItsParent(t *testing.T) {
+// A program ends with the process that has started it, even if this process is killed. envtest starts etcd and kube-apiserver with the same
+// script.
+func TestProgramsEndWithTheirParent(t *testing.T) {
 	Expect := NewWithT(t).Expect
+	path := filepath.Join(t.TempDir(), "pipe")
+	Expect(syscall.Mkfifo(path, 0o600)).To(Succeed())
 	victim := exec.Command(os.Args[0])
-	victim.Env = append(os.Environ(), victimVariable+"="+t.TempDir())
+	victim.Env = append(os.Environ(), victimVariable+"="+path)
 	out, err := victim.StdoutPipe()
 	Expect(err).NotTo(HaveOccurred())
 	Expect(victim.Start()).To(Succeed())
-	var pid int
-	_, err = fmt.Fscan(out, &pid)
+	t.Cleanup(func() { _ = victim.Process.Kill() }) // it may have ended
+	_, err = fmt.Fscanln(out, new(string))
 	Expect(err).NotTo(HaveOccurred())
-	Expect(syscall.Kill(pid, 0)).To(Succeed(), "the program runs")
+	pipe, err := os.Open(path) // waits until the program runs
+	Expect(err).NotTo(HaveOccurred())
+	defer pipe.Close()
 	Expect(victim.Process.Kill()).To(Succeed())
 	Expect(victim.Wait()).NotTo(Succeed())
-	NewWithT(t).Eventually(func() error { return syscall.Kill(pid, 0) }).WithTimeout(time.Minute).Should(MatchError(syscall.ESRCH))
+	Expect(pipe.SetReadDeadline(time.Now().Add(time.Minute))).To(Succeed())
+	Expect(io.ReadAll(pipe)).To(BeEmpty(), "the end of the program closes the pipe")
 }

@@ -15,18 +15,34 @@ import (
 
 // Keys returns the keys of all objects in etcd, such as /registry/cluster.x-k8s.io/machines/default/one.
 func (cp *ControlPlane) Keys(ctx context.Context) ([]string, error) {
+	return cp.keysSince(ctx, 0)
+}
+
+// keysSince returns the keys of all objects that were created since a revision of etcd.
+func (cp *ControlPlane) keysSince(ctx context.Context, revision int64) ([]string, error) {
 	var found struct {
 		KVs []struct{ Key []byte } `json:"kvs"`
 	}
-	everything := map[string]any{"key": []byte("/registry/"), "range_end": []byte("/registry0"), "keys_only": true}
-	if err := cp.askEtcd(ctx, "range", everything, &found); err != nil {
-		return nil, err
-	}
+	err := cp.askEtcd(ctx, "range", map[string]any{
+		"key": []byte("/registry/"), "range_end": []byte("/registry0"), "keys_only": true, "min_create_revision": revision,
+	}, &found)
 	keys := make([]string, 0, len(found.KVs))
 	for _, kv := range found.KVs {
 		keys = append(keys, string(kv.Key))
 	}
-	return keys, nil
+	return keys, err
+}
+
+// remember makes the objects that etcd stores now survive Wipe.
+func (cp *ControlPlane) remember(ctx context.Context) error {
+	var now struct {
+		Header struct {
+			Revision int64 `json:"revision,string"`
+		}
+	}
+	err := cp.askEtcd(ctx, "range", map[string]any{"key": []byte("/registry/")}, &now)
+	cp.initial = now.Header.Revision
+	return err
 }
 
 // askEtcd uses etcd's JSON interface, in which keys are base64.
@@ -56,12 +72,12 @@ func (cp *ControlPlane) Wipe(ctx context.Context) error {
 	if err := cp.stopKubelets(); err != nil {
 		return err
 	}
-	keys, err := cp.Keys(ctx)
+	keys, err := cp.keysSince(ctx, cp.initial+1)
 	if err != nil {
 		return fmt.Errorf("wiping a control plane: %w", err)
 	}
 	for _, key := range keys {
-		if cp.initial[key] || ofServer(key) {
+		if ofServer(key) {
 			continue
 		}
 		if err := cp.askEtcd(ctx, "deleterange", map[string]any{"key": []byte(key)}, &struct{}{}); err != nil {
@@ -78,17 +94,4 @@ func ofServer(key string) bool {
 		"services/specs/default/kubernetes", "services/endpoints/default/kubernetes", "endpointslices/default/kubernetes", "ipaddresses/",
 		"servicecidrs/",
 	}, func(prefix string) bool { return strings.HasPrefix(key, "/registry/"+prefix) })
-}
-
-// remember records the keys that etcd stores from the start.
-func (cp *ControlPlane) remember(ctx context.Context) error {
-	keys, err := cp.Keys(ctx)
-	if err != nil {
-		return fmt.Errorf("looking for the objects from the start: %w", err)
-	}
-	cp.initial = map[string]bool{}
-	for _, key := range keys {
-		cp.initial[key] = true
-	}
-	return nil
 }

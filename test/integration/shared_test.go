@@ -74,22 +74,16 @@ func sharedScene(t *testing.T) *scene {
 	return s
 }
 
-// names counts the names that tests have requested.
-var names struct {
-	sync.Mutex
-	taken map[string]int
-}
+// names are the names that tests have requested.
+var names sync.Map
 
 // own returns a name that no other test has, nor the same test in another run. It begins with the given name.
 func (s *scene) own(name string) string {
-	names.Lock()
-	defer names.Unlock()
-	if names.taken == nil {
-		names.taken = map[string]int{}
+	unique := name
+	for i := 2; ; i++ {
+		if _, taken := names.LoadOrStore(unique, true); !taken {
+			return unique
+		}
+		unique = fmt.Sprintf("%s-%d", name, i)
 	}
-	names.taken[name]++
-	if count := names.taken[name]; count > 1 {
-		return fmt.Sprintf("%s-%d", name, count)
-	}
-	return name
 }

@@ -224,27 +224,9 @@ func (s *Stage) Dir() string {
 	return s.options.Dir
 }
 
-// StartHeirloom starts the program and waits until it is ready.
-func (s *Stage) StartHeirloom(ctx context.Context) error {
-	return s.start(ctx, s.options.Program)
-}
-
-// StopHeirloom stops only the program.
-func (s *Stage) StopHeirloom() error {
-	return s.stop()
-}
-
-// HeirloomLog returns the path of the program's log.
-func (s *Stage) HeirloomLog() string {
-	return s.log
-}
-
 // Stop stops the program and the control plane, unless Options.On gave the control plane.
 func (s *Stage) Stop() error {
-	var err error
-	if s.program != nil {
-		err = s.StopHeirloom()
-	}
+	err := s.StopHeirloom()
 	if s.options.On != nil {
 		return err
 	}
