@@ -71,15 +71,13 @@ func lendNow(t *testing.T, options controlplane.Options) *controlplane.Lent {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
+		var err error
 		if t.Failed() { // its state is unknown
-			if err := lent.Stop(); err != nil {
-				t.Error(err)
-			}
-			return
+			err = lent.Stop()
+		} else {
+			err = lent.GiveBack(context.WithoutCancel(t.Context()))
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
-		defer cancel()
-		if err := lent.GiveBack(ctx); err != nil {
+		if err != nil {
 			t.Error(err)
 		}
 	})

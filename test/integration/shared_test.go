@@ -21,19 +21,18 @@ import (
 var shared struct {
 	set sync.Once
 	*stage.Stage
-	lent *controlplane.Lent
-	err  error
+	err error
 }
 
 // setShared sets up the shared stage, which runs until all tests have ended.
 func setShared(ctx context.Context) error {
 	ctx = context.WithoutCancel(ctx)
-	var err error
-	if shared.lent, err = borrow(ctx, controlplane.Options{}); err != nil {
+	lent, err := borrow(ctx, controlplane.Options{})
+	if err != nil {
 		return err
 	}
 	shared.Stage, err = stage.New(ctx, stage.Options{
-		Program: program, Dir: filepath.Dir(program), On: shared.lent.ControlPlane, FailClosed: true,
+		Program: program, Dir: filepath.Dir(program), On: lent.ControlPlane, FailClosed: true,
 		Args: []string{taintGate + "enabled", "--no-execute-rate=12"}, // a rate for each Cluster, so that tests do not affect each other
 	})
 	return err
@@ -45,9 +44,6 @@ func endShared() error {
 		return nil
 	}
 	err := shared.Stop()
-	if err != nil {
-		err = fmt.Errorf("stopping the shared stage: %w", err)
-	}
 	for _, fault := range tailOf(shared.HeirloomLog()).fromStart().faults() {
 		err = errors.Join(err, fmt.Errorf("the log of the shared stage has %q", fault))
 	}
@@ -61,17 +57,11 @@ func sharedScene(t *testing.T) *scene {
 	if shared.err != nil {
 		t.Fatalf("setting the shared stage: %v", shared.err)
 	}
-	s := &scene{
-		WithT: gomega.NewWithT(t), t: t, ctx: t.Context(), dir: t.TempDir(), Stage: shared.Stage, audit: tailOf(shared.lent.AuditLog),
-	}
 	log := tailOf(shared.HeirloomLog())
-	t.Cleanup(func() {
-		if t.Failed() {
-			showLog(t, log)
-		}
-		expectNoRace(t, log)
-	})
-	return s
+	t.Cleanup(func() { expectNoRace(t, log) })
+	return &scene{
+		WithT: gomega.NewWithT(t), t: t, ctx: t.Context(), dir: t.TempDir(), Stage: shared.Stage, audit: tailOf(shared.AuditLog),
+	}
 }
 
 // names are the names that tests have requested.

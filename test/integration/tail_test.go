@@ -54,9 +54,12 @@ func showLog(t *testing.T, log tail) {
 	t.Logf("%s:\n%s", log.path, log.read())
 }
 
+// expectNoRace fails if the log of a program has a forbidden text, and shows the log of a test that has failed.
 func expectNoRace(t *testing.T, log tail) {
 	for _, fault := range log.faults() {
 		t.Errorf("%s has %q", log.path, fault)
+	}
+	if t.Failed() {
 		showLog(t, log)
 	}
 }
