@@ -6,9 +6,7 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 )
 
 // Clusterctl runs clusterctl, at the version of Cluster API that go.mod requires, in a home directory of its own.
@@ -35,7 +33,7 @@ func (c *Clusterctl) AddCore(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	components, _, err := run(ctx, toolsVariable, "kubectl", "kustomize", filepath.Join(module, "core", "config", "default"))
+	components, _, err := run(ctx, nil, toolsVariable, "kubectl", "kustomize", filepath.Join(module, "core", "config", "default"))
 	if err != nil {
 		return err
 	}
@@ -70,20 +68,11 @@ func (c *Clusterctl) config() string {
 
 // Run runs a command of clusterctl and returns its standard output.
 func (c *Clusterctl) Run(ctx context.Context, args ...string) (stdout string, err error) {
-	path, err := program(clusterAPIVariable, "clusterctl")
-	if err != nil {
-		return "", err
-	}
 	args = append(args, "--config", c.config())
 	if args[0] != "generate" {
 		args = append(args, "--kubeconfig", c.Kubeconfig)
 	}
-	var out, errOut strings.Builder
-	command := exec.CommandContext(ctx, path, args...)
-	command.Env = append(os.Environ(), "HOME="+c.Dir, "XDG_CONFIG_HOME="+c.Dir, "CLUSTERCTL_DISABLE_VERSIONCHECK=true")
-	command.Stdout, command.Stderr = &out, &errOut
-	if err := command.Run(); err != nil {
-		return "", fmt.Errorf("clusterctl %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(errOut.String()))
-	}
-	return out.String(), nil
+	env := []string{"HOME=" + c.Dir, "XDG_CONFIG_HOME=" + c.Dir, "CLUSTERCTL_DISABLE_VERSIONCHECK=true"}
+	stdout, _, err = run(ctx, env, clusterAPIVariable, "clusterctl", args...)
+	return stdout, err
 }

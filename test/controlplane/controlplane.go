@@ -96,7 +96,7 @@ func (cp *ControlPlane) start(ctx context.Context, options Options) error {
 	if err := cp.InstallCRDs(ctx, options.CRDPaths...); err != nil {
 		return err
 	}
-	return cp.remember(ctx)
+	return cp.remember()
 }
 
 // setFlags sets the API server's flags and writes its audit policy.

@@ -66,7 +66,7 @@ func (l *Lent) watchParameters(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(Apply(ctx, c, objects), l.remember(ctx))
+	return errors.Join(Apply(ctx, c, objects), l.remember())
 }
 
 // GiveBack deletes all objects in the control plane, so that another test can use it.

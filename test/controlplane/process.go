@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -103,19 +104,28 @@ func (p *Process) PID() int { return p.command.Process.Pid }
 // WaitReady polls an http URL until the status is 200. It gives up when ctx is done or the program has ended.
 func (p *Process) WaitReady(ctx context.Context, url string) error {
 	return p.wait(ctx, "answering 200 at "+url, func(ctx context.Context) error {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
-		if err != nil {
-			return err
-		}
-		response, err := http.DefaultClient.Do(request)
-		if err != nil {
-			return err
-		}
-		if response.StatusCode != http.StatusOK {
-			return errors.Join(errors.New(response.Status), response.Body.Close())
-		}
-		return response.Body.Close()
+		_, err := Get(ctx, url)
+		return err
 	})
+}
+
+// Get returns the body of the answer to a GET, which must have status 200. It asks for a body without compression, which takes Heirloom
+// several times as long as writing its metrics.
+func Get(ctx context.Context, url string) (string, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return "", err
+	}
+	request.Header.Set("Accept-Encoding", "identity")
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return "", err
+	}
+	body, err := io.ReadAll(response.Body)
+	if response.StatusCode != http.StatusOK {
+		err = errors.Join(err, errors.New(response.Status))
+	}
+	return string(body), errors.Join(err, response.Body.Close())
 }
 
 // wait calls a check until it returns no error, the program has ended or ctx is done. Each call has a limit of ten seconds.

@@ -4,26 +4,28 @@ package controlplane
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
 )
 
 // Keys returns the keys of all objects in etcd, such as /registry/cluster.x-k8s.io/machines/default/one.
-func (cp *ControlPlane) Keys(ctx context.Context) ([]string, error) {
-	return cp.keysSince(ctx, 0)
+func (cp *ControlPlane) Keys(context.Context) ([]string, error) {
+	return cp.keysSince(0)
 }
 
 // keysSince returns the keys of all objects that were created since a revision of etcd.
-func (cp *ControlPlane) keysSince(ctx context.Context, revision int64) ([]string, error) {
+func (cp *ControlPlane) keysSince(revision int64) ([]string, error) {
 	var found struct {
 		KVs []struct{ Key []byte } `json:"kvs"`
 	}
-	err := cp.askEtcd(ctx, "range", map[string]any{
+	err := cp.askEtcd("range", map[string]any{
 		"key": []byte("/registry/"), "range_end": []byte("/registry0"), "keys_only": true, "min_create_revision": revision,
 	}, &found)
 	keys := make([]string, 0, len(found.KVs))
@@ -34,45 +36,42 @@ func (cp *ControlPlane) keysSince(ctx context.Context, revision int64) ([]string
 }
 
 // remember makes the objects that etcd stores now survive Wipe.
-func (cp *ControlPlane) remember(ctx context.Context) error {
+func (cp *ControlPlane) remember() error {
 	var now struct {
 		Header struct {
 			Revision int64 `json:"revision,string"`
 		}
 	}
-	err := cp.askEtcd(ctx, "range", map[string]any{"key": []byte("/registry/")}, &now)
+	err := cp.askEtcd("range", map[string]any{"key": []byte("/registry/")}, &now)
 	cp.initial = now.Header.Revision
 	return err
 }
 
 // askEtcd uses etcd's JSON interface, in which keys are base64.
-func (cp *ControlPlane) askEtcd(ctx context.Context, what string, question, answer any) error {
+func (cp *ControlPlane) askEtcd(what string, question, answer any) error {
 	body, err := json.Marshal(question)
 	if err != nil {
 		return err
 	}
 	url := cp.env.ControlPlane.Etcd.URL.JoinPath("v3", "kv", what)
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url.String(), bytes.NewReader(body))
-	if err != nil {
-		return err
-	}
-	response, err := http.DefaultClient.Do(request)
+	response, err := http.Post(url.String(), "application/json", bytes.NewReader(body))
 	if err != nil {
 		return fmt.Errorf("asking etcd: %w", err)
 	}
+	raw, err := io.ReadAll(response.Body) // to the end, so that the connection is used again
 	if response.StatusCode != http.StatusOK {
-		return errors.Join(fmt.Errorf("asking etcd: %s", response.Status), response.Body.Close())
+		err = errors.Join(err, fmt.Errorf("asking etcd: %s", response.Status))
 	}
-	return errors.Join(json.NewDecoder(response.Body).Decode(answer), response.Body.Close())
+	return cmp.Or(errors.Join(err, response.Body.Close()), json.Unmarshal(raw, answer))
 }
 
 // Wipe stops the kubelets that still run and deletes all objects except CRDs and the objects from the start. It deletes them in etcd,
 // without webhooks, finalizers and controllers; watches see the deletions. No other client may write at the same time.
-func (cp *ControlPlane) Wipe(ctx context.Context) error {
+func (cp *ControlPlane) Wipe(context.Context) error {
 	if err := cp.stopKubelets(); err != nil {
 		return err
 	}
-	keys, err := cp.keysSince(ctx, cp.initial+1)
+	keys, err := cp.keysSince(cp.initial + 1)
 	if err != nil {
 		return fmt.Errorf("wiping a control plane: %w", err)
 	}
@@ -80,7 +79,7 @@ func (cp *ControlPlane) Wipe(ctx context.Context) error {
 		if ofServer(key) {
 			continue
 		}
-		if err := cp.askEtcd(ctx, "deleterange", map[string]any{"key": []byte(key)}, &struct{}{}); err != nil {
+		if err := cp.askEtcd("deleterange", map[string]any{"key": []byte(key)}, &struct{}{}); err != nil {
 			return fmt.Errorf("wiping a control plane: %w", err)
 		}
 	}

@@ -103,3 +103,8 @@ func (p *program) StopHeirloom() error {
 func (p *program) HeirloomLog() string {
 	return p.log
 }
+
+// Metrics returns the metrics that a program serves at a URL.
+func Metrics(ctx context.Context, url string) (string, error) {
+	return controlplane.Get(ctx, url)
+}

@@ -194,24 +194,22 @@ func (s *Stage) install(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, object := range objects {
-		if s.options.FailClosed && isWebhookConfiguration(object) {
+	if s.options.WithoutWebhooks {
+		objects = slices.DeleteFunc(objects, func(object unstructured.Unstructured) bool {
+			return object.GroupVersionKind().Group == "admissionregistration.k8s.io"
+		})
+	}
+	if s.options.FailClosed {
+		for _, object := range objects {
 			failClosed(object)
 		}
-	}
-	if s.options.WithoutWebhooks {
-		objects = slices.DeleteFunc(objects, isWebhookConfiguration)
 	}
 	return controlplane.Apply(ctx, s.Client, objects)
 }
 
-func isWebhookConfiguration(object unstructured.Unstructured) bool {
-	return object.GroupVersionKind().Group == "admissionregistration.k8s.io"
-}
-
-// failClosed changes all webhooks of a configuration, see Options.FailClosed. The chart has no values for these fields.
-func failClosed(configuration unstructured.Unstructured) {
-	hooks, _ := configuration.Object["webhooks"].([]any)
+// failClosed changes all webhooks in an object, see Options.FailClosed. The chart has no values for these fields.
+func failClosed(object unstructured.Unstructured) {
+	hooks, _ := object.Object["webhooks"].([]any)
 	for _, hook := range hooks {
 		if hook, ok := hook.(map[string]any); ok {
 			hook["failurePolicy"], hook["timeoutSeconds"] = "Fail", int64(30)
