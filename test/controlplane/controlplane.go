@@ -137,7 +137,7 @@ func (cp *ControlPlane) run(options Options) error {
 		}
 		script := filepath.Join(cp.dir, name)
 		const launch = "#!/bin/sh\necho $$ >\"$0.pid\"\nexec /bin/sh -c '%s' '%s' \"$@\"\n"
-		if err := os.WriteFile(script, fmt.Appendf(nil, launch, mortal(cp.dir), path), 0o700); err != nil {
+		if err := os.WriteFile(script, fmt.Appendf(nil, launch, watchdog(cp.dir), path), 0o700); err != nil {
 			return err
 		}
 		log, err := os.OpenFile(filepath.Join(cmp.Or(options.LogDir, cp.dir), name+".log"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)

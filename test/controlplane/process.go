@@ -20,10 +20,10 @@ const (
 	pollInterval = 50 * time.Millisecond
 )
 
-// mortal returns a shell script that runs a program until this process ends, in whatever way: neither Go nor envtest can ensure that on
+// watchdog returns a shell script that runs a program until this process ends, in whatever way: neither Go nor envtest can ensure that on
 // every system. A SIGTERM to the process group, as from envtest, kills the program at once: kube-apiserver would wait for its clients.
 // If this process has been killed, the script removes a directory as well.
-func mortal(directory string) string {
+func watchdog(directory string) string {
 	return fmt.Sprintf(`
 (
 	trap "kill -9 $$" TERM
@@ -52,7 +52,7 @@ func StartProcess(ctx context.Context, path string, args []string, logFile strin
 	}
 	defer func() { _ = log.Close() }() // the program has opened it, too
 	ctx, stop := context.WithCancel(ctx)
-	command := exec.CommandContext(ctx, "/bin/sh", append([]string{"-c", mortal(""), path}, args...)...)
+	command := exec.CommandContext(ctx, "/bin/sh", append([]string{"-c", watchdog(""), path}, args...)...)
 	command.Env = append(os.Environ(), env...)
 	command.Stdout, command.Stderr = log, log
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
