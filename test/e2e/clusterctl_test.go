@@ -34,7 +34,7 @@ func TestClusterctl(t *testing.T) {
 	m := newManagementCluster(ctx, t)
 	m.keepsContract(m.release("v0.1.0"))
 	m.release("v0.1.1")
-	m.Expect(m.clusterctl.Configure("")).To(Succeed())
+	m.configure("")
 
 	described := m.run("generate", "provider", "--addon", "heirloom:v0.1.0", "--describe")
 	m.Expect(described).To(ContainSubstring("ghcr.io/heirloom-dev/heirloom:v0.1.0"))
@@ -55,7 +55,7 @@ func TestClusterctl(t *testing.T) {
 	m.deleted("heirloom-system", "v0.1.1")
 
 	// The operator chooses the Namespace and the variables.
-	m.Expect(m.clusterctl.Configure(chosen)).To(Succeed())
+	m.configure(chosen)
 	m.run("init", "--addon", "heirloom:v0.1.1", "--target-namespace", "elsewhere")
 	m.finishNamespaces()
 	m.installed("elsewhere", "v0.1.1")
@@ -182,7 +182,7 @@ func (m *managementCluster) releases() {
 
 	args := strings.Fields(command)[2:]
 	released := exec.CommandContext(m.ctx, binary(m.t, "kubectl-heirloom"), args...)
-	released.Env = append(os.Environ(), "KUBECONFIG="+m.clusterctl.Kubeconfig, "HOME="+m.dir)
+	released.Env = append(os.Environ(), "KUBECONFIG="+m.path("admin.kubeconfig"), "HOME="+m.dir)
 	out, err := released.CombinedOutput()
 	m.Expect(err).NotTo(HaveOccurred(), "%s", out)
 	m.Expect(m.client.Get(m.ctx, client.ObjectKeyFromObject(md), md)).To(Succeed())

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	cmapi "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
@@ -27,12 +28,12 @@ import (
 // manager and Nodes, the installed programs do not run.
 type managementCluster struct {
 	*gomega.WithT
-	t          *testing.T
-	ctx        context.Context
-	plane      *controlplane.ControlPlane
-	client     client.Client
-	dir        string
-	clusterctl *controlplane.Clusterctl
+	t      *testing.T
+	ctx    context.Context
+	plane  *controlplane.ControlPlane
+	client client.Client
+	// dir is the directory of an administrator's kubeconfig, and of clusterctl's configuration and repositories.
+	dir string
 }
 
 func newManagementCluster(ctx context.Context, t *testing.T) *managementCluster {
@@ -45,17 +46,49 @@ func newManagementCluster(ctx context.Context, t *testing.T) *managementCluster 
 	m.Expect(cmapi.AddToScheme(scheme)).To(gomega.Succeed())
 	m.client, err = client.New(m.plane.AdminConfig(), client.Options{Scheme: scheme})
 	m.Expect(err).NotTo(gomega.HaveOccurred())
-	m.clusterctl = &controlplane.Clusterctl{Dir: m.dir, Kubeconfig: filepath.Join(m.dir, "admin.kubeconfig")}
-	m.Expect(m.plane.WriteKubeconfig(m.clusterctl.Kubeconfig, "admin", "system:masters")).To(gomega.Succeed())
-	m.Expect(m.clusterctl.AddCore(ctx)).To(gomega.Succeed())
+	m.Expect(m.plane.WriteKubeconfig(m.path("admin.kubeconfig"), "admin", "system:masters")).To(gomega.Succeed())
+	m.addCore()
 	return m
+}
+
+func (m *managementCluster) path(elements ...string) string {
+	return filepath.Join(append([]string{m.dir}, elements...)...)
+}
+
+func (m *managementCluster) write(path, content string) {
+	m.t.Helper()
+	m.Expect(os.MkdirAll(filepath.Dir(path), 0o700)).To(gomega.Succeed())
+	m.Expect(os.WriteFile(path, []byte(content), 0o600)).To(gomega.Succeed())
+}
+
+// addCore puts Cluster API's core provider into clusterctl's repository, rendered from the manifests of its release.
+func (m *managementCluster) addCore() {
+	m.t.Helper()
+	module, err := controlplane.CAPIModule(m.ctx)
+	m.Expect(err).NotTo(gomega.HaveOccurred())
+	components, _, err := controlplane.Kubectl(m.ctx, m.path("admin.kubeconfig"), "kustomize", filepath.Join(module, "core", "config", "default"))
+	m.Expect(err).NotTo(gomega.HaveOccurred())
+	metadata, err := os.ReadFile(filepath.Join(module, "metadata.yaml"))
+	m.Expect(err).NotTo(gomega.HaveOccurred())
+	_, version, _ := strings.Cut(filepath.Base(module), "@")
+	m.write(m.path("repository", "cluster-api", version, "core-components.yaml"), components)
+	m.write(m.path("repository", "cluster-api", version, "metadata.yaml"), string(metadata))
+}
+
+// configure writes clusterctl's configuration: the names of the providers in the repository, and variables.
+func (m *managementCluster) configure(variables string) {
+	m.t.Helper()
+	m.write(m.path("clusterctl.yaml"), fmt.Sprintf(`providers:
+- {name: cluster-api, type: CoreProvider, url: "file://%[1]s/cluster-api/latest/core-components.yaml"}
+- {name: heirloom, type: AddonProvider, url: "file://%[1]s/addon-heirloom/latest/addon-components.yaml"}
+`, m.path("repository"))+variables)
 }
 
 // release puts a version of Heirloom into clusterctl's repository, as `make release` does, and returns the directory.
 func (m *managementCluster) release(version string) string {
 	m.t.Helper()
-	dir, err := m.clusterctl.Repository("addon-heirloom", version)
-	m.Expect(err).NotTo(gomega.HaveOccurred())
+	dir := m.path("repository", "addon-heirloom", version)
+	m.Expect(os.MkdirAll(dir, 0o700)).To(gomega.Succeed())
 	command := exec.CommandContext(m.ctx, filepath.Join("..", "..", "hack", "release.sh"), "components")
 	command.Env = append(os.Environ(), "VERSION="+version, "DIST="+dir)
 	out, err := command.CombinedOutput()
@@ -63,11 +96,22 @@ func (m *managementCluster) release(version string) string {
 	return dir
 }
 
+// run runs clusterctl and returns its standard output.
 func (m *managementCluster) run(args ...string) string {
 	m.t.Helper()
-	stdout, err := m.clusterctl.Run(m.ctx, args...)
+	path, err := controlplane.ClusterAPIProgram("clusterctl")
 	m.Expect(err).NotTo(gomega.HaveOccurred())
-	return stdout
+	args = append(args, "--config", m.path("clusterctl.yaml"))
+	if args[0] != "generate" {
+		args = append(args, "--kubeconfig", m.path("admin.kubeconfig"))
+	}
+	command := exec.CommandContext(m.ctx, path, args...)
+	command.Env = append(os.Environ(), "HOME="+m.dir, "XDG_CONFIG_HOME="+m.dir, "CLUSTERCTL_DISABLE_VERSIONCHECK=true")
+	var stderr strings.Builder
+	command.Stderr = &stderr
+	stdout, err := command.Output()
+	m.Expect(err).NotTo(gomega.HaveOccurred(), "clusterctl %v: %s", args, &stderr)
+	return string(stdout)
 }
 
 // finishNamespaces acts as the controller manager for Namespaces that are being deleted: clusterctl tests cert-manager in a Namespace of
