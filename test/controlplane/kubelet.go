@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -34,9 +33,8 @@ var kubeletFiles = regexp.MustCompile(`/tmp/(hollow-kubelet\.[0-9]+|kubelet_remo
 // Kubelet is a kubelet with a fake container runtime (kubemark). It registers its Node and reports its status like any kubelet.
 type Kubelet struct {
 	*Process
-	name   string
-	config *rest.Config
-	stop   func() error
+	name, log string
+	config    *rest.Config
 }
 
 // StartKubelet starts a kubelet. It stops when ctx is done, or with its own Stop or the control plane's.
@@ -46,11 +44,11 @@ func (cp *ControlPlane) StartKubelet(ctx context.Context, options KubeletOptions
 		return nil, err
 	}
 	user, groups := "system:node:"+options.Name, "system:nodes"
-	k := &Kubelet{name: options.Name}
+	k := &Kubelet{name: options.Name, log: filepath.Join(options.Dir, options.Name+".log")}
 	if k.config, err = cp.User(user, groups); err != nil {
 		return nil, err
 	}
-	kubeconfig, log := filepath.Join(options.Dir, options.Name+".kubeconfig"), filepath.Join(options.Dir, options.Name+".log")
+	kubeconfig := filepath.Join(options.Dir, options.Name+".kubeconfig")
 	if err := cp.WriteKubeconfig(kubeconfig, user, groups); err != nil {
 		return nil, err
 	}
@@ -68,29 +66,21 @@ func (cp *ControlPlane) StartKubelet(ctx context.Context, options KubeletOptions
 		// Otherwise the kubelet asks the containerd of this machine for images.
 		"--use-host-image-service=false",
 		"--vmodule=remote_runtime=3", // so that its log has the path of its socket
-	}, log)
+	}, k.log)
 	if err != nil {
 		return nil, err
 	}
-	k.stop = sync.OnceValue(func() error { return errors.Join(k.Process.Stop(), removeKubeletFiles(log)) })
 	cp.mu.Lock()
 	defer cp.mu.Unlock()
 	cp.kubelets = append(cp.kubelets, k)
 	return k, nil
 }
 
-// Stop stops the process and removes the kubelet's files. The first call reads the kubelet's log, which must still exist.
+// Stop stops the process and removes a directory and a socket of the kubelet, which kubemark always creates in /tmp and never removes. The
+// first call reads the kubelet's log, which must still exist.
 func (k *Kubelet) Stop() error {
-	return k.stop()
-}
-
-// removeKubeletFiles removes a directory and a socket of a kubelet, which kubemark always creates in /tmp and never removes.
-func removeKubeletFiles(log string) error {
-	content, err := os.ReadFile(log)
-	if err != nil {
-		return fmt.Errorf("looking for the files of a kubelet: %w", err)
-	}
-	var errs []error
+	errs := []error{k.Process.Stop()}
+	content, _ := os.ReadFile(k.log) // another call may have been first
 	for _, file := range kubeletFiles.FindAllString(string(content), -1) {
 		errs = append(errs, os.RemoveAll(file))
 	}
