@@ -10,7 +10,6 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -61,19 +60,6 @@ func waitForContainerd(ctx context.Context) error {
 	})
 	if err != nil {
 		return fmt.Errorf("waiting for containerd: %w: %s", err, out)
-	}
-	return nil
-}
-
-// Trust lets the Node pull images from a registry by HTTPS, whose certificate the CA in this file has signed.
-func (c *Cluster) Trust(host, ca string) error {
-	dir := c.path(filepath.Join("registries", host))
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("making the Node trust %s: %w", host, err)
-	}
-	content := fmt.Sprintf("[host.%q]\n  capabilities = [\"pull\", \"resolve\"]\n  ca = %q\n", "https://"+host, ca)
-	if err := os.WriteFile(filepath.Join(dir, "hosts.toml"), []byte(content), 0o600); err != nil {
-		return fmt.Errorf("making the Node trust %s: %w", host, err)
 	}
 	return nil
 }

@@ -92,7 +92,7 @@ func worldDir(t *testing.T) string {
 	return dir
 }
 
-// lend lends a control plane for as long as the test lasts, with at least these CRDs.
+// lend lends the management cluster until the end of the test, with at least these CRDs.
 func lend(t *testing.T, crds ...string) *controlplane.Lent {
 	t.Helper()
 	lent, err := planes.Lend(t.Context(), controlplane.Options{})
@@ -111,7 +111,9 @@ func newStage(t *testing.T, dir string, args []string) (s *stage.Stage, auditLog
 	options, err := stage.ControlPlaneOptions(t.Context(), controlplane.Options{CRDPaths: crds})
 	Expect(err).NotTo(HaveOccurred())
 	lent := lend(t, options.CRDPaths...)
-	s, err = stage.New(t.Context(), stage.Options{Program: binary(t, "heirloom"), Args: args, Dir: dir, On: lent.ControlPlane})
+	program, err := controlplane.Built(t.Context(), "heirloom") // by make build
+	Expect(err).NotTo(HaveOccurred())
+	s, err = stage.New(t.Context(), stage.Options{Program: program, Args: args, Dir: dir, On: lent.ControlPlane})
 	Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() { Expect(s.Stop()).To(Succeed()) })
 	return s, lent.AuditLog
@@ -128,14 +130,6 @@ func (w *world) list(c client.Client, gvk schema.GroupVersionKind, namespace str
 	list.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
 	w.Expect(c.List(w.ctx, list, client.InNamespace(namespace))).To(Succeed())
 	return list.Items
-}
-
-// binary returns the path of a program that `make build` has built.
-func binary(t *testing.T, name string) string {
-	t.Helper()
-	path, err := controlplane.Built(t.Context(), name)
-	NewWithT(t).Expect(err).NotTo(HaveOccurred())
-	return path
 }
 
 func text(v any) string {
