@@ -53,6 +53,7 @@ type ControlPlane struct {
 
 	env     envtest.Environment
 	dir     string // certificates and data
+	admin   *rest.Config
 	version string
 	initial int64 // the revision of etcd after the start
 
@@ -84,7 +85,7 @@ func (cp *ControlPlane) start(ctx context.Context, options Options) error {
 	if err := cp.run(options); err != nil {
 		return err
 	}
-	c, err := discovery.NewDiscoveryClientForConfig(cp.env.Config)
+	c, err := discovery.NewDiscoveryClientForConfig(cp.admin)
 	if err != nil {
 		return err
 	}
@@ -148,12 +149,12 @@ func (cp *ControlPlane) run(options Options) error {
 		set(script, log)
 	}
 	cp.env.ControlPlaneStartTimeout, cp.env.UseExistingCluster = startTimeout, ptr.To(false)
-	config, err := cp.env.Start()
-	if err != nil {
+	if _, err := cp.env.Start(); err != nil {
 		return err
 	}
-	config.QPS = -1
-	return nil
+	var err error
+	cp.admin, err = cp.User("admin", "system:masters")
+	return err
 }
 
 // Stop stops the kubelets that still run, ends the API server and etcd at once, even with connected clients, and removes their data.
@@ -178,14 +179,14 @@ func (cp *ControlPlane) stopKubelets() error {
 
 // InstallCRDs installs the CustomResourceDefinitions in files and directories, and waits until the API server serves all of them.
 func (cp *ControlPlane) InstallCRDs(_ context.Context, paths ...string) error {
-	_, err := envtest.InstallCRDs(cp.env.Config, envtest.CRDInstallOptions{Paths: paths, ErrorIfPathMissing: true, MaxTime: startTimeout})
+	_, err := envtest.InstallCRDs(cp.admin, envtest.CRDInstallOptions{Paths: paths, ErrorIfPathMissing: true, MaxTime: startTimeout})
 	return err
 }
 
 // AdminConfig returns a copy of the configuration of a user in group system:masters. Like all configurations of this package, it
 // sets no client-side rate limit.
 func (cp *ControlPlane) AdminConfig() *rest.Config {
-	return rest.CopyConfig(cp.env.Config)
+	return rest.CopyConfig(cp.admin)
 }
 
 // User returns a configuration with a client certificate for a user in these groups.
@@ -194,7 +195,9 @@ func (cp *ControlPlane) User(name string, groups ...string) (*rest.Config, error
 	if err != nil {
 		return nil, err
 	}
-	return user.Config(), nil
+	config := user.Config()
+	config.Host = strings.TrimSuffix(config.Host, "/")
+	return config, nil
 }
 
 // Kubeconfig returns the configuration of User as the bytes of a kubeconfig file.
