@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -31,9 +32,10 @@ import (
 // manager and Nodes, the installed programs do not run.
 type managementCluster struct {
 	*WithT
-	ctx        context.Context
-	client     client.Client
-	clusterctl *controlplane.Clusterctl
+	ctx    context.Context
+	client client.Client
+	// dir is the directory of an administrator's kubeconfig, and of clusterctl's configuration and repositories.
+	dir string
 }
 
 // The output of `hack/release.sh components` is a provider for the real clusterctl: it installs, configures, upgrades and deletes it.
@@ -43,7 +45,7 @@ func TestClusterctl(t *testing.T) {
 	m := newManagementCluster(ctx, t)
 	m.release("v0.1.0")
 	m.release("v0.1.1")
-	m.Expect(m.clusterctl.Configure("")).To(Succeed())
+	m.configure("")
 
 	described := m.run("generate", "provider", "--addon", "heirloom:v0.1.0", "--describe")
 	m.Expect(described).To(ContainSubstring("ghcr.io/heirloom-dev/heirloom:v0.1.0"))
@@ -62,7 +64,7 @@ func TestClusterctl(t *testing.T) {
 	m.expectDeleted("heirloom-system", "v0.1.1")
 
 	// The operator chooses the Namespace and the variables.
-	m.Expect(m.clusterctl.Configure(chosen)).To(Succeed())
+	m.configure(chosen)
 	m.run("init", "--addon", "heirloom:v0.1.1", "--target-namespace", "elsewhere")
 	m.finishNamespaces()
 	container := m.expectInstalled("elsewhere", "v0.1.1")
@@ -97,35 +99,73 @@ func names(expression, text string) (found []string) {
 
 func newManagementCluster(ctx context.Context, t *testing.T) *managementCluster {
 	t.Helper()
-	m := &managementCluster{WithT: NewWithT(t), ctx: ctx}
+	m := &managementCluster{WithT: NewWithT(t), ctx: ctx, dir: t.TempDir()}
 	certManager, err := controlplane.CertManagerCRDs()
 	m.Expect(err).NotTo(HaveOccurred())
-	plane, err := controlplane.Start(ctx, controlplane.Options{CRDPaths: []string{certManager}})
-	m.Expect(err).NotTo(HaveOccurred())
-	t.Cleanup(func() { m.Expect(plane.Stop()).To(Succeed()) })
+	plane := lend(t, certManager)
 	m.client, err = client.New(plane.AdminConfig(), client.Options{Scheme: stage.Scheme()})
 	m.Expect(err).NotTo(HaveOccurred())
-	dir := t.TempDir()
-	m.clusterctl = &controlplane.Clusterctl{Dir: dir, Kubeconfig: filepath.Join(dir, "admin.kubeconfig")}
-	m.Expect(plane.WriteKubeconfig(m.clusterctl.Kubeconfig, "admin", "system:masters")).To(Succeed())
-	m.Expect(m.clusterctl.AddCore(ctx)).To(Succeed())
+	m.Expect(plane.WriteKubeconfig(m.path("admin.kubeconfig"), "admin", "system:masters")).To(Succeed())
+	m.addCore()
 	return m
+}
+
+func (m *managementCluster) path(elements ...string) string {
+	return filepath.Join(append([]string{m.dir}, elements...)...)
+}
+
+func (m *managementCluster) write(path, content string) {
+	m.Expect(os.MkdirAll(filepath.Dir(path), 0o700)).To(Succeed())
+	m.Expect(os.WriteFile(path, []byte(content), 0o600)).To(Succeed())
+}
+
+// addCore puts Cluster API's core provider into clusterctl's repository, rendered from the manifests of its release.
+func (m *managementCluster) addCore() {
+	module, err := controlplane.CAPIModule(m.ctx)
+	m.Expect(err).NotTo(HaveOccurred())
+	base := filepath.Join(module, "core", "config", "default")
+	components, _, err := controlplane.Kubectl(m.ctx, m.path("admin.kubeconfig"), "kustomize", base)
+	m.Expect(err).NotTo(HaveOccurred())
+	metadata, err := os.ReadFile(filepath.Join(module, "metadata.yaml"))
+	m.Expect(err).NotTo(HaveOccurred())
+	_, version, _ := strings.Cut(filepath.Base(module), "@")
+	m.write(m.path("repository", "cluster-api", version, "core-components.yaml"), components)
+	m.write(m.path("repository", "cluster-api", version, "metadata.yaml"), string(metadata))
+}
+
+// configure writes clusterctl's configuration: the names of the providers in the repository, and variables.
+func (m *managementCluster) configure(variables string) {
+	m.write(m.path("clusterctl.yaml"), fmt.Sprintf(`providers:
+- {name: cluster-api, type: CoreProvider, url: "file://%[1]s/cluster-api/latest/core-components.yaml"}
+- {name: heirloom, type: AddonProvider, url: "file://%[1]s/addon-heirloom/latest/addon-components.yaml"}
+`, m.path("repository"))+variables)
 }
 
 // release puts a version of Heirloom into clusterctl's repository, as `make release` does.
 func (m *managementCluster) release(version string) {
-	dir, err := m.clusterctl.Repository("addon-heirloom", version)
-	m.Expect(err).NotTo(HaveOccurred())
+	dir := m.path("repository", "addon-heirloom", version)
+	m.Expect(os.MkdirAll(dir, 0o700)).To(Succeed())
 	command := exec.CommandContext(m.ctx, filepath.Join("..", "..", "hack", "release.sh"), "components")
 	command.Env = append(os.Environ(), "VERSION="+version, "DIST="+dir)
 	out, err := command.CombinedOutput()
 	m.Expect(err).NotTo(HaveOccurred(), "%s", out)
 }
 
+// run runs clusterctl and returns its standard output.
 func (m *managementCluster) run(args ...string) string {
-	stdout, err := m.clusterctl.Run(m.ctx, args...)
+	path, err := controlplane.ClusterAPIProgram("clusterctl")
 	m.Expect(err).NotTo(HaveOccurred())
-	return stdout
+	args = append(args, "--config", m.path("clusterctl.yaml"))
+	if args[0] != "generate" {
+		args = append(args, "--kubeconfig", m.path("admin.kubeconfig"))
+	}
+	command := exec.CommandContext(m.ctx, path, args...)
+	command.Env = append(os.Environ(), "HOME="+m.dir, "XDG_CONFIG_HOME="+m.dir, "CLUSTERCTL_DISABLE_VERSIONCHECK=true")
+	var stderr strings.Builder
+	command.Stderr = &stderr
+	stdout, err := command.Output()
+	m.Expect(err).NotTo(HaveOccurred(), "clusterctl %v: %s", args, &stderr)
+	return string(stdout)
 }
 
 // finishNamespaces acts as the controller manager for Namespaces that are being deleted: clusterctl tests cert-manager in a Namespace of

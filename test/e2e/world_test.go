@@ -30,7 +30,7 @@ import (
 
 const patience = time.Minute
 
-// planes lends a management cluster to one test at a time, so the tests are not parallel.
+// planes lends one management cluster to one test at a time, so the tests are not parallel.
 var planes controlplane.Pool
 
 func TestMain(m *testing.M) {
@@ -92,6 +92,16 @@ func worldDir(t *testing.T) string {
 	return dir
 }
 
+// lend lends the management cluster until the end of the test, with at least these CRDs.
+func lend(t *testing.T, crds ...string) *controlplane.Lent {
+	t.Helper()
+	lent, err := planes.Lend(t.Context(), controlplane.Options{})
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	t.Cleanup(func() { NewWithT(t).Expect(lent.GiveBack(context.Background())).To(Succeed()) })
+	NewWithT(t).Expect(lent.InstallCRDs(t.Context(), crds...)).To(Succeed())
+	return lent
+}
+
 // newStage installs Heirloom on a borrowed management cluster.
 func newStage(t *testing.T, dir string, args []string) (s *stage.Stage, auditLog string) {
 	t.Helper()
@@ -100,9 +110,7 @@ func newStage(t *testing.T, dir string, args []string) (s *stage.Stage, auditLog
 	Expect(err).NotTo(HaveOccurred())
 	options, err := stage.ControlPlaneOptions(t.Context(), controlplane.Options{CRDPaths: crds})
 	Expect(err).NotTo(HaveOccurred())
-	lent, err := planes.Lend(t.Context(), options)
-	Expect(err).NotTo(HaveOccurred())
-	t.Cleanup(func() { Expect(lent.GiveBack(context.Background())).To(Succeed()) })
+	lent := lend(t, options.CRDPaths...)
 	program, err := controlplane.Built(t.Context(), "heirloom") // by make build
 	Expect(err).NotTo(HaveOccurred())
 	s, err = stage.New(t.Context(), stage.Options{Program: program, Args: args, Dir: dir, On: lent.ControlPlane})

@@ -132,7 +132,7 @@ func (s *scene) playJob(name string, uninstalled <-chan error) string {
 	var stderr bytes.Buffer
 	command := exec.CommandContext(s.ctx, program, append(job.Spec.Template.Spec.Containers[0].Args, "--kubeconfig="+kubeconfig)...)
 	command.Stderr = &stderr
-	s.Expect(controlplane.Run(command)).To(Succeed(), stderr.String())
+	s.Expect(command.Run()).To(Succeed(), stderr.String())
 	for _, configuration := range []client.Object{
 		&admissionregistrationv1.MutatingWebhookConfiguration{}, &admissionregistrationv1.ValidatingWebhookConfiguration{},
 	} {
