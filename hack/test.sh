@@ -127,7 +127,6 @@ build_cluster() {
 	local version
 	version=$(awk '$1 == "appVersion:" { print $2 }' deploy/chart/heirloom/Chart.yaml)
 	VERSION=$version hack/release.sh image
-	CGO_ENABLED=0 go -C hack/tools/release tool -n crane >/dev/null
 	CGO_ENABLED=0 go -C hack/tools/dev build -trimpath -gcflags all=-dwarf=false -o "$PWD/bin/cert-manager" ./cert-manager
 	programs node
 	HEIRLOOM_IMAGE=$PWD/dist/heirloom-$version-linux-$(go env GOHOSTARCH).tar

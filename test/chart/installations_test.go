@@ -132,7 +132,7 @@ func short(field string, value any) any {
 		named, plain := map[string]any{}, []any{}
 		for _, item := range v {
 			name, content := nameOf(field, item)
-			if before, twice := named[name].(string); twice {
+			if before, twice := named[name]; twice {
 				content = fmt.Sprint(before, " and ", content)
 			}
 			named[name] = content

@@ -56,6 +56,8 @@ func (r *reader) publish() (home string) {
 	r.Expect(err).NotTo(HaveOccurred())
 	version, docker, manager, err := controlplane.DockerProvider(r.ctx)
 	r.Expect(err).NotTo(HaveOccurred())
+	image := "heirloom.test/cluster-api:" + version // kubectl heirloom check reads the version
+	r.tag(image)
 	config := "providers:\n"
 	for _, p := range providers {
 		dir, base, program := filepath.Join(home, p[2], version), docker, manager
@@ -73,7 +75,7 @@ func (r *reader) publish() (home string) {
 		for _, file := range links {
 			r.Expect(os.Symlink(file, filepath.Join(dir, filepath.Base(file)))).To(Succeed())
 		}
-		r.render(filepath.Join(base, "config", "default"), program, filepath.Join(dir, "components.yaml"))
+		r.render(filepath.Join(base, "config", "default"), image, program, filepath.Join(dir, "components.yaml"))
 		config += fmt.Sprintf("- {name: %s, type: %s, url: %q}\n", p[0], p[1], "file://"+filepath.Join(dir, "components.yaml"))
 	}
 	r.Expect(os.Mkdir(filepath.Join(home, ".cluster-api"), 0o700)).To(Succeed())
@@ -94,12 +96,12 @@ patches:
     - {op: add, path: /spec/template/spec/volumes/-, value: {name: program, hostPath: {path: %q, type: File}}}
 `
 
-func (r *reader) render(base, program, target string) {
+func (r *reader) render(base, image, program, target string) {
 	r.t.Helper()
 	dir := r.t.TempDir()
 	relative, err := filepath.Rel(dir, base) // kustomize refuses an absolute path
 	r.Expect(err).NotTo(HaveOccurred())
-	content := fmt.Sprintf(mounted, relative, shared.Image, program)
+	content := fmt.Sprintf(mounted, relative, image, program)
 	r.Expect(os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(content), 0o600)).To(Succeed())
 	rendered, _, err := controlplane.Kubectl(r.ctx, shared.Kubeconfig, "kustomize", dir)
 	r.Expect(err).NotTo(HaveOccurred())
@@ -139,9 +141,12 @@ func (r *reader) join(pool string) (name string) {
 	machine := r.one("infrastructure.cluster.x-k8s.io", "DevMachine", client.MatchingLabels{clusterv1.ClusterTopologyMachineDeploymentNameLabel: pool})
 	name = machine.GetName()
 	resolve(r.t, name) // a kubelet resolves its own name
-	kubelet, err := shared.ControlPlane.StartKubelet(r.ctx, controlplane.KubeletOptions{
+	kubelet, err := shared.StartKubelet(r.ctx, controlplane.KubeletOptions{
 		Name: name, Dir: r.t.TempDir(),
-		RegisterWithTaints: []string{clusterv1.NodeUninitializedTaint.Key + "=:" + string(corev1.TaintEffectNoSchedule)},
+		RegisterWithTaints: []string{
+			clusterv1.NodeUninitializedTaint.Key + "=:" + string(corev1.TaintEffectNoSchedule),
+			"example.com/hollow=:" + string(corev1.TaintEffectNoSchedule), // keeps Heirloom's Pods away, which would seem to run there
+		},
 	})
 	r.Expect(err).NotTo(HaveOccurred())
 	r.t.Cleanup(func() {

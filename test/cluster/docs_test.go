@@ -18,7 +18,6 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/heirloom-dev/heirloom/test/cluster"
-	"github.com/heirloom-dev/heirloom/test/controlplane"
 	"github.com/heirloom-dev/heirloom/test/markdown"
 )
 
@@ -26,8 +25,8 @@ import (
 type step struct {
 	// starts is the beginning of its text.
 	starts string
-	// passed is the reason why this test skips the block. All other blocks of the page run.
-	passed string
+	// skipped is the reason why this test skips the block. All other blocks of the page run.
+	skipped string
 	// without has the beginnings of the lines that do not run here; a comment has the reason.
 	without []string
 	// exits is the exit code that the page announces.
@@ -63,8 +62,7 @@ func TestTheDocumentedCommands(t *testing.T) {
 	t.Cleanup(cancel)
 	r := newReader(ctx, t)
 	r.startCertManager()
-	out, err := exec.CommandContext(ctx, "ctr", "--namespace", "k8s.io", "images", "tag", shared.Image, "ghcr.io/heirloom-dev/heirloom:dev").CombinedOutput()
-	r.Expect(err).NotTo(HaveOccurred(), "%s", out)
+	r.tag("ghcr.io/heirloom-dev/heirloom:dev")
 	r.leadToItself()
 	t.Cleanup(r.removeClusterAPI)
 	t.Cleanup(r.remove)
@@ -85,7 +83,7 @@ func TestTheDocumentedCommandsAreKnown(t *testing.T) {
 			for _, start := range known.without {
 				r.Expect("\n"+b.Text).To(ContainSubstring("\n"+start), "%s:%d", page.file, b.Line)
 			}
-			r.Expect(b.Language).To(Or(BeElementOf("", "sh", "console", "yaml"), Satisfy(func(string) bool { return known.passed != "" })), "%s:%d", page.file, b.Line)
+			r.Expect(b.Language).To(Or(BeElementOf("", "sh", "console", "yaml"), Satisfy(func(string) bool { return known.skipped != "" })), "%s:%d", page.file, b.Line)
 		}
 		for _, known := range page.steps {
 			r.Expect(met).To(HaveKey(known.starts), "no block of %s begins with this text", page.file)
@@ -105,6 +103,13 @@ func TestOneRecipeInstalls(t *testing.T) {
 		r.Expect(recipes[page]).To(HavePrefix(recipes["README.md"]), page)
 	}
 	r.Expect(recipes["README.md"]).To(ContainSubstring("helm install"))
+}
+
+// tag gives the image of `make test-cluster` another name.
+func (r *reader) tag(name string) {
+	r.t.Helper()
+	out, err := exec.CommandContext(r.ctx, "ctr", "--namespace", "k8s.io", "images", "tag", shared.Image, name).CombinedOutput()
+	r.Expect(err).NotTo(HaveOccurred(), "%s", out)
 }
 
 func newReader(ctx context.Context, t *testing.T) *reader {
@@ -132,13 +137,6 @@ func newReader(ctx context.Context, t *testing.T) *reader {
 	return r
 }
 
-func (r *release) root() string {
-	r.t.Helper()
-	root, err := controlplane.RepositoryRoot(context.Background())
-	r.Expect(err).NotTo(HaveOccurred())
-	return root
-}
-
 // blocks returns the code blocks of a page.
 func (r *reader) blocks(page string) []markdown.Block {
 	r.t.Helper()
@@ -163,7 +161,7 @@ func (r *reader) follow(page page) {
 	blocks := r.blocks(page.file)
 	for i, b := range blocks {
 		known := r.stepOf(page, b)
-		if known.passed != "" || b.Language == "yaml" {
+		if known.skipped != "" || b.Language == "yaml" {
 			continue
 		}
 		if strings.Contains(b.Text, " edit ") {

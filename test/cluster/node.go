@@ -32,11 +32,9 @@ func (c *Cluster) startContainerd(ctx context.Context, options Options) error {
 	if err != nil {
 		return err
 	}
-	process, err := c.startProcess(ctx, path, "--config="+c.path("containerd.toml"))
-	if err != nil {
+	if err := c.startProcess(ctx, path, "--config="+c.path("containerd.toml")); err != nil {
 		return err
 	}
-	c.others = append(c.others, process)
 	if err := waitForContainerd(ctx); err != nil {
 		return err
 	}
@@ -100,24 +98,11 @@ func (c *Cluster) startNode(ctx context.Context, _ Options) error {
 	if err := c.WriteKubeconfig(c.path("kubelet.kubeconfig"), "system:node:"+NodeName, "system:nodes"); err != nil {
 		return err
 	}
-	return c.StartKubelet(ctx)
-}
-
-// StartKubelet starts the kubelet, which registers its Node unless the Node exists.
-func (c *Cluster) StartKubelet(ctx context.Context) error {
 	path, err := controlplane.NodeProgram("kubelet")
 	if err != nil {
 		return err
 	}
-	c.kubelet, err = c.startProcess(ctx, path,
+	return c.startProcess(ctx, path,
 		"--config="+c.path("kubelet.yaml"), "--kubeconfig="+c.path("kubelet.kubeconfig"),
 		"--hostname-override="+NodeName, "--node-ip="+nodeAddress)
-	return err
-}
-
-// StopKubelet stops the kubelet. Pods keep running.
-func (c *Cluster) StopKubelet() error {
-	kubelet := c.kubelet
-	c.kubelet = nil
-	return stop(kubelet)
 }
