@@ -72,7 +72,7 @@ func TestTheDocumentedCommands(t *testing.T) {
 	r.settle() // the last page ends with an upgrade
 }
 
-// These tests match the pages: they know every placeholder in a block, and every block that they skip or check exists.
+// The steps match the pages: every block that a step skips or checks exists, and every other block can run.
 func TestTheDocumentedCommandsAreKnown(t *testing.T) {
 	for _, page := range pages() {
 		r := &reader{release: &release{WithT: NewWithT(t), t: t}}
@@ -83,7 +83,9 @@ func TestTheDocumentedCommandsAreKnown(t *testing.T) {
 			for _, start := range known.without {
 				r.Expect("\n"+b.Text).To(ContainSubstring("\n"+start), "%s:%d", page.file, b.Line)
 			}
-			r.Expect(b.Language).To(Or(BeElementOf("", "sh", "console", "yaml"), Satisfy(func(string) bool { return known.skipped != "" })), "%s:%d", page.file, b.Line)
+			if known.skipped == "" {
+				r.Expect(b.Language).To(BeElementOf("", "sh", "console", "yaml"), "%s:%d", page.file, b.Line)
+			}
 		}
 		for _, known := range page.steps {
 			r.Expect(met).To(HaveKey(known.starts), "no block of %s begins with this text", page.file)
