@@ -135,7 +135,7 @@ func newReader(ctx context.Context, t *testing.T) *reader {
 	// The blocks must not write to the home directory of the user who runs this test.
 	r.env = append(os.Environ(), "HOME="+r.publish(), "CLUSTERCTL_DISABLE_VERSIONCHECK=true",
 		"KUBECONFIG="+shared.Kubeconfig, "KUBE_EDITOR="+editor, "CHANGE="+r.change, "STATE="+r.state, "CLONE="+r.dir,
-		"PATH="+strings.Join([]string{os.Getenv("HEIRLOOM_HELM"), os.Getenv("HEIRLOOM_TOOLS"), os.Getenv("HEIRLOOM_CLUSTER_API"), os.Getenv("PATH")}, ":"))
+		"PATH="+os.ExpandEnv("$HEIRLOOM_HELM:$HEIRLOOM_TOOLS:$HEIRLOOM_CLUSTER_API:$PATH"))
 	return r
 }
 
