@@ -36,7 +36,7 @@ const callers = 8
 func BenchmarkReview(b *testing.B) {
 	f := newFleet(b, stage.Options{WithoutLoop: true})
 	noOp, noOpMetrics := startNoOp(b)
-	requests := number(b, "BENCH_REQUESTS", 20)
+	requests := number(b, "BENCH_REQUESTS", 500)
 	stored := f.stored(b)
 	touched, lost := stored.DeepCopy(), stored.DeepCopy()
 	touched.Labels["bench.x-k8s.io/touched"] = "yes"
