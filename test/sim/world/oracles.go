@@ -100,7 +100,7 @@ func (h *history) keepsOrphans(w apiserver.Write) {
 		return
 	}
 	before, after := inherited(w.Before), inherited(w.After)
-	if w.GVR.Resource == "machinesets" {
+	if w.GVR.Resource == "machinesets" || setOf(w.After) == w.After.GetName() {
 		before, after = inherited(templateOf(w.Before)), inherited(templateOf(w.After))
 	}
 	for entry := range before {
@@ -123,9 +123,11 @@ func (h *history) keepsAlways(w apiserver.Write) {
 	}
 	after := taintsOf(w.After)
 	for _, t := range taintsOf(w.Before) {
-		since, asked := h.asked[set][taint.Format(t)]
-		machine, asks := h.asked[h.ownersOf(name)[0]][taint.Format(t)]
-		if asked && asks && time.Since(since) > takes && time.Since(machine) > takes && !slices.ContainsFunc(after, func(a corev1.Taint) bool { return a.MatchTaint(&t) && a.Value == t.Value }) {
+		asked := !slices.ContainsFunc(h.declaringAlways(name), func(owner string) bool {
+			since, asks := h.asked[owner][taint.Format(t)]
+			return !asks || time.Since(since) <= takes
+		})
+		if asked && !slices.ContainsFunc(after, func(a corev1.Taint) bool { return a.MatchTaint(&t) && a.Value == t.Value }) {
 			h.violate("%s removes the Always taint %s from Node %s, and admission lets it", w.User, taint.Format(t), name)
 		}
 	}
