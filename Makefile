@@ -12,7 +12,8 @@ SHELL := /usr/bin/env bash
 export GOTESTFLAGS ?=
 
 # Flags of hack/build.sh: what is compiled like the program shares with it what they have in common.
-LIKE_THE_PROGRAM = -tags grpcnotrace -trimpath -gcflags all=-dwarf=false -ldflags '-s -w'
+COMPILED = -tags grpcnotrace -trimpath -gcflags all=-dwarf=false
+LIKE_THE_PROGRAM = $(COMPILED) -ldflags '-s -w'
 
 # programs(SETS): exports where the helper programs of these sets are, and brings them first where need be.
 programs = programs="$$(hack/tools/build.sh --env $(1))"; eval "$$programs"
@@ -25,6 +26,11 @@ help: ## Show this help.
 build: ## Build bin/heirloom and bin/kubectl-heirloom (VERSION is what git describe says).
 	@hack/build.sh bin
 	@install -m 755 cmd/kubectl-heirloom/kubectl_complete-heirloom bin/
+
+.PHONY: check
+check: ## Vet the program and run its unit tests: seconds, once compiled (no race detector, no helper programs).
+	@CGO_ENABLED=0 go vet $(COMPILED) ./pkg/... ./cmd/... ./webhooks/... ./certs/...
+	@CGO_ENABLED=0 GOGC=300 go test $(COMPILED) $(GOTESTFLAGS) ./pkg/... ./cmd/... ./webhooks/... ./certs/...
 
 .PHONY: demo
 demo: build ## Show Heirloom at work on a local control plane (KEEP=1: leave it running until Ctrl-C).
@@ -54,7 +60,7 @@ sim: ## Play SEEDS (1000) simulated worlds, from SEED (1) on; SEED alone plays t
 	@hack/sim.sh
 
 .PHONY: bench
-bench: build ## Run the benchmarks, and draw docs/performance (RUN, COUNT, MACHINES, QUIET: hack/bench.sh --help).
+bench: build ## Run the benchmarks, and print their ratios (RUN, COUNT, MACHINES: hack/bench.sh --help).
 	@hack/bench.sh
 
 .PHONY: generate

@@ -1,70 +1,50 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 
-# Runs the benchmarks, prints their medians and quartiles, and draws docs/performance. The results are in dist/bench.txt, below lines about
-# the machine, the date and the versions.
+# Runs the benchmarks, and prints a table of medians and quartiles, as docs/performance has it. dist/bench.txt has the results.
 #
-# usage: hack/bench.sh              a quick run: MACHINES=100 QUIET=5s COUNT=1 hack/bench.sh
-#        hack/bench.sh --report     prints and draws the results of the last run again, from dist/bench.txt
+# usage: hack/bench.sh              a quick run: MACHINES=100 COUNT=1 hack/bench.sh
 #        hack/bench.sh --help
 #
 # environment: RUN (.), COUNT (3), BENCHTIME (1s): go test's -bench, -count and -benchtime
-#              MACHINES (500 1000 2000 10000), QUIET (60s): parameters of the benchmarks
-#              AT_LEAST (3): quartiles of fewer results say nothing, so the page is left as it is
+#              MACHINES (500 10000): how many Machines the benchmark of memory has
 
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-file=$PWD/dist/bench.txt
-
-report() {
-	go -C hack/tools/docs run ./bench -input "$file" -page "$PWD/docs/performance/README.md" -at-least "${AT_LEAST:-3}"
-}
-
-case ${1-} in
-"") ;;
---report)
-	report
-	exit
-	;;
---help)
+if (($# > 0)); then
 	sed -n '4,/^$/s/^# \{0,1\}//p' "hack/${0##*/}"
 	exit
-	;;
-*) echo "error: $1? see hack/bench.sh --help" >&2; exit 1 ;;
-esac
-
-count=${COUNT:-3}
-export BENCH_MACHINES=${MACHINES:-500 1000 2000 10000} BENCH_QUIET=${QUIET:-60s}
-export BENCH_FEW=100 BENCH_REQUESTS=2000
+fi
+file=$PWD/dist/bench.txt
+export BENCH_MACHINES=${MACHINES:-500 10000} BENCH_REQUESTS=10000
 
 version() { GOWORK=off go -C "hack/tools/$1" list -m -f '{{.Version}}' "$2"; }
 
-memory() {
-	if [[ -r /proc/meminfo ]]; then
-		awk '$1 == "MemTotal:" { printf "%.0f GiB\n", $2 / 1048576 }' /proc/meminfo
-	fi
+# table prints the median and the quartiles of each metric of each benchmark. The names of benchmarks get their spaces back.
+table() {
+	printf '\n| Benchmark | Metric | Median | Quartiles |\n| --- | --- | --: | --: |\n'
+	awk '/^Benchmark/ {
+		name = $1; sub(/^Benchmark/, "", name); sub(/-[0-9]+$/, "", name); gsub("_", " ", name)
+		for (i = 3; i < NF; i += 2) print name "\t" $(i + 1) "\t" $i
+	}' "$file" | sort -t $'\t' -k 1,2 -k 3,3g | awk -F '\t' '
+		function quantile(q, at, i) { at = 1 + q * (n - 1); i = int(at); return i < n ? v[i] + (at - i) * (v[i + 1] - v[i]) : v[i] }
+		function row() { if (n) printf "| %s | %s | %.3g | %.3g–%.3g |\n", name, metric, quantile(0.5), quantile(0.25), quantile(0.75) }
+		$1 != name || $2 != metric { row(); name = $1; metric = $2; n = 0 }
+		{ v[++n] = $3 }
+		END { row() }'
+	printf '\n`make bench RUN=%q COUNT=%s MACHINES=%q`: %s, commit %s, %s cores, Go %s, Kubernetes %s, Cluster API %s.\n' \
+		"$run" "$count" "$BENCH_MACHINES" "$(date -u +%Y-%m-%d)" "$(git describe --always --dirty --exclude='*' 2>/dev/null || echo unknown)" \
+		"$(getconf _NPROCESSORS_ONLN)" "$(go env GOVERSION | sed 's/^go//')" \
+		"$(version kubernetes k8s.io/kubernetes)" "$(version cluster-api sigs.k8s.io/cluster-api)"
 }
 
-facts() {
-	echo "date: $(date -u +%Y-%m-%d)"
-	echo "commit: $(git describe --always --dirty --exclude='*' 2>/dev/null || echo unknown)"
-	echo "cores: $(getconf _NPROCESSORS_ONLN)"
-	echo "memory: $(memory)"
-	echo "go: $(go env GOVERSION | sed 's/^go//')"
-	echo "kubernetes: $(version kubernetes k8s.io/kubernetes)"
-	echo "cluster-api: $(version cluster-api sigs.k8s.io/cluster-api)"
-	echo "count: $count"
-	echo "machines: $BENCH_MACHINES"
-	echo "quiet: $BENCH_QUIET"
-}
-
+run=${RUN:-.} count=${COUNT:-3}
 programs=$(hack/tools/build.sh --env controlplane tools)
 eval "$programs"
 mkdir -p "${file%/*}"
+# Flags of hack/build.sh, so that benchmarks and program share compiled packages.
+flags=(-tags grpcnotrace -trimpath -gcflags all=-dwarf=false)
 # Compiled before the first run, so that no compiler runs next to a benchmark.
-go list -test -export ./test/bench >/dev/null
-{
-	facts
-	go test -run '^$' -bench "${RUN:-.}" -v -count "$count" -benchtime "${BENCHTIME:-1s}" -timeout 2h ./test/bench
-} | tee "$file"
-report
+CGO_ENABLED=0 go list "${flags[@]}" -test -export ./test/bench >/dev/null
+CGO_ENABLED=0 go test "${flags[@]}" -run '^$' -bench "$run" -count "$count" -benchtime "${BENCHTIME:-1s}" -timeout 2h ./test/bench | tee "$file"
+table

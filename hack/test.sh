@@ -15,8 +15,7 @@
 #   bench         each benchmark once, with few objects: a benchmark that fails measures nothing
 #   site          builds the site of the documentation, of the work tree and of each release
 #
-# environment: RELEASES=all     conformance with each release of Cluster API, not only with the newest
-#              SUMMARY=FILE     also writes the summary there
+# environment: SUMMARY=FILE     also writes the summary there
 #              GOTESTFLAGS      further flags of go test
 #              GOTESTSUM_FORMAT the format of the progress: pkgname, testname, standard-verbose, ...
 #
@@ -42,7 +41,7 @@ done
 [[ ${1-} != -- ]] || shift
 read -ra flags <<<"${GOTESTFLAGS-}"
 flags+=("$@")
-[[ ${RELEASES-} == all ]] || flags+=(-short)
+flags+=(-short) # conformance only with the newest release of Cluster API
 
 # The API servers of tests live for minutes and keep most of their memory, so a garbage collector finds little. The race detector needs cgo.
 export GOGC=300 GORACE=${GORACE:-atexit_sleep_ms=0} GOTESTSUM_FORMAT=${GOTESTSUM_FORMAT:-pkgname} GOTESTSUM_FORMAT_ICONS=text
@@ -89,14 +88,12 @@ check() { "${@:2}" || echo "$1" >>"$results/failed"; }
 unit() {
 	local directories=() directory
 	# The tests of pkg/controllers and of the simulated world take longest, so they begin first.
-	for directory in pkg/controllers test/sim/world test/sim/apiserver pkg cmd webhooks certs test/rules; do
+	for directory in pkg/controllers test/sim/world test/sim/conformance test/sim/apiserver pkg cmd webhooks certs test/rules test/markdown; do
 		[[ ! -d $directory ]] || directories+=("./$directory/...")
 	done
-	# Parallel tests mostly wait, and so do some packages, hence -p.
-	run unit . "${race[@]}" -p=4 -parallel=4 "${directories[@]}"
-	run unit-release hack/tools/release "${plain[@]}" ./...
-	# The test cache sees neither a missing file nor a file of another module.
-	run unit-docs hack/tools/docs "${plain[@]}" -count=1 ./bench ./links
+	# Parallel tests mostly wait, and so do some packages, hence -p. Each package is measured by its own tests: -coverpkg would compile every
+	# package once more for every test.
+	run unit . "${race[@]}" -p=4 -parallel=4 -coverprofile="$results/coverage" "${directories[@]}"
 }
 
 integration() {
@@ -126,8 +123,7 @@ build_cluster() {
 	test/cluster/prepare.sh || return 0
 	local version
 	version=$(awk '$1 == "appVersion:" { print $2 }' deploy/chart/heirloom/Chart.yaml)
-	VERSION=$version hack/release.sh image
-	CGO_ENABLED=0 go -C hack/tools/release tool -n crane >/dev/null
+	VERSION=$version PLATFORMS=linux-$(go env GOHOSTARCH) hack/release.sh image
 	CGO_ENABLED=0 go -C hack/tools/dev build -trimpath -gcflags all=-dwarf=false -o "$PWD/bin/cert-manager" ./cert-manager
 	programs node
 	HEIRLOOM_IMAGE=$PWD/dist/heirloom-$version-linux-$(go env GOHOSTARCH).tar
@@ -159,6 +155,12 @@ prepare() {
 	done
 }
 
+# coverage prints how many statements of the program the unit tests of their packages reach.
+coverage() {
+	awk '/\/(pkg|cmd|webhooks|certs)\/[^ ]*:/ { all += $2; if ($3) reached += $2 }
+		END { if (all) printf "coverage: %.1f %% of the statements of the program, by unit tests\n", 100 * reached / all }' "$results/coverage"
+}
+
 # summary prints the results of all tests, and the number of API servers that they started.
 summary() {
 	local said
@@ -168,6 +170,7 @@ summary() {
 	said=$(sed -nE 's/^DONE //p' "$results/said" | tail -n 1)
 	cat "$results/said"
 	printf 'API servers started: %d\n' "$(wc -l <"$HEIRLOOM_API_SERVERS")"
+	[[ ! -e $results/coverage ]] || coverage
 	[[ ! -s $results/failed ]] || printf 'failed: %s\n' "$(sort -u "$results/failed" | paste -s -d ' ')"
 	[[ $said =~ ^[1-9] || ${groups[*]} =~ ^(bench|site| )+$ ]] || echo "not a single test has run: that is a failure" | tee "$results/failed"
 }

@@ -23,8 +23,8 @@ make --no-print-directory build
 programs=$(hack/tools/build.sh --env "${sets[@]}")
 eval "$programs"
 if [[ $1 == plugin ]]; then
-	HEIRLOOM_UPDATE_DOCS=1 go test -count=1 -run '^TestKubectl$/^docs$' ./test/integration/
+	HEIRLOOM_UPDATE_DOCS=1 go test -count=1 -run '^TestKubectl$' ./test/integration/
 else
-	go run ./test/demo --color | go run ./test/demo/picture | "$HEIRLOOM_FREEZE/freeze" --output docs/images/demo.svg --language=ansi \
+	CLICOLOR_FORCE=1 go run ./test/demo | test/demo/picture.sh | "$HEIRLOOM_FREEZE/freeze" --output docs/images/demo.svg --language=ansi \
 		--window --padding=20 --border.radius=8 --font.family="ui-monospace, SFMono-Regular, Menlo, Consolas, monospace"
 fi

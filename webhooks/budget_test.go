@@ -3,7 +3,6 @@
 package webhooks
 
 import (
-	"context"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -13,20 +12,11 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/workload/webhook"
 )
-
-// hanging is an API server that does not answer.
-type hanging struct{ client.Reader }
-
-func (hanging) Get(ctx context.Context, _ client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
-	<-ctx.Done()
-	return ctx.Err()
-}
 
 // lostNode is an update of a Node without the entries that its Machine declares, which makes the webhook read live.
 var lostNode = write{kind: "Node", object: "{metadata: {name: node-1}, spec: {}}", old: "{metadata: {name: node-1}, spec: {}}"}
@@ -66,18 +56,18 @@ func TestAnAnswerComesInTheCallersTime(t *testing.T) {
 					return time.Since(start)
 				}
 				Expect(takes(func() {
-					s := newServer(t, missing, hanging{}, inherit.Policy{})
+					s := newServer(t, missing, silent.reader(t), inherit.Policy{})
 					response := ask(t, mux(t, s), "/mutate/machines"+query, write{kind: "Machine", object: machine(bySet)}.review(t)).Response
 					Expect(response.Allowed).To(BeTrue())
 					Expect(response.Patch).To(BeEmpty())
 					Expect(response.Warnings).To(HaveExactElements(HavePrefix("heirloom: the object inherited nothing with this write")))
 				})).To(Equal(tc.management), "an owner that is not cached")
 				Expect(takes(func() {
-					s := newServer(t, ordinary, hanging{}, inherit.Policy{})
+					s := newServer(t, ordinary, silent.reader(t), inherit.Policy{})
 					Expect(ask(t, mux(t, s), "/mutate/machines"+query, removal.review(t)).Response.Patch).NotTo(BeEmpty())
 				})).To(Equal(tc.management), "a doubt")
 				Expect(takes(func() {
-					handler := workload(newServer(t, abroad, hanging{}, inherit.Policy{}))
+					handler := workload(newServer(t, abroad, silent.reader(t), inherit.Policy{}))
 					Expect(ask(t, handler, proven+query, lostNode.review(t)).Response.Patch).NotTo(BeEmpty())
 				})).To(Equal(tc.workload), "a doubt about a workload cluster's Node")
 				Expect(takes(func() {

@@ -5,6 +5,7 @@ package webhooks
 import (
 	"encoding/json"
 	"net/http"
+	"strings"
 	"testing"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4" // with which the API server applies an admission response
@@ -21,7 +22,7 @@ func FuzzAdmissionReview(f *testing.F) {
 			"ns/m": "{metadata: {" + bySet + ", labels: {node.cluster.x-k8s.io/a: '1'}}, spec: {clusterName: c, providerID: 'aws://1', taints: [{key: gpu, effect: NoSchedule, propagation: Always}]}, status: {nodeRef: {name: node-1}}}",
 		}
 	})
-	s := newServer(f, known, known, inherit.Policy{ClusterAPITaints: inherit.PropagationEnabled})
+	s := newServer(f, known, known.reader(f), inherit.Policy{ClusterAPITaints: inherit.PropagationEnabled})
 	handler := mux(f, s)
 	for _, seed := range []write{
 		{kind: "Machine", object: machine(bySet)},
@@ -44,6 +45,15 @@ func FuzzAdmissionReview(f *testing.F) {
 	f.Add([]byte(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u","kind":{"version":"v1","kind":"Node"},"operation":"CREATE","userInfo":{"username":"system:node:","groups":["system:nodes"]},"object":{"metadata":{"generateName":"n-"},"spec":{}}}}`))
 	f.Add([]byte("apiVersion: admission.k8s.io/v1\nkind: AdmissionReview\nrequest:\n  uid: u\n  operation: CREATE\n  object: {metadata: {name: node-1}, spec: {}}\n"))
 	f.Add([]byte("k8s\x00\n\x27\n\x13admission.k8s.io/v1\x12\x0fAdmissionReview\x12\x07\n\x05\n\x01u*\x00"))
+
+	whole := string(write{kind: "Machine", object: machine(bySet + ", " + ownsTeam), old: machine(bySet + ", labels: {team: a}, " + ownsTeam)}.review(f))
+	for what, twice := range map[string]string{
+		`"uid":"uid"`: `"uid":"first","uid":"uid"`, `"kind":{`: `"kind":{"group":"g","version":"v"},"kind":{`, `"object":`: `"object":null,"object":`,
+		`"userInfo":`: `"userInfo":{"username":"first","groups":["a","b"],"extra":{"a":["b"]}},"userInfo":`, `"request":`: `"request":{"uid":"first"},"request":`,
+		`"labels":{`: `"labels":{"team":"first",`, `"request"`: `"response":{"uid":"u"},"request"`,
+	} {
+		f.Add([]byte(strings.Replace(whole, what, twice, 1)))
+	}
 
 	f.Fuzz(func(t *testing.T, body []byte) {
 		for _, path := range paths {

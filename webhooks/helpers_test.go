@@ -3,16 +3,14 @@
 package webhooks
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
-	"fmt"
-	"hash/crc32"
+	"errors"
 	"os"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/go-logr/logr"
@@ -20,7 +18,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -28,12 +25,14 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 	"sigs.k8s.io/yaml"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
 	"github.com/heirloom-dev/heirloom/pkg/owners"
+	"github.com/heirloom-dev/heirloom/test/sim/fakeclient"
 )
 
 func TestMain(m *testing.M) {
@@ -41,71 +40,63 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// fleet is a reader of the objects that it holds, by "<namespace>/<name>". A list returns all of them, whatever the options are: the rules
-// find the matches.
+// fleet holds objects in YAML, by "<namespace>/<name>".
 type fleet struct {
-	classes     map[string]string
-	clusters    map[string]string
-	deployments map[string]string
-	sets        map[string]string
-	machines    map[string]string
-	err         error
+	classes, clusters, deployments, sets, machines map[string]string
+	// asked is called before each read, "<namespace>/<name>" or "list". An error is the answer.
+	asked func(ctx context.Context, what string) error
 }
 
-func (f fleet) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
-	if f.err != nil {
-		return f.err
-	}
-	var from map[string]string
-	switch into.(type) {
-	case *clusterv1.ClusterClass:
-		from = f.classes
-	case *clusterv1.Cluster:
-		from = f.clusters
-	case *clusterv1.MachineDeployment:
-		from = f.deployments
-	case *clusterv1.MachineSet:
-		from = f.sets
-	case *clusterv1.Machine:
-		from = f.machines
-	}
-	document, ok := from[key.String()]
-	if !ok {
-		return apierrors.NewNotFound(schema.GroupResource{}, key.String())
-	}
-	return f.read(key.String(), document, into)
+// with returns a changed copy of the fleet.
+func (f fleet) with(change func(*fleet)) fleet {
+	change(&f)
+	return f
 }
 
-func (f fleet) List(_ context.Context, into client.ObjectList, _ ...client.ListOption) error {
-	list, ok := into.(*clusterv1.MachineList)
-	if f.err != nil || !ok {
-		return f.err
-	}
-	for name, document := range f.machines {
-		m := clusterv1.Machine{}
-		if err := f.read(name, document, &m); err != nil {
-			return err
+// silent is an API server that does not answer.
+var silent = fleet{asked: func(ctx context.Context, _ string) error {
+	<-ctx.Done()
+	return ctx.Err()
+}}
+
+// broken is an API server, or a cache, that answers with errors.
+var broken = fleet{asked: func(context.Context, string) error { return errors.New("timeout") }}
+
+// reader returns a reader of the fleet. The test fails if an object in its answers is changed.
+func (f fleet) reader(t testing.TB) client.Reader {
+	t.Helper()
+	var objects []client.Object
+	add := func(object client.Object, documents map[string]string) {
+		for name, document := range documents {
+			object = object.DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy is of the same type
+			reflect.ValueOf(object).Elem().SetZero()
+			NewWithT(t).Expect(yaml.Unmarshal([]byte(document), object)).To(Succeed(), name)
+			namespace, name, _ := strings.Cut(name, "/")
+			object.SetNamespace(namespace)
+			object.SetName(name)
+			object.SetUID(types.UID(name)) // so that owner references are easy to write
+			objects = append(objects, object)
 		}
-		list.Items = append(list.Items, m)
 	}
-	return nil
-}
-
-// read fills an object from YAML. Its UID is its name, so that owner references are easy to write.
-func (f fleet) read(name, document string, into client.Object) error {
-	unmarshal := func() error { return yaml.Unmarshal([]byte(document), into) }
-	if json.Valid([]byte(document)) {
-		unmarshal = func() error { return json.Unmarshal([]byte(document), into) }
+	add(&clusterv1.ClusterClass{}, f.classes)
+	add(&clusterv1.Cluster{}, f.clusters)
+	add(&clusterv1.MachineDeployment{}, f.deployments)
+	add(&clusterv1.MachineSet{}, f.sets)
+	add(&clusterv1.Machine{}, f.machines)
+	ask := func(ctx context.Context, what string) error {
+		if f.asked == nil {
+			return nil
+		}
+		return f.asked(ctx, what)
 	}
-	if err := unmarshal(); err != nil {
-		return fmt.Errorf("bad fixture %s: %w", name, err)
-	}
-	namespace, short, _ := strings.Cut(name, "/")
-	into.SetNamespace(namespace)
-	into.SetName(short)
-	into.SetUID(types.UID(short))
-	into.SetResourceVersion(strconv.FormatUint(uint64(crc32.ChecksumIEEE([]byte(document))), 10))
-	return nil
+	return interceptor.NewClient(fakeclient.Cache(t, fakeclient.New(objects...)), interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+			return cmp.Or(ask(ctx, key.String()), c.Get(ctx, key, into, options...))
+		},
+		List: func(ctx context.Context, c client.WithWatch, into client.ObjectList, options ...client.ListOption) error {
+			return cmp.Or(ask(ctx, "list"), c.List(ctx, into, options...))
+		},
+	})
 }
 
 // server holds the handlers of all kinds over one fleet.
@@ -114,17 +105,22 @@ type server struct {
 	registry *prometheus.Registry
 }
 
-func newServer(t testing.TB, cache, live client.Reader, policy inherit.Policy) server {
+func newServer(t testing.TB, cache fleet, live client.Reader, policy inherit.Policy) server {
 	t.Helper()
 	registry := prometheus.NewRegistry()
 	counters, err := metrics.New(registry)
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	return server{registry: registry, Dependencies: Dependencies{
-		Chain:             &owners.Chain{Cache: newUnchanging(t, cache), Live: live, Freshness: owners.FromCacheElseLive, Layout: newer.ControlPlane},
+		Chain:             &owners.Chain{Cache: cache.reader(t), Live: live, Freshness: owners.FromCacheElseLive, Layout: layout},
 		Metrics:           counters,
 		ManagementCluster: types.NamespacedName{Namespace: "ns", Name: "c"},
 		Policy:            func() inherit.Policy { return policy },
 	}}
+}
+
+// layout says that control planes have all fields of the contract.
+func layout(_ context.Context, gvk schema.GroupVersionKind) (inherit.Layout, error) {
+	return inherit.ControlPlaneLayout(gvk.Version, func(...string) bool { return true }), nil
 }
 
 // asks sends a request to the handler of the kind.
@@ -230,50 +226,4 @@ func patch(t *testing.T, response admission.Response) []string {
 		lines = append(lines, string(line))
 	}
 	return lines
-}
-
-// unchanging is a cache as an owners.Chain reads it: every Get of an object returns the same maps and lists. They must be unchanged at the
-// end of the test: a change of a read object would change the cache.
-type unchanging struct {
-	client.Reader
-
-	mu   sync.Mutex
-	read map[string]sharedObject
-}
-
-// sharedObject holds an object that all readers share, and a private copy.
-type sharedObject struct{ shared, before client.Object }
-
-// newUnchanging returns a cache in front of a reader. A single cleanup compares the shared objects, because a fuzz target may not add
-// cleanups.
-func newUnchanging(t testing.TB, of client.Reader) *unchanging {
-	t.Helper()
-	u := &unchanging{Reader: of, read: map[string]sharedObject{}}
-	t.Cleanup(func() {
-		for id, object := range u.read {
-			NewWithT(t).Expect(object.shared).To(Equal(object.before), "%s has been changed", id)
-		}
-	})
-	return u
-}
-
-// Get implements client.Reader.
-func (u *unchanging) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
-	id := fmt.Sprintf("%T %s", into, key)
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	object, ok := u.read[id]
-	if !ok {
-		if err := u.Reader.Get(ctx, key, into, options...); err != nil {
-			return err
-		}
-		object = sharedObject{shared: copyOf(into), before: copyOf(into)}
-		u.read[id] = object
-	}
-	reflect.ValueOf(into).Elem().Set(reflect.ValueOf(object.shared).Elem())
-	return nil
-}
-
-func copyOf(object client.Object) client.Object {
-	return object.DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy is of the same type
 }

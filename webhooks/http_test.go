@@ -55,7 +55,7 @@ func ask(t testing.TB, handler http.Handler, path string, body []byte) admission
 
 // A body that is no review gets a clear error. The error is no denial: an API server sees a failure of the webhook, and the failure policy
 // lets the write pass.
-func TestWhatIsNoReview(t *testing.T) {
+func TestInvalidReviewsAreRejected(t *testing.T) {
 	handler := mux(t, newServer(t, ordinary, nil, inherit.Policy{}))
 	const notTheRequest = "the body must be an AdmissionReview of admission.k8s.io/v1 with a request"
 	for _, tc := range []struct{ name, body, message string }{

@@ -4,17 +4,18 @@ package webhooks
 
 import (
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"testing"
-
-	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
 // recorded returns the value of the label for this record.
 func recorded(record string) string {
 	return fmt.Sprintf("%x", sha256.Sum256([]byte(record)))[:32]
 }
+
+// withTaint is the control plane Machine of node-1, with a taint.
+const withTaint = "{metadata: {" + bySet + ", labels: {cluster.x-k8s.io/control-plane: ''}}, " +
+	"spec: {clusterName: c, taints: [{key: gpu, effect: NoSchedule, propagation: Always}]}, status: {nodeRef: {name: node-1}}}"
 
 func TestNodes(t *testing.T) {
 	const kubelet = "system:node:node-1"
@@ -28,11 +29,7 @@ func TestNodes(t *testing.T) {
 	labelled := fleet{clusters: ordinary.clusters, sets: ordinary.sets, machines: map[string]string{
 		"ns/m": "{metadata: {" + bySet + ", labels: {node.cluster.x-k8s.io/a: '1', node-role.kubernetes.io/gpu: ''}}, spec: {clusterName: c}, status: {nodeRef: {name: node-1}}}",
 	}}
-	// A control plane Machine with a taint.
-	withTaint := fleet{clusters: ordinary.clusters, sets: ordinary.sets, machines: map[string]string{
-		"ns/m": "{metadata: {" + bySet + ", labels: {cluster.x-k8s.io/control-plane: ''}}, spec: {clusterName: c, taints: [{key: gpu, effect: NoSchedule, propagation: Always}]}, status: {nodeRef: {name: node-1}}}",
-	}}
-	broken := fleet{err: errors.New("timeout")}
+	gpuDeclared := ordinary.with(func(f *fleet) { f.machines = map[string]string{"ns/m": withTaint} })
 	registers := []string{
 		`{"op":"add","path":"/metadata/labels","value":{"node.cluster.x-k8s.io/a":"1"}}`,
 		`{"op":"add","path":"/metadata/annotations","value":{"cluster.x-k8s.io/labels-from-machine":"node.cluster.x-k8s.io/a","cluster.x-k8s.io/taints-from-machine":"","heirloom.dev/uninitialized":"added"}}`,
@@ -59,9 +56,9 @@ func TestNodes(t *testing.T) {
 		}, outcome: "injected"},
 		{name: "a kubelet that says its new Node is being deleted gets the same", cache: labelled, request: write{kind: "Node", user: kubelet, object: node(deleted)}, want: registers, outcome: "injected"},
 
-		{name: "an Always taint that is taken away stays, and that is said with the Machine that declares it", cache: withTaint, request: write{kind: "Node", object: tainted(""), old: tainted(gpu)}, want: []string{`{"op":"add","path":"/spec/taints","value":[{"key":"gpu","effect":"NoSchedule"}]}`}, warnings: []string{`heirloom: taint "gpu:NoSchedule" was kept: the Node inherits it from Machine ns/m; to change it, edit Machine ns/m (spec.taints)`}, outcome: "injected"},
-		{name: "a foreign taint may go", cache: withTaint, request: write{kind: "Node", object: tainted(gpu), old: tainted(gpu + ", {key: z, effect: NoExecute}")}, outcome: "unchanged"},
-		{name: "it stays even if nobody knows whom to tell", cache: withTaint.with(func(f *fleet) { f.sets = nil }), live: broken, request: write{kind: "Node", object: tainted(""), old: tainted(gpu)}, want: []string{`{"op":"add","path":"/spec/taints","value":[{"key":"gpu","effect":"NoSchedule"}]}`}, warnings: []string{"Machine ns/m"}, outcome: "injected"},
+		{name: "an Always taint that is taken away stays, and that is said with the Machine that declares it", cache: gpuDeclared, request: write{kind: "Node", object: tainted(""), old: tainted(gpu)}, want: []string{`{"op":"add","path":"/spec/taints","value":[{"key":"gpu","effect":"NoSchedule"}]}`}, warnings: []string{`heirloom: taint "gpu:NoSchedule" was kept: the Node inherits it from Machine ns/m; to change it, edit Machine ns/m (spec.taints)`}, outcome: "injected"},
+		{name: "a foreign taint may go", cache: gpuDeclared, request: write{kind: "Node", object: tainted(gpu), old: tainted(gpu + ", {key: z, effect: NoExecute}")}, outcome: "unchanged"},
+		{name: "it stays even if nobody knows whom to tell", cache: gpuDeclared.with(func(f *fleet) { f.sets = nil }), live: broken.reader(t), request: write{kind: "Node", object: tainted(""), old: tainted(gpu)}, want: []string{`{"op":"add","path":"/spec/taints","value":[{"key":"gpu","effect":"NoSchedule"}]}`}, warnings: []string{"Machine ns/m"}, outcome: "injected"},
 		{name: "a label that is taken away stays, and that is said", cache: labelled, request: write{
 			kind: "Node",
 			object: "{metadata: {name: node-1, labels: {node-role.kubernetes.io/gpu: '', heirloom.node-restriction.kubernetes.io/record: " + recorded("node-role.kubernetes.io/gpu;") + "}, " +
@@ -69,60 +66,6 @@ func TestNodes(t *testing.T) {
 			old: "{metadata: {name: node-1, labels: {node-role.kubernetes.io/gpu: '', node.cluster.x-k8s.io/a: '1'}}}",
 		}, want: []string{`{"op":"add","path":"/metadata/labels","value":{"heirloom.node-restriction.kubernetes.io/record":"` + recorded("node-role.kubernetes.io/gpu;") + `","node-role.kubernetes.io/gpu":"","node.cluster.x-k8s.io/a":"1"}}`}, warnings: []string{`heirloom: label "node.cluster.x-k8s.io/a" was kept`}, outcome: "injected"},
 	} {
-		t.Run(tc.name, tc.run)
-	}
-}
-
-// No user's write adds NoExecute taints to a Node in use: the loop adds them, at its pace. The stored result evicts no Pods.
-func TestNodesInUseAreNotEvictedByAWrite(t *testing.T) {
-	declaring := func(annotation, list string) fleet {
-		return fleet{clusters: ordinary.clusters, sets: ordinary.sets, machines: map[string]string{
-			"ns/m": "{metadata: {" + bySet + ", labels: {cluster.x-k8s.io/control-plane: ''}, annotations: {taints.heirloom.dev/" + annotation + ": '" + list + "'}}, spec: {clusterName: c}, status: {nodeRef: {name: node-1}}}",
-		}}
-	}
-	always, once := declaring("always", "drain=new:NoExecute"), declaring("initialize", "drain:NoExecute")
-	inUse := func(labels, annotations, taints string) string {
-		return "{metadata: {name: node-1, creationTimestamp: '2020-11-21T12:00:00Z', labels: {" + labels + "}, annotations: {" + annotations + "}}, spec: {taints: [" + taints + "]}}"
-	}
-	const (
-		record        = "heirloom.node-restriction.kubernetes.io/record: "
-		nothing       = record + "e3b0c44298fc1c149afbf4c8996fb924" // of an empty record
-		digest        = "db48b362c677ffcb73e9ea79aa21ddd1"          // of a record of drain=new:NoExecute
-		tracked       = "cluster.x-k8s.io/taints-from-machine: ''"
-		listed        = tracked + ", heirloom.dev/record-from-machine: ';drain=new:NoExecute', heirloom.dev/taints-from-machine: 'drain=new:NoExecute'"
-		drain         = "{key: drain, value: new, effect: NoExecute}"
-		soften        = "{key: drain, value: new, effect: NoSchedule}"
-		softened      = record + "a553af6ecd4aad75ff21afbddb5cb094"
-		soft          = tracked + ", heirloom.dev/record-from-machine: ';drain=new:NoSchedule;softened=2026-11-27T20:31:27Z', heirloom.dev/taints-from-machine: 'drain=new:NoSchedule'"
-		uninitialized = "{key: node.cluster.x-k8s.io/uninitialized, effect: NoSchedule}"
-		older         = "{key: drain, value: old, effect: NoExecute}"
-		putBack       = `{"op":"add","path":"/spec/taints","value":[{"key":"drain","value":"new","effect":"NoExecute"}]}`
-		kept          = `heirloom: taint "drain=new:NoExecute" was kept`
-	)
-	paced := inherit.Policy{PaceEviction: true}
-	for _, tc := range []childCase{
-		{name: "a taint that is new to it", cache: always, request: write{kind: "Node", object: inUse(nothing, tracked, ""), old: inUse(nothing, tracked, "")}, outcome: "unchanged"},
-		{name: "an OnInitialization taint", cache: once, request: write{kind: "Node", object: inUse("", "", ""), old: inUse("", "", "")}, want: []string{
-			`{"op":"add","path":"/metadata/labels","value":{"heirloom.node-restriction.kubernetes.io/record":"e3b0c44298fc1c149afbf4c8996fb924"}}`,
-			`{"op":"add","path":"/metadata/annotations","value":{"cluster.x-k8s.io/taints-from-machine":""}}`,
-		}, outcome: "injected"},
-		{name: "but a Node that Cluster API initializes with this write gets it", cache: once, request: write{kind: "Node", object: inUse("", "", ""), old: inUse("", "", uninitialized)}, want: []string{
-			`{"op":"add","path":"/metadata/labels","value":{"heirloom.node-restriction.kubernetes.io/record":"e3b0c44298fc1c149afbf4c8996fb924"}}`,
-			`{"op":"add","path":"/metadata/annotations","value":{"cluster.x-k8s.io/taints-from-machine":""}}`,
-			`{"op":"add","path":"/spec/taints","value":[{"key":"drain","effect":"NoExecute"}]}`,
-		}, outcome: "injected"},
-		{name: "but a Node that is created by apply with an earlier date is new", cache: always, request: write{kind: "Node", user: "system:node:node-1", object: inUse("", tracked, "")}, want: []string{
-			`{"op":"add","path":"/metadata/annotations","value":{"cluster.x-k8s.io/taints-from-machine":"","heirloom.dev/taints-from-machine":"drain=new:NoExecute"}}`, putBack,
-		}, outcome: "injected"},
-		{name: "a softened taint stays", cache: always, request: write{kind: "Node", object: inUse(softened, soft, ""), old: inUse(softened, soft, soften)}, want: []string{
-			`{"op":"add","path":"/spec/taints","value":[{"key":"drain","value":"new","effect":"NoSchedule"}]}`,
-		}, warnings: []string{`heirloom: taint "drain=new:NoSchedule" was kept`}, outcome: "injected"},
-		{name: "what the write takes away is put back", cache: always, request: write{kind: "Node", object: inUse(record+digest, listed, ""), old: inUse(record+digest, listed, drain)}, want: []string{putBack}, warnings: []string{kept}, outcome: "injected"},
-		{name: "also if it takes the record away with it", cache: always, request: write{kind: "Node", object: inUse(record+digest, tracked, ""), old: inUse(record+digest, listed, drain)}, want: []string{
-			`{"op":"add","path":"/metadata/annotations","value":{"cluster.x-k8s.io/taints-from-machine":"","heirloom.dev/record-from-machine":";drain=new:NoExecute","heirloom.dev/taints-from-machine":"drain=new:NoExecute"}}`, putBack,
-		}, warnings: []string{kept}, outcome: "injected"},
-	} {
-		tc.policy = paced
 		t.Run(tc.name, tc.run)
 	}
 }

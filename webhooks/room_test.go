@@ -17,7 +17,6 @@ import (
 
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
@@ -113,40 +112,34 @@ func TestOrdinaryReviewsGoOnBesideLargeOnes(t *testing.T) {
 
 // An ordinary review without room waits for a while, and no large review goes before it.
 func TestOrdinaryReviewsWaitForRoom(t *testing.T) {
-	for name, comes := range map[string]bool{"that comes": true, "that does not come": false} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				Expect := NewWithT(t).Expect
-				d := newDoor(t, workloadRoom)
-				var first []<-chan int
-				for range workloadRoom / ordinaryReview {
-					first = append(first, d.send("first", ordinaryReview))
-				}
-				synctest.Wait()
-				waiting := d.send("waiting", 1<<10)
-				<-time.After(usually - 1)
-				Expect(<-d.send("greedy", ordinaryReview+1)).To(Equal(http.StatusTooManyRequests))
-				Expect(waiting).NotTo(Receive())
-				if comes {
-					d.release <- struct{}{}
-					synctest.Wait()
-					Expect(d.inside).To(HaveKeyWithValue("waiting", 1))
-				} else {
-					<-time.After(1)
-					Expect(<-waiting).To(Equal(http.StatusTooManyRequests))
-					Expect(d.rejected).To(HaveLen(2))
-				}
-				close(d.release)
-				for _, status := range first {
-					Expect(<-status).To(Equal(http.StatusOK))
-				}
-				if comes {
-					Expect(<-waiting).To(Equal(http.StatusOK))
-				}
-				d.expectAllRoom(t)
-			})
-		})
-	}
+	synctest.Test(t, func(t *testing.T) {
+		Expect := NewWithT(t).Expect
+		d := newDoor(t, workloadRoom)
+		for range workloadRoom / ordinaryReview {
+			d.send("first", ordinaryReview)
+		}
+		synctest.Wait()
+		waiting := d.send("waiting", 1<<10)
+		<-time.After(usually - 1)
+		Expect(<-d.send("greedy", ordinaryReview+1)).To(Equal(http.StatusTooManyRequests))
+		late, start := d.send("late", ordinaryReview), time.Now()
+		d.release <- struct{}{}
+		synctest.Wait()
+		Expect(d.inside).To(HaveKeyWithValue("waiting", 1))
+		Expect(<-late).To(Equal(http.StatusTooManyRequests), "there is not enough room for it")
+		Expect(time.Since(start)).To(Equal(usually))
+		close(d.release)
+		Expect(<-waiting).To(Equal(http.StatusOK))
+		synctest.Wait()
+		d.expectAllRoom(t)
+	})
+}
+
+// On a busy machine the context of a request may be done before the request asks for room. It is rejected only if there is no room.
+func TestReviewsWithRoomAreNotTooLate(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	NewWithT(t).Expect(newDoor(t, workloadRoom).enter(ctx, 1)).To(BeTrue())
 }
 
 // The number of waiting reviews is limited, however many come at once.
@@ -166,13 +159,6 @@ func TestFewReviewsWait(t *testing.T) {
 	})
 }
 
-// On a busy machine the context of a request may be done before the request asks for room. It is rejected only if there is no room.
-func TestAReviewThatFindsRoomIsNotTooLate(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	NewWithT(t).Expect(newDoor(t, workloadRoom).enter(ctx, 1)).To(BeTrue())
-}
-
 // A review that is larger than the room takes all the room.
 func TestTheLargestReviewFindsRoom(t *testing.T) {
 	d := newDoor(t, workloadRoom)
@@ -186,7 +172,7 @@ type body struct{ read func() error }
 
 func (b body) Read([]byte) (int, error) { return 0, b.read() }
 
-func TestReviewsThatAreTooLargeAreNotRead(t *testing.T) {
+func TestTooLargeReviewsAreNotRead(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	s := newServer(t, ordinary, nil, inherit.Policy{})
 	request := httptest.NewRequest(http.MethodPost, PathOf(owners.Machines), body{func() error {
@@ -220,7 +206,7 @@ func (endless) Read(p []byte) (int, error) {
 }
 
 // A body that does not arrive frees its room.
-func TestReviewsThatComeTooSlowlyAreTurnedAway(t *testing.T) {
+func TestSlowBodiesAreTurnedAway(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	d := newDoor(t, managementRoom)
 	server := httptest.NewServer(d.handler)
@@ -256,28 +242,22 @@ func TestForgedPathsAreNotRead(t *testing.T) {
 	Expect(s.countedIn(t, "heirloom_admission_requests_rejected_total")).To(ConsistOf("too_slow workload"))
 }
 
-// counting counts the reads, by name.
-type counting struct {
-	client.Reader
-	reads map[string]int
-}
-
-func (c *counting) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
-	c.reads[key.Name]++
-	return c.Reader.Get(ctx, key, into, options...)
-}
-
-func (c *counting) List(ctx context.Context, into client.ObjectList, options ...client.ListOption) error {
-	c.reads["a list"]++
-	return c.Reader.List(ctx, into, options...)
+// counting returns the fleet, and the number of its reads by what is read.
+func (f fleet) counting() (fleet, map[string]int) {
+	reads := map[string]int{}
+	f.asked = func(_ context.Context, what string) error {
+		reads[what]++
+		return nil
+	}
+	return f, reads
 }
 
 // Each workload cluster has its own limit for live reads from the management cluster's API server.
 func TestReadsForWorkloadClustersAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		Expect := NewWithT(t).Expect
-		live := &counting{abroad, map[string]int{}}
-		s := newServer(t, abroad, live, inherit.Policy{})
+		live, reads := abroad.counting()
+		s := newServer(t, abroad, live.reader(t), inherit.Policy{})
 		handler, lost := workload(s), lostNode.review(t)
 		asks := func(cluster types.NamespacedName, times int) {
 			for range times {
@@ -286,17 +266,17 @@ func TestReadsForWorkloadClustersAreLimited(t *testing.T) {
 		}
 		asks(red, 1)
 		each := readsAtOnce
-		Expect(live.reads["m-red"]).To(Equal(1))
+		Expect(reads["ns/m-red"]).To(Equal(1))
 		asks(red, 2*each)
-		Expect(live.reads["m-red"]).To(BeNumerically("<=", each))
-		exhausted := live.reads["m-red"]
+		Expect(reads["ns/m-red"]).To(BeNumerically("<=", each))
+		exhausted := reads["ns/m-red"]
 		asks(red, 10)
-		Expect(live.reads["m-red"]).To(Equal(exhausted), "the cache decides")
+		Expect(reads["ns/m-red"]).To(Equal(exhausted), "the cache decides")
 		asks(blue, 1)
-		Expect(live.reads["m-blue"]).To(Equal(1), "other clusters keep their limit")
+		Expect(reads["other/m-blue"]).To(Equal(1), "other clusters keep their limit")
 		<-time.After(time.Second)
 		asks(red, 2*each)
-		Expect(live.reads["m-red"] - exhausted).To(And(BeNumerically(">", 0), BeNumerically("<=", readsPerSecond)))
+		Expect(reads["ns/m-red"] - exhausted).To(And(BeNumerically(">", 0), BeNumerically("<=", readsPerSecond)))
 	})
 }
 

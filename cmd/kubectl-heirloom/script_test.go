@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
@@ -41,6 +42,7 @@ func TestScripts(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("KUBECONFIG", kubeconfig)
 			env.Setenv("HOME", filepath.Dir(kubeconfig)) // the discovery cache is below it
+			env.Setenv("BLIND", filepath.Join(filepath.Dir(kubeconfig), "blind"))
 			env.Setenv("ROOT", root)
 			return nil
 		},
@@ -65,7 +67,8 @@ func exits(ts *testscript.TestScript, _ bool, args []string) {
 }
 
 // serve serves the fleet until the test ends, and returns the kubeconfig of its management cluster. Cluster prod has a workload cluster;
-// the workload cluster of Cluster dev refuses connections.
+// the workload cluster of Cluster dev refuses connections. The file blind beside it leads to the workload cluster of prod, for a user who may
+// not read PodDisruptionBudgets.
 func serve(t *testing.T) (kubeconfig string) {
 	t.Helper()
 	Expect := NewWithT(t).Expect
@@ -87,14 +90,14 @@ func serve(t *testing.T) (kubeconfig string) {
 			}
 		}})
 		Expect(err).NotTo(HaveOccurred())
-		served := httptest.NewServer(server)
+		served := httptest.NewServer(blinded(server))
 		t.Cleanup(served.Close)
 		c, err := client.New(server.Client("admin"), client.Options{Mapper: server.Mapper()})
 		Expect(err).NotTo(HaveOccurred())
 		return served, c
 	}
 	management, own := start("management", found.CRDs)
-	prod, nodes := start("prod", nil)
+	prod, nodes := start("prod", []*apiextensionsv1.CustomResourceDefinition{budgets()})
 	fill(t, own, nodes)
 	for cluster, url := range map[string]string{"prod": prod.URL, "dev": "http://127.0.0.1:1"} {
 		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: cluster + "-kubeconfig"}, Data: map[string][]byte{"value": config(url)}}
@@ -103,7 +106,32 @@ func serve(t *testing.T) (kubeconfig string) {
 	complete.Store(true)
 	kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
 	Expect(os.WriteFile(kubeconfig, config(management.URL), 0o600)).To(Succeed())
+	Expect(os.WriteFile(filepath.Join(filepath.Dir(kubeconfig), "blind"), config(prod.URL+"/blind"), 0o600)).To(Succeed())
 	return kubeconfig
+}
+
+// blinded also serves an API server below /blind, where nobody may read PodDisruptionBudgets.
+func blinded(server http.Handler) http.Handler {
+	all := http.NewServeMux()
+	all.Handle("/", server)
+	all.Handle("/blind/", http.StripPrefix("/blind", server))
+	all.HandleFunc("/blind/apis/policy/", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) })
+	return all
+}
+
+// budgets serves PodDisruptionBudgets, which the API server in memory has not by itself.
+func budgets() *apiextensionsv1.CustomResourceDefinition {
+	crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "poddisruptionbudgets.policy"}}
+	crd.Spec = apiextensionsv1.CustomResourceDefinitionSpec{
+		Group: "policy", Scope: apiextensionsv1.NamespaceScoped,
+		Names: apiextensionsv1.CustomResourceDefinitionNames{
+			Kind: "PodDisruptionBudget", ListKind: "PodDisruptionBudgetList", Plural: "poddisruptionbudgets", Singular: "poddisruptionbudget",
+		},
+		Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{Name: "v1", Served: true, Storage: true, Schema: &apiextensionsv1.CustomResourceValidation{
+			OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: new(true)},
+		}}},
+	}
+	return crd
 }
 
 func config(url string) []byte {
@@ -116,11 +144,12 @@ func fill(t *testing.T, management, nodes client.Client) {
 	t.Helper()
 	Expect := NewWithT(t).Expect
 	uids := map[string]types.UID{}
-	for _, manager := range []string{"kubectl", "kubectl-edit", "heirloom"} {
+	for _, manager := range []string{"kubectl", "kubectl-edit", "heirloom", "capi-topology"} {
 		for _, object := range fleet.Objects(t, filepath.Join("testdata", "fleet", manager+".yaml")) {
 			u := object.(*unstructured.Unstructured) //nolint:forcetypeassert // it panics
 			to := management
-			if u.GetKind() == "Node" {
+			switch u.GetKind() {
+			case "Node", "Pod", "PodDisruptionBudget":
 				to = nodes
 			}
 			owners := u.GetOwnerReferences()

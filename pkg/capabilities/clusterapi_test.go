@@ -19,7 +19,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/managedfields"
 	"k8s.io/apimachinery/pkg/util/managedfields/managedfieldstest"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
@@ -131,37 +130,7 @@ func machineSet() *clusterv1.MachineSet {
 	return &clusterv1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "ms", UID: "2"}}
 }
 
-// The dry run applies a harmless taint, with the UID of the object that was read: otherwise an apply could create another object of this
-// name.
-func TestWhatIsAsked(t *testing.T) {
-	for _, tc := range []struct {
-		name    string
-		objects []client.Object
-		kind    string
-		uid     types.UID
-		path    []string
-	}{
-		{name: "of a Machine", objects: []client.Object{machineSet(), machine("m")}, kind: "Machine", uid: "1", path: []string{"spec", "taints"}},
-		{name: "of a MachineSet, where there are no Machines", objects: []client.Object{machineSet()}, kind: "MachineSet", uid: "2", path: []string{"spec", "template", "spec", "taints"}},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			Expect := NewWithT(t).Expect
-			c := newClusterAPI(t, tc.objects...)
-			g := &Gate{Client: c}
-			Expect(g.detect(t.Context())).To(Succeed())
-			Expect(g.State()).To(Equal(inherit.PropagationEnabled))
-			Expect(c.asked).To(HaveLen(1))
-			Expect(c.asked[0].GetKind()).To(Equal(tc.kind))
-			Expect(c.asked[0].GetUID()).To(Equal(tc.uid))
-			taints, found, err := unstructured.NestedSlice(c.asked[0].Object, tc.path...)
-			Expect(err).NotTo(HaveOccurred())
-			Expect(found).To(BeTrue())
-			Expect(taints).To(ConsistOf(And(HaveKeyWithValue("effect", "PreferNoSchedule"), HaveKeyWithValue("propagation", "OnInitialization"))))
-		})
-	}
-}
-
-func TestWhatWasKnownStaysWhileNothingCanBeRead(t *testing.T) {
+func TestUnreadableObjectsKeepTheState(t *testing.T) {
 	away := errors.New("away")
 	for problem, lists := range map[string][]error{"listing Machines: away": {away}, "listing MachineSets: away": {nil, away}} {
 		Expect, c := NewWithT(t).Expect, newClusterAPI(t)
@@ -174,7 +143,7 @@ func TestWhatWasKnownStaysWhileNothingCanBeRead(t *testing.T) {
 }
 
 // The gate is probed again soon while its state is unknown, and otherwise at the interval, since it may be switched.
-func TestItIsAskedAgainAndAgain(t *testing.T) {
+func TestProbingIsRepeated(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
 		interval time.Duration
@@ -264,7 +233,7 @@ func TestDetect(t *testing.T) {
 }
 
 // A living object is probed before an object that is being deleted. An object in deletion is probed if there is no other, since it may stay.
-func TestWhomToAsk(t *testing.T) {
+func TestLivingObjectsAreProbedFirst(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	finalized := func(name string) *clusterv1.Machine {
 		m := machine(name)
@@ -317,8 +286,9 @@ func (s storing) apply(object *unstructured.Unstructured, manager string, force 
 	return apierrors.FromObject(responsewriters.ErrorToAPIStatus(err))
 }
 
-// The name of a field manager does not affect the result, and a CRD without taints is recognised for each kind.
-func TestWhatAnAPIServerAnswers(t *testing.T) {
+// The name of a field manager does not affect the result, and a CRD without taints is recognised for each kind. The dry run applies a harmless
+// taint, with the UID of the object that was read: otherwise an apply could create another object of this name.
+func TestDetectWithTheAPIServersCode(t *testing.T) {
 	for _, tc := range []struct {
 		name, kind string
 		of         client.Object
@@ -359,6 +329,11 @@ func TestWhatAnAPIServerAnswers(t *testing.T) {
 			g := &Gate{Client: c}
 			Expect(g.detect(t.Context())).To(Succeed())
 			Expect(g.State()).To(Equal(tc.want))
+			Expect(c.asked).To(ConsistOf(And(HaveField("GetKind()", tc.kind), HaveField("GetUID()", tc.of.GetUID()))))
+			taints, _, _ := unstructured.NestedSlice(c.asked[0].Object, map[string][]string{
+				"Machine": {"spec", "taints"}, "MachineSet": {"spec", "template", "spec", "taints"},
+			}[tc.kind]...)
+			Expect(taints).To(ConsistOf(And(HaveKeyWithValue("effect", "PreferNoSchedule"), HaveKeyWithValue("propagation", "OnInitialization"))))
 		})
 	}
 }
@@ -408,7 +383,7 @@ func TestOneTenantDoesNotDecide(t *testing.T) {
 }
 
 // A fleet may have Machines in a single namespace, and MachineSets in others.
-func TestMachineSetsOfOtherNamespacesAreAsked(t *testing.T) {
+func TestMachineSetsOfOtherNamespacesAreProbed(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	other := machineSet()
 	other.Namespace = "other"
@@ -427,7 +402,7 @@ func TestMachineSetsOfOtherNamespacesAreAsked(t *testing.T) {
 }
 
 // For a fleet of any size, few objects are probed, in few namespaces.
-func TestFewAreAsked(t *testing.T) {
+func TestFewObjectsAreProbed(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	var objects []client.Object
 	for i := range 60 {

@@ -6,7 +6,8 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"sync"
+	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -28,7 +29,7 @@ func unavailable(w http.ResponseWriter, _ *http.Request) {
 }
 
 // A failed request is repeated, and known schemas stay.
-func TestFailuresAreNotKept(t *testing.T) {
+func TestFailedFetchesAreRepeated(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	server := newAPIServer()
 	s := &Schemas{Client: server.client(t)}
@@ -56,48 +57,6 @@ func TestFailuresAreNotKept(t *testing.T) {
 	Expect(ask("ThirdControlPlane")).To(MatchError(ContainSubstring("publishes no schema of kind ThirdControlPlane")))
 	Expect(ask("FirstControlPlane")).To(Succeed())
 	Expect(server.documents.Load()).To(Equal(asked), "an unchanged document is not fetched again")
-}
-
-// A caller that asks during a fetch waits for the same fetch. A caller that gives up does not cancel it for the others.
-func TestFetchIsShared(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		Expect := NewWithT(t).Expect
-		server := newAPIServer()
-		server.serve(t, "v1", crd(t, "NewerControlPlane", "v1", newer()))
-		s := &Schemas{Client: server.client(t)}
-		held, release := make(chan struct{}), make(chan struct{})
-		server.document = func(w http.ResponseWriter, r *http.Request) {
-			close(held)
-			<-release
-			server.HandleGroupVersion(w, r)
-		}
-		ask := func(ctx context.Context) <-chan error {
-			answer := make(chan error, 1)
-			go func() {
-				_, err := s.ControlPlane(ctx, kindOf("v1", "NewerControlPlane"))
-				answer <- err
-			}()
-			return answer
-		}
-
-		ctx, cancel := context.WithCancel(t.Context())
-		impatient := ask(ctx)
-		<-held
-		waiting := make([]<-chan error, 10)
-		for i := range waiting {
-			waiting[i] = ask(t.Context())
-		}
-		synctest.Wait()
-		cancel()
-		Expect(<-impatient).To(MatchError(context.Canceled), "the fetch has not ended yet")
-		Expect(server.documents.Load()).To(BeEquivalentTo(1))
-		close(release)
-
-		for _, answer := range waiting {
-			Expect(<-answer).NotTo(HaveOccurred())
-		}
-		Expect(server.documents.Load()).To(BeEquivalentTo(1))
-	})
 }
 
 // A document is read again when its hash changes, and subscribers are notified.
@@ -170,7 +129,7 @@ func TestRefresh(t *testing.T) {
 	}
 }
 
-func TestRefreshDropsWhatIsGone(t *testing.T) {
+func TestRefreshDropsDeletedVersions(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	server := newAPIServer()
 	server.serve(t, "v1", crd(t, "TestControlPlane", "v1", older()))
@@ -187,26 +146,25 @@ func TestRefreshDropsWhatIsGone(t *testing.T) {
 
 // Start runs on every replica, until the manager stops.
 func TestStart(t *testing.T) {
-	Expect := NewWithT(t).Expect
-	server := newAPIServer()
-	server.serve(t, "v1", crd(t, "TestControlPlane", "v1", older()))
-	s := &Schemas{Client: server.client(t), Interval: time.Millisecond}
-	Expect(s.NeedLeaderElection()).To(BeFalse())
-	changes := s.Subscribe()
-	_, err := s.ControlPlane(t.Context(), kindOf("v1", "TestControlPlane"))
-	Expect(err).NotTo(HaveOccurred())
-
-	ctx, cancel := context.WithCancel(t.Context())
-	stopped := make(chan error, 1)
-	go func() { stopped <- s.Start(ctx) }()
-	server.serve(t, "v1", crd(t, "TestControlPlane", "v1", newer()))
-	NewWithT(t).Eventually(changes).WithTimeout(10 * time.Second).Should(Receive())
-	cancel()
-	Expect(<-stopped).NotTo(HaveOccurred())
+	synctest.Test(t, func(t *testing.T) {
+		Expect := NewWithT(t).Expect
+		server := newAPIServer()
+		server.serve(t, "v1", crd(t, "TestControlPlane", "v1", older()))
+		s := &Schemas{Client: server.client(t), Interval: time.Minute}
+		Expect(s.NeedLeaderElection()).To(BeFalse())
+		changes := s.Subscribe()
+		_, err := s.ControlPlane(t.Context(), kindOf("v1", "TestControlPlane"))
+		Expect(err).NotTo(HaveOccurred())
+		time.AfterFunc(time.Hour, func() { server.serve(t, "v1", crd(t, "TestControlPlane", "v1", newer())) })
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour+2*time.Minute)
+		defer cancel()
+		Expect(s.Start(ctx)).To(Succeed())
+		Expect(changes).To(Receive())
+	})
 }
 
 // For any number of forged versions and kinds, the API server is asked for its index once per UnknownFor.
-func TestWhatIsUnknownIsRemembered(t *testing.T) {
+func TestUnknownKindsAreRemembered(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	server := newAPIServer()
 	server.serve(t, "v1", crd(t, "TestControlPlane", "v1", newer()))
@@ -235,29 +193,48 @@ func TestWhatIsUnknownIsRemembered(t *testing.T) {
 	Expect(err).NotTo(HaveOccurred())
 }
 
-// While the API server does not answer, callers leave when their context ends, and leave no request behind: all of them share one request.
+// While the API server does not answer, all callers share one request. A caller leaves when its context ends: the request goes on for the
+// others, and no request is left behind.
 func TestForgedVersionsLeaveNoRequestsBehind(t *testing.T) {
-	Expect := NewWithT(t).Expect
-	server := newAPIServer()
-	s := &Schemas{Client: server.client(t), UnknownFor: time.Hour}
-	held, release := make(chan struct{}, 1000), make(chan struct{})
-	server.index = func(w http.ResponseWriter, r *http.Request) {
-		held <- struct{}{}
-		<-release
-		server.HandleDiscovery(w, r)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	var asking sync.WaitGroup
-	for i := range 500 {
-		asking.Go(func() {
-			_, err := s.ControlPlane(ctx, kindOf(fmt.Sprintf("v%d", i), "TestControlPlane"))
-			Expect(err).To(HaveOccurred())
+	for held, version := range map[string]string{"index": "forged-%d", "document": "v1"} {
+		synctest.Test(t, func(t *testing.T) {
+			Expect := NewWithT(t).Expect
+			server, release := newAPIServer(), make(chan struct{})
+			server.serve(t, "v1", crd(t, "TestControlPlane", "v1", newer()))
+			wait := func(published http.HandlerFunc) http.HandlerFunc {
+				return func(w http.ResponseWriter, r *http.Request) {
+					<-release
+					published(w, r)
+				}
+			}
+			if held == "index" {
+				server.index = wait(server.HandleDiscovery)
+			} else {
+				server.document = wait(server.HandleGroupVersion)
+			}
+			s := &Schemas{Client: server.client(t), UnknownFor: time.Hour}
+			ask := func(ctx context.Context, version string, answers chan<- error) {
+				_, err := s.ControlPlane(ctx, kindOf(version, "TestControlPlane"))
+				answers <- err
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			impatient, patient := make(chan error), make(chan error)
+			for i := range 500 {
+				go ask(ctx, strings.Replace(version, "%d", strconv.Itoa(i), 1), impatient)
+			}
+			for range 10 {
+				go ask(t.Context(), "v1", patient)
+			}
+			synctest.Wait()
+			cancel()
+			for range 500 {
+				Expect(<-impatient).To(MatchError(context.Canceled), held)
+			}
+			close(release)
+			for range 10 {
+				Expect(<-patient).NotTo(HaveOccurred())
+			}
+			Expect([]int32{server.indexes.Load(), server.documents.Load()}).To(Equal([]int32{1, 1}))
 		})
 	}
-	<-held
-	cancel()
-	asking.Wait()
-	close(release)
-	Expect(held).To(BeEmpty())
-	Expect(server.indexes.Load()).To(BeEquivalentTo(1))
 }

@@ -7,31 +7,48 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"strings"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/managedfields"
-	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
-// A child inherits in one apply by our field manager, at the version that the loop has read. The next look makes no API call.
-func TestAChildInheritsWhatItsOwnerDeclares(t *testing.T) {
+// of returns a write of the scene's child, with this verb.
+func (l *loop) of(s *scene, verb string) string {
+	return verb + l.kindOf(s.child) + "/" + s.child.GetName()
+}
+
+// inherits makes the child inherit, and forgets the write.
+func (l *loop) inherits(s *scene) {
+	l.t.Helper()
+	l.Expect(l.see(s.about)).To(Succeed())
+	l.Expect(l.stored(s.child).GetLabels()).To(HaveKeyWithValue("team", "ml"))
+	l.writes.take()
+}
+
+// declaresNothing takes the declaration away from the owner.
+func (l *loop) declaresNothing(s *scene) {
+	l.t.Helper()
+	l.change(s.owner, func() { declare(s.owner) })
+}
+
+// A child inherits in one apply by our field manager. The next look makes no API call.
+func TestChildrenInherit(t *testing.T) {
 	each(t, func(l *loop, s *scene) {
 		l.Expect(l.see(s.about)).To(Succeed())
-		l.wrote(fmt.Sprintf("heirloom applies %s ns/%s@999 %s", l.kindOf(s.child).Kind, s.child.GetName(), s.body))
+		l.wrote(l.of(s, "applies "))
 		l.Expect(l.stored(s.child).GetLabels()).To(HaveKeyWithValue("team", "ml"))
+		l.Expect(managedfields.Recorded(s.child.GetManagedFields())).To(BeTrue())
 		l.counted(
 			fmt.Sprintf(`resync_writes_total{kind="%s",result="applied"} 1`, s.kind),
-			fmt.Sprintf(`inherited_keys_total{by="resync",change="injected",kind="%s",what="label"} %d`, s.kind, strings.Count(s.body, "team")),
+			fmt.Sprintf(`inherited_keys_total{by="resync",change="injected",kind="%s",what="label"} %d`, s.kind, s.labels()),
 		)
 
 		l.Expect(l.see(s.about)).To(Succeed())
@@ -41,95 +58,66 @@ func TestAChildInheritsWhatItsOwnerDeclares(t *testing.T) {
 	})
 }
 
-// The loop patches away the entries that an owner no longer declares, at the version that the API server has, and releases them. Entries of
-// other managers stay.
-func TestAChildLosesWhatItsOwnerNoLongerDeclares(t *testing.T) {
+// The loop patches away the entries that an owner no longer declares, at the version that the API server has, and releases them. It does so
+// at once, although a controller of Cluster API observes the owner: Cluster API removes only its own share of such an entry.
+func TestChildrenLoseRemovedDeclarations(t *testing.T) {
 	each(t, func(l *loop, s *scene) {
-		l.Expect(l.see(s.about)).To(Succeed())
+		l.inherits(s)
 		l.change(s.child, func() { s.child.SetLabels(with(s.child.GetLabels(), "mine", "yes")) })
-		l.change(s.owner, func() { declare(s.owner) })
-		l.writes.take()
-
 		l.lag(s.child)
 		l.change(s.child, func() { s.child.SetFinalizers([]string{"another"}) })
-		l.Expect(l.look(s.about)).To(Equal(100*time.Millisecond), "the cache has another version")
-		clear(l.stale)
-		l.refuseLive = errors.New("no answer")
-		l.Expect(l.see(s.about)).To(MatchError(l.refuseLive))
-		l.refuseLive = nil
+		l.change(s.owner, func() { declare(s.owner); observed(s.owner) })
+		l.Expect(l.look(s.about)).To(Equal(time.Second), "the cache has another version")
 		l.wrote()
 
-		l.change(s.owner, func() { declare(s.owner) })
-		l.live.take()
-		l.Expect(l.see(s.about)).To(Succeed())
-		patch := l.writes.take()
-		l.Expect(patch).To(HaveLen(1))
-		l.Expect(patch[0]).To(HavePrefix(fmt.Sprintf("heirloom patches %s ns/%s@1003 ", l.kindOf(s.child).Kind, s.child.GetName())))
-		l.Expect(l.live.take()).To(ConsistOf(l.kindOf(s.child).Kind+"/"+s.child.GetName()), "the cache has only a part of the object")
+		clear(l.stale)
+		l.Expect(l.look(s.about)).To(BeZero())
+		l.wrote(l.of(s, "patches "))
 		raw, err := json.Marshal(l.stored(s.child))
 		l.Expect(err).NotTo(HaveOccurred())
 		l.Expect(string(raw)).To(And(Not(ContainSubstring(`"team"`)), ContainSubstring(`"mine":"yes"`), Not(ContainSubstring(`"heirloom"`))))
-		l.counted(fmt.Sprintf(`inherited_keys_total{by="resync",change="removed",kind="%s",what="label"} %d`, s.kind, strings.Count(s.body, "team")))
-
+		l.counted(fmt.Sprintf(`inherited_keys_total{by="resync",change="removed",kind="%s",what="label"} %d`, s.kind, s.labels()))
 		l.Expect(l.see(s.about)).To(Succeed())
 		l.wrote()
 	})
 }
 
-// A child that has all its entries, exactly as one create has left it, becomes ours by a patch that changes no content.
-func TestAChildThatWasCopiedIsAdopted(t *testing.T) {
-	m := machine("m", "MachineSet/ms")
-	m.Labels["team"], m.ManagedFields = "ml", nil
-	l := newLoop(t, theCluster(), machineSet("team=ml"), m)
-	l.Expect(l.see(m)).To(Succeed())
-	l.wrote("heirloom patches Machine ns/m@999")
-	l.Expect(l.stored(m).GetManagedFields()).To(ContainElement(And(
-		HaveField("Manager", "heirloom"), HaveField("Operation", metav1.ManagedFieldsOperationApply))))
-	l.Expect(l.see(m)).To(Succeed())
-	l.wrote()
-}
-
 // The tests of the decision prove which objects are left alone, and why.
-func TestAChildThatIsLeftAloneIsNotWritten(t *testing.T) {
+func TestSkippedChildrenAreNotWritten(t *testing.T) {
 	each(t, func(l *loop, s *scene) {
-		l.Expect(l.see(s.about)).To(Succeed())
-		l.writes.take()
-		l.change(s.child, func() { s.child.SetAnnotations(with(s.child.GetAnnotations(), clusterv1.PausedAnnotation, "")) })
-		l.change(s.owner, func() { declare(s.owner) })
+		l.inherits(s)
+		l.change(s.child, func() { s.child.SetAnnotations(pairs(clusterv1.PausedAnnotation)) })
+		l.declaresNothing(s)
 		l.Expect(l.see(s.about)).To(Succeed())
 		l.wrote()
 	})
 }
 
 // The loop releases its entries in an object if the object, or its Cluster, has the opt-out value for a release and is not paused.
-func TestAChildThatIsReleased(t *testing.T) {
-	set := func(object client.Object) {
+func TestOptOutReleasesChildren(t *testing.T) {
+	optOut := func(object client.Object) {
 		object.SetLabels(with(object.GetLabels(), inherit.IgnoreLabel, inherit.IgnoreAndRelease))
 	}
 	for name, tc := range map[string]struct {
 		set      func(child client.Object, cluster *clusterv1.Cluster)
 		released bool
 	}{
-		"itself":      {func(child client.Object, _ *clusterv1.Cluster) { set(child) }, true},
-		"its Cluster": {func(_ client.Object, cluster *clusterv1.Cluster) { set(cluster) }, true},
+		"itself":      {func(child client.Object, _ *clusterv1.Cluster) { optOut(child) }, true},
+		"its Cluster": {func(_ client.Object, cluster *clusterv1.Cluster) { optOut(cluster) }, true},
 		"while it is paused": {func(child client.Object, cluster *clusterv1.Cluster) {
-			set(cluster)
-			child.SetAnnotations(with(child.GetAnnotations(), clusterv1.PausedAnnotation, ""))
+			optOut(cluster)
+			child.SetAnnotations(pairs(clusterv1.PausedAnnotation))
 		}, false},
 		"while its Cluster is paused": {func(child client.Object, cluster *clusterv1.Cluster) {
-			set(child)
+			optOut(child)
 			cluster.Spec.Paused = new(true)
 		}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			each(t, func(l *loop, s *scene) {
 				cluster := theCluster()
-				l.Expect(l.see(s.about)).To(Succeed())
-				l.Expect(managedfields.Recorded(l.stored(s.child).GetManagedFields())).To(BeTrue())
-				l.stored(cluster)
-				tc.set(s.child, cluster)
-				l.Expect(l.server.Update(l.t.Context(), cluster)).To(Succeed())
-				l.Expect(l.server.Update(l.t.Context(), s.child)).To(Succeed())
+				l.inherits(s)
+				l.change(cluster, func() { l.change(s.child, func() { tc.set(s.child, cluster) }) })
 				l.Expect(l.see(s.about)).To(Succeed())
 				l.Expect(managedfields.Recorded(l.stored(s.child).GetManagedFields())).To(Equal(!tc.released))
 				if tc.released {
@@ -146,28 +134,23 @@ func TestAChildThatIsReleased(t *testing.T) {
 // Inherited entries stay when the owner is gone. A deleted child needs no write.
 func TestALostOwnerTakesNothingAway(t *testing.T) {
 	each(t, func(l *loop, s *scene) {
+		l.inherits(s)
+		l.delete(s.owner)
 		l.Expect(l.see(s.about)).To(Succeed())
-		l.writes.take()
-		for _, lost := range []client.Object{s.owner, s.child} {
-			l.delete(lost)
-			l.Expect(l.see(s.about)).To(Succeed())
-			l.wrote()
-			l.told()
-			if lost == s.owner {
-				l.Expect(l.stored(s.child).GetLabels()).To(HaveKeyWithValue("team", "ml"))
-			}
-		}
+		l.Expect(l.stored(s.child).GetLabels()).To(HaveKeyWithValue("team", "ml"))
+		l.delete(s.child)
+		l.Expect(l.see(s.about)).To(Succeed())
+		l.wrote()
+		l.told()
 	})
 }
 
-func TestAReadThatFailsIsTriedAgain(t *testing.T) {
+func TestFailedReadsAreRetried(t *testing.T) {
 	failed := errors.New("the cache is not there")
 	each(t, func(l *loop, s *scene) {
 		for _, object := range []client.Object{s.about, s.child, s.owner, theCluster()} {
-			kind := l.kindOf(object).Kind
-			l.broken[kind] = failed
-			l.Expect(l.see(s.about)).To(MatchError(failed), kind)
-			delete(l.broken, kind)
+			l.broken = map[string]error{l.kindOf(object): failed}
+			l.Expect(l.see(s.about)).To(MatchError(failed), l.kindOf(object))
 		}
 		l.wrote()
 	})
@@ -192,36 +175,31 @@ func refusals() map[string]refusal {
 
 // The loop retries and counts a refused write, and records an Event on the object, except after a conflict, which is no error, or if the
 // object is gone.
-func TestAWriteThatIsRefused(t *testing.T) {
+func TestRefusedWritesAreRetriedAndReported(t *testing.T) {
 	for name, tc := range refusals() {
 		t.Run(name, func(t *testing.T) {
 			each(t, func(l *loop, s *scene) {
-				kind, name := l.kindOf(s.child).Kind, s.child.GetName()
-				expect := func(times int, verb string) {
+				refused := func(verb string) {
 					l.refuse = tc.err
-					again, err := l.look(s.about)
-					if tc.result == "conflict" {
+					if again, err := l.look(s.about); tc.result == "conflict" {
 						l.Expect(err).NotTo(HaveOccurred())
 						l.Expect(again).To(Equal(time.Second))
 					} else {
-						l.Expect(err).To(MatchError(tc.err))
-						l.Expect(err).To(MatchError(ContainSubstring(verb + " the " + kind + ": ")))
+						l.Expect(err).To(MatchError(ContainSubstring(verb + " the " + l.kindOf(s.child) + ": " + tc.err.Error())))
 					}
 					l.Expect(l.writes.take()).To(HaveLen(1))
-					l.counted(fmt.Sprintf(`resync_writes_total{kind="%s",result="%s"} %d`, s.kind, tc.result, times))
 					if tc.tells {
-						l.told(fmt.Sprintf("Warning InheritanceFailed %s/%s: Failed to write inherited entries: %v", kind, name, tc.err))
-					} else {
-						l.told()
+						l.told("Warning InheritanceFailed " + l.of(s, "") + ": Failed to write inherited entries: " + tc.err.Error())
 					}
+					l.told()
 					l.refuse = nil
 				}
-				expect(1, "applying inherited entries to")
+				refused("applying inherited entries to")
 				l.notCounted("inherited_keys_total")
-				l.Expect(l.see(s.about)).To(Succeed())
-				l.writes.take()
-				l.change(s.owner, func() { declare(s.owner) })
-				expect(2, "patching inherited entries of")
+				l.inherits(s)
+				l.declaresNothing(s)
+				refused("patching inherited entries of")
+				l.counted(fmt.Sprintf(`resync_writes_total{kind="%s",result="%s"} 2`, s.kind, tc.result))
 				l.Expect(l.see(s.about)).To(Succeed())
 				l.Expect(l.stored(s.child).GetLabels()).NotTo(HaveKey("team"))
 			})
@@ -229,22 +207,19 @@ func TestAWriteThatIsRefused(t *testing.T) {
 	}
 }
 
-// The loop leaves out an entry that an API server would refuse in the child, for every kind, and applies the rest. An Event on the child
-// names the field in which its owner declares the entry.
-func TestWhatAnAPIServerWouldRefuseIsLeftOut(t *testing.T) {
+// The loop leaves out an entry that an API server would refuse in the child, and applies the rest. An Event on the child names the field in
+// which its owner declares the entry.
+func TestInvalidEntriesAreLeftOutAndReported(t *testing.T) {
 	each(t, func(l *loop, s *scene) {
 		l.change(s.owner, func() { declare(s.owner, "team=ml", "sentence=not a value") })
-		l.Expect(l.see(s.about)).To(Succeed())
-		l.Expect(l.writes.take()).To(ConsistOf(HaveSuffix(s.body)))
-		owner := fmt.Sprintf("%s ns/%s (", l.kindOf(s.owner).Kind, s.owner.GetName())
-		if strings.HasPrefix(owner, "MachineSet") {
-			owner = "MachineDeployment ns/md (" // the MachineSet's owner
+		l.inherits(s)
+		owner := fmt.Sprintf("%s ns/%s (", l.kindOf(s.owner), s.owner.GetName())
+		if l.kindOf(s.owner) == "MachineSet" {
+			owner = "MachineDeployment ns/md ("
 		}
 		for range 2 { // the entry is still left out
-			l.Expect(l.events.take()).To(ContainElement(And(
-				HavePrefix("Warning NotInherited %s/%s: %s", l.kindOf(s.child).Kind, s.child.GetName(), owner),
-				ContainSubstring(`metadata.labels): label "sentence"="not a value": an API server would refuse it`),
-			)))
+			l.Expect(l.events.take()).To(ContainElement(And(HavePrefix("Warning NotInherited "+l.of(s, "")+": "+owner),
+				ContainSubstring(`metadata.labels): label "sentence"="not a value": an API server would refuse it`))))
 			l.Expect(l.see(s.about)).To(Succeed())
 			l.wrote()
 		}
@@ -252,141 +227,62 @@ func TestWhatAnAPIServerWouldRefuseIsLeftOut(t *testing.T) {
 }
 
 // Cluster API can remove an entry that the owner no longer declares before our cache has the owner's change. If a child was written later
-// than its cached owner, the loop decides with live reads of the owners.
-func TestAChildThatHasLostSomethingIsSeenWithLiveOwners(t *testing.T) {
-	each(t, func(l *loop, s *scene) {
-		l.lag(s.owner)
-		l.change(s.owner, func() { declare(s.owner) })
-		l.change(s.child, func() { s.child.SetFinalizers([]string{"another"}) })
-		l.Expect(l.see(s.about)).To(Succeed())
-		l.Expect(l.live.take()).To(ContainElement(l.kindOf(s.owner).Kind + "/" + s.owner.GetName()))
-		l.wrote()
-	})
-}
-
-// If the owners of such a child cannot be read live, the loop writes nothing and tries again: the cache must not decide.
-func TestAChildWaitsForItsLiveOwners(t *testing.T) {
+// than its cached owner, the loop decides with live reads of the owners. If they fail, it writes nothing and tries again.
+func TestStaleOwnersRestoreNothing(t *testing.T) {
 	each(t, func(l *loop, s *scene) {
 		l.change(s.child, func() { s.child.SetFinalizers([]string{"another"}) })
 		l.refuseLive = errors.New("no answer")
 		l.Expect(l.see(s.about)).To(MatchError(l.refuseLive))
 		l.wrote()
+
 		l.refuseLive = nil
+		l.lag(s.owner)
+		l.declaresNothing(s)
+		l.change(s.child, func() { s.child.SetFinalizers(nil) })
 		l.Expect(l.see(s.about)).To(Succeed())
-		l.Expect(l.writes.take()).To(HaveLen(1))
+		l.wrote()
 	})
 }
 
 // observed sets the observed generation of an owner, as its controller in Cluster API does, if its kind has the field.
-func observed[T client.Object](owner T) T {
+func observed(owner client.Object) {
 	if status := reflect.ValueOf(owner).Elem().FieldByName("Status"); status.IsValid() {
 		status.FieldByName("ObservedGeneration").SetInt(1)
 	}
-	return owner
 }
 
 // For half a minute after a change of the owner, the loop leaves additions that Cluster API's controller of this owner makes to that
 // controller. It does not wait if there is no such controller: for a control plane, and for an owner without an observed generation.
 func TestAdditionsAreLeftToClusterAPIForAWhile(t *testing.T) {
-	inUse(t, func(t *testing.T) {
-		for _, s := range scenes() {
-			waits := s.name != "a Machine of a control plane"
-			for _, hasController := range []bool{true, false} {
-				owner := s.owner.DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy of one
-				if hasController {
-					observed(owner)
+	for name := range scenes() {
+		for _, observes := range []bool{true, false} {
+			inUse(t, func(t *testing.T) {
+				s := scenes()[name]
+				if observes {
+					observed(s.owner)
 				}
-				objects := append([]client.Object{owner, s.child}, s.around...)
-				if s.about != s.child {
-					objects = append(objects, s.about)
+				about := s.child
+				objects := append([]client.Object{s.owner, s.child}, s.around...)
+				if s.about != nil {
+					about, objects = s.about, append(objects, s.about)
 				}
 				l := newLoop(t, objects...)
-				look := func() time.Duration {
-					again, err := l.look(s.about)
-					l.Expect(err).NotTo(HaveOccurred())
-					return again
+				l.change(s.owner, func() { declare(s.owner, "team=web") })
+				if !observes || name == "a Machine of a control plane" {
+					l.Expect(l.look(about)).To(BeZero(), name)
+					l.Expect(l.stored(s.child).GetLabels()).To(HaveKeyWithValue("team", "web"), name)
+					return
 				}
-				l.change(owner, func() { declare(owner, "team=web") })
-				if !waits || !hasController {
-					l.Expect(look()).To(BeZero(), s.name)
-					l.Expect(l.stored(s.child).GetLabels()).To(HaveKeyWithValue("team", "web"), s.name)
-					continue
-				}
-				l.Expect(look()).To(Equal(30*time.Second), s.name)
+				l.Expect(l.look(about)).To(Equal(30*time.Second), name)
 				<-time.After(20 * time.Second)
-				l.Expect(look()).To(Equal(10 * time.Second))
-				l.change(owner, func() { declare(owner, "team=ml") })
-				l.Expect(look()).To(Equal(30*time.Second), "the owner has changed again")
-				<-time.After(30*time.Second - time.Millisecond)
+				l.Expect(l.look(about)).To(Equal(10 * time.Second))
+				l.change(s.owner, func() { declare(s.owner, "team=ml") })
+				l.Expect(l.look(about)).To(Equal(30*time.Second), "the owner has changed again")
 				l.wrote()
-				<-time.After(look())
-				l.Expect(look()).To(BeZero())
+				<-time.After(30 * time.Second)
+				l.Expect(l.look(about)).To(BeZero())
 				l.Expect(l.stored(s.child).GetLabels()).To(HaveKeyWithValue("team", "ml"))
-				l.writes.take()
-				l.Expect(look()).To(BeZero())
-				l.wrote()
-			}
+			})
 		}
-	})
-}
-
-// Cluster API removes only its own share of an entry that Heirloom owns as well, which no other writer sees. So the loop removes the entry at
-// once, in all kinds.
-func TestRemovalsDoNotWait(t *testing.T) {
-	each(t, func(l *loop, s *scene) {
-		l.Expect(l.see(s.about)).To(Succeed())
-		l.Expect(l.stored(s.child).GetLabels()).To(HaveKey("team"))
-		l.change(s.owner, func() { declare(s.owner); observed(s.owner) })
-		again, err := l.look(s.about)
-		l.Expect(err).NotTo(HaveOccurred())
-		l.Expect(again).To(BeZero())
-		l.Expect(l.stored(s.child).GetLabels()).NotTo(HaveKey("team"))
-	})
-}
-
-// The loop does not wait after its own changes of an owner.
-func TestWhatHeirloomHasChangedIsNotWaitedFor(t *testing.T) {
-	inUse(t, func(t *testing.T) {
-		md, ms, m := machineDeployment("team=ml"), observed(machineSet()), machine("m", "MachineSet/ms")
-		l := newLoop(t, theCluster(), md, ms, m)
-		l.Expect(l.see(ms)).To(Succeed())
-		l.Expect(l.stored(ms).GetManagedFields()).To(ContainElement(HaveField("Time.Time", BeTemporally("~", time.Now(), time.Second))))
-		l.Expect(l.look(m)).To(BeZero())
-		l.Expect(l.stored(m).GetLabels()).To(HaveKeyWithValue("team", "ml"))
-	})
-}
-
-// As soon as Cluster API is known to take typed taints, the taints that a Machine declares by annotation become typed, without a write by a
-// user. When Cluster API's gate is off, the loop removes its typed taints, also from a Machine that is left alone.
-func TestTaintsFollowTheGateOfClusterAPI(t *testing.T) {
-	m := machine("m", "MachineSet/ms")
-	m.Annotations = map[string]string{taint.AlwaysAnnotation: "gpu=true:NoSchedule"}
-	l := newLoop(t, theCluster(), machineSet(), m)
-	l.Expect(l.see(m)).To(Succeed())
-	l.wrote()
-
-	l.policy.ClusterAPITaints = inherit.PropagationEnabled
-	l.Expect(l.see(m)).To(Succeed())
-	l.wrote(`heirloom applies Machine ns/m@999 {"spec":{"taints":[{"effect":"NoSchedule","key":"gpu","propagation":"Always","value":"true"}]}}`)
-
-	l.change(m, func() { m.Annotations[clusterv1.PausedAnnotation] = "" })
-	l.Expect(l.see(m)).To(Succeed())
-	l.wrote()
-	l.policy.ClusterAPITaints = inherit.PropagationDisabled
-	l.Expect(l.see(m)).To(Succeed())
-	l.wrote("heirloom patches Machine ns/m@1001 remove /spec/taints")
-	l.stored(m)
-	l.Expect(m.Spec.Taints).To(BeEmpty())
-	l.Expect(m.Annotations).To(HaveKey(taint.AlwaysAnnotation))
-	l.Expect(l.see(m)).To(Succeed())
-	l.wrote()
-}
-
-// with returns a map with one more entry.
-func with(m map[string]string, key, value string) map[string]string {
-	if m == nil {
-		m = map[string]string{}
 	}
-	m[key] = value
-	return m
 }

@@ -10,9 +10,7 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -51,6 +49,13 @@ func (l *loop) after(name string) (string, time.Duration) {
 	return l.taintsOf(name), again
 }
 
+// looks reconciles a Node, and expects its taints and the time until the next look.
+func (l *loop) looks(name, taints string, again time.Duration) {
+	l.t.Helper()
+	is, next := l.after(name)
+	l.Expect([]any{is, next}).To(Equal([]any{taints, again}))
+}
+
 // drained reconciles Nodes, and returns how many of them have a NoExecute taint.
 func (l *loop) drained(nodes ...string) (drained int) {
 	l.t.Helper()
@@ -64,26 +69,23 @@ func (l *loop) drained(nodes ...string) (drained int) {
 
 // Nodes in use get a NoExecute taint one after the other, and other taints at once. Events on the object that operators edit report the
 // first Node that waits and the end of the roll-out.
-func TestTaintsThatEvictReachNodesOneAfterTheOther(t *testing.T) {
+func TestNoExecuteTaintsReachNodesOneAfterAnother(t *testing.T) {
 	inUse(t, func(t *testing.T) {
 		md := machineDeployment()
 		md.Spec.Template.Spec.Taints = evicting("", "MachineSet/ms").Spec.Taints
 		l := evictions(t, 3, md, machineSet())
-		taints, again := l.after("n0")
-		l.Expect([]any{taints, again}).To(Equal([]any{all, time.Duration(0)}))
+		l.looks("n0", all, 0)
 		l.told()
 		const first = "Normal NoExecuteTaintsRollingOut MachineDeployment/md: NoExecute taints evict Pods, so Nodes wait for their " +
 			"turn (--no-execute-rate); limit reached in Cluster ns/c"
 		for i, waiting := range []string{"n1", "n2"} {
-			for range 2 {
-				taints, again = l.after(waiting)
-				l.Expect([]any{taints, again}).To(Equal([]any{withoutDrain, time.Minute}))
-			}
+			l.looks(waiting, withoutDrain, time.Minute)
+			l.looks(waiting, withoutDrain, time.Minute)
 			l.counted(fmt.Sprint("no_execute_waiting_nodes ", i+1))
 			l.told(first)
 		}
 		l.notCounted("unprotected_nodes") // a taint that waits is not a missing taint
-		<-time.After(again)
+		<-time.After(time.Minute)
 		l.Expect(l.drained("n0", "n1", "n2")).To(Equal(2))
 		l.told()
 		<-time.After(time.Minute)
@@ -94,7 +96,7 @@ func TestTaintsThatEvictReachNodesOneAfterTheOther(t *testing.T) {
 }
 
 // A Node leaves the count when it no longer waits, because its owner has changed or the Node is gone. No Event reports the end of a roll-out.
-func TestNodesThatWaitNoMore(t *testing.T) {
+func TestNodesLeaveTheCountOfWaitingNodes(t *testing.T) {
 	l := evictions(t, 3, machineDeployment(), machineSet())
 	l.drained("n0", "n1", "n2")
 	l.counted("no_execute_waiting_nodes 2")
@@ -130,37 +132,13 @@ func TestAnUnansweredWriteCostsATurn(t *testing.T) {
 			l.Expect(l.seeNode("n0")).NotTo(Succeed())
 			l.refuse = nil
 			<-time.After(10 * time.Second)
-			taints, again := l.after("n0")
-			l.Expect([]any{taints, again}).To(Equal([]any{withoutDrain, 50 * time.Second}))
+			l.looks("n0", withoutDrain, 50*time.Second)
 		})
 	}
 }
 
-// A set keeps nine tenths of its Nodes for a minute, however high the rate is. Each set and each Cluster has its own pace.
-func TestASetGivesATenthOfItsNodesAMinute(t *testing.T) {
-	inUse(t, func(t *testing.T) {
-		const nodes = 11
-		l := evictions(t, nodes, machineDeployment(), machineSet(), evicting("other", "MachineSet/alone"), node("other"),
-			&clusterv1.MachineSet{ObjectMeta: named("alone"), Spec: clusterv1.MachineSetSpec{ClusterName: "c"}})
-		l.NoExecuteRate = 6000
-		var names []string
-		for i := range nodes {
-			names = append(names, fmt.Sprint("n", i))
-		}
-		l.Expect(l.drained(names...)).To(Equal(1))
-		<-time.After(10 * time.Millisecond)
-		l.Expect(l.drained("other")).To(Equal(1))
-		for _, want := range []int{2, 3, 4} {
-			<-time.After(29 * time.Second)
-			l.Expect(l.drained(names...)).To(Equal(want - 1))
-			<-time.After(time.Second)
-			l.Expect(l.drained(names...)).To(Equal(want))
-		}
-	})
-}
-
 // The Nodes of a set share a pace, also without Machines. Events go to the object that declares the taint.
-func TestWhoSharesAPace(t *testing.T) {
+func TestNodesOfAPoolShareAPace(t *testing.T) {
 	mp := machinePool()
 	mp.Spec.ProviderIDList = []string{"id-a", "id-b"}
 	mp.Spec.Template.Annotations = map[string]string{taint.AlwaysAnnotation: "drain:NoExecute"}
@@ -183,34 +161,4 @@ func TestAMachineStandsForAClassOfAnotherNamespace(t *testing.T) {
 		l.Expect(l.drained("n0", "n1")).To(Equal(1))
 		l.told("Normal NoExecuteTaintsRollingOut " + about + ": ")
 	}
-}
-
-// A Node does not wait if it is new, if another client has removed its taint, or if there is no rate.
-func TestWhoDoesNotWait(t *testing.T) {
-	for name, change := range map[string]func(*loop, *corev1.Node){
-		"without a rate, nobody": func(l *loop, _ *corev1.Node) { l.NoExecuteRate = 0 },
-		"a Node that is new":     func(_ *loop, n *corev1.Node) { n.CreationTimestamp = metav1.Now() },
-		"a Node from which somebody took the taint": func(_ *loop, n *corev1.Node) {
-			n.Annotations = map[string]string{clusterv1.TaintsFromMachineAnnotation: all}
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			l := evictions(t, 1, machineDeployment(), machineSet(), evicting("late", "MachineSet/ms"))
-			n := node("late")
-			change(l, n)
-			l.Expect(l.server.Create(t.Context(), n)).To(Succeed())
-			l.Expect(l.drained("n0", "late")).To(Equal(2))
-			l.counted(noneWaits)
-		})
-	}
-}
-
-func TestAGroupThatCannotBeReadIsTriedAgain(t *testing.T) {
-	l := evictions(t, 1, machineDeployment(), machineSet())
-	for _, kind := range []string{"MachineSet", "MachineDeployment"} {
-		l.broken[kind] = errors.New("no cache")
-		l.Expect(l.seeNode("n0")).To(MatchError(l.broken[kind]))
-		delete(l.broken, kind)
-	}
-	l.wrote()
 }

@@ -35,8 +35,6 @@ type fakeManager struct {
 	cache       cache.Cache
 	client      client.Client
 	controllers []manager.Runnable
-	// full is the error of Add.
-	full error
 }
 
 func (m *fakeManager) GetCache() cache.Cache          { return m.cache }
@@ -50,7 +48,7 @@ func (m *fakeManager) GetControllerOptions() config.Controller {
 
 func (m *fakeManager) Add(controller manager.Runnable) error {
 	m.controllers = append(m.controllers, controller)
-	return m.full
+	return nil
 }
 
 // named returns the controller with this name, or nil.
@@ -67,7 +65,6 @@ func (m *fakeManager) named(name string) manager.Runnable {
 type informers struct {
 	cache.Cache
 	scheme *runtime.Scheme
-	index  func(client.Object, string, client.IndexerFunc)
 
 	mu     sync.Mutex
 	byKind map[schema.GroupVersionKind]*informer
@@ -87,11 +84,6 @@ func (i *informers) GetInformer(_ context.Context, object client.Object, _ ...ca
 	return i.of(object), nil
 }
 
-func (i *informers) IndexField(_ context.Context, object client.Object, field string, values client.IndexerFunc) error {
-	i.index(object, field, values)
-	return nil
-}
-
 func (i *informers) WaitForCacheSync(context.Context) bool { return true }
 
 // of returns the informer of the object's kind.
@@ -106,13 +98,6 @@ func (i *informers) of(object client.Object) *informer {
 		i.byKind[gvk] = &informer{FakeInformer: controllertest.NewFakeInformer(controllertest.Synced)}
 	}
 	return i.byKind[gvk]
-}
-
-// has reports whether there is an informer of this kind.
-func (i *informers) has(gvk schema.GroupVersionKind) bool {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	return i.byKind[gvk] != nil
 }
 
 func (i *informer) AddEventHandlerWithOptions(handler toolscache.ResourceEventHandler, options toolscache.HandlerOptions) (toolscache.ResourceEventHandlerRegistration, error) {
@@ -196,14 +181,9 @@ func (w *workloads) GetClusterSource(
 	return source.Channel(w.connected, handler.EnqueueRequestsFromMapFunc(wake))
 }
 
-// schemas holds the schemas of a provider.
-type schemas struct {
-	broadcast.Broadcaster
-	// has reports whether a control plane has the field. If it is nil, a control plane has all fields of the contract.
-	has func(path ...string) bool
-	err error
-}
+// schemas are those of a provider whose control planes have all fields of the contract.
+type schemas struct{ broadcast.Broadcaster }
 
 func (s *schemas) ControlPlane(_ context.Context, gvk schema.GroupVersionKind) (inherit.Layout, error) {
-	return inherit.ControlPlaneLayout(gvk.Version, func(path ...string) bool { return s.has == nil || s.has(path...) }), s.err
+	return inherit.ControlPlaneLayout(gvk.Version, func(...string) bool { return true }), nil
 }

@@ -4,7 +4,6 @@ package controllers_test
 
 import (
 	"os"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -16,12 +15,8 @@ import (
 	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -31,6 +26,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
 	"github.com/heirloom-dev/heirloom/pkg/owners"
 	"github.com/heirloom-dev/heirloom/pkg/workload"
+	"github.com/heirloom-dev/heirloom/test/sim/fakeclient"
 )
 
 func TestMain(m *testing.M) {
@@ -70,8 +66,8 @@ type loop struct {
 	refuse, refuseLive error
 	// staying is the answer to the eviction of a Pod, by name.
 	staying map[string]error
-	// evictionTakes is the time until the answer to an eviction, listTakes until the answer to a live list.
-	evictionTakes, listTakes time.Duration
+	// evictionTakes is the time until the answer to an eviction.
+	evictionTakes time.Duration
 }
 
 // newLoop returns a loop whose API server has these objects.
@@ -80,18 +76,16 @@ func newLoop(t *testing.T, objects ...client.Object) *loop {
 	l := &loop{
 		t: t, WithT: NewWithT(t), registry: prometheus.NewRegistry(), changed: &broadcast.Broadcaster{},
 		stale: map[string]client.Object{}, broken: map[string]error{},
-		writes: &journal{}, live: &journal{}, logged: &journal{}, asked: &journal{}, mapper: newMapper(), workloads: newWorkloads(),
+		writes: &journal{}, live: &journal{}, logged: &journal{}, asked: &journal{}, mapper: fakeclient.Mapper(), workloads: newWorkloads(),
 		schemas: &schemas{}, admissions: make(chan event.GenericEvent),
 	}
-	scheme := newScheme(t)
-	l.informers, l.events = newInformers(scheme), &recorder{scheme: scheme}
-	l.server = l.newServer(scheme, objects)
+	l.server = fakeclient.New(objects...)
+	l.informers, l.events = newInformers(l.server.Scheme()), &recorder{scheme: l.server.Scheme()}
 	counted, err := metrics.New(l.registry)
 	l.Expect(err).NotTo(HaveOccurred())
-	cached := interceptor.NewClient(l.server, interceptor.Funcs{Get: l.getCached, List: l.listCached, Apply: l.apply, Patch: l.patch, SubResourceCreate: l.evict})
+	cached, live := l.cached(l.writing("", l.server)), l.uncached(l.server)
 	l.Dependencies = controllers.Dependencies{
-		Client: cached, Live: interceptor.NewClient(l.server, interceptor.Funcs{Get: l.getLive, List: l.listLive}),
-		Chain:   &owners.Chain{Cache: cached, Live: interceptor.NewClient(l.server, interceptor.Funcs{Get: l.getLive}), Mapper: l.mapper, Layout: l.schemas.ControlPlane},
+		Client: cached, Live: live, Chain: &owners.Chain{Cache: cached, Live: live, Mapper: l.mapper, Layout: l.schemas.ControlPlane},
 		Metrics: counted, Recorder: l.events, SchemaChanges: l.schemas.Subscribe, Workloads: l.workloads, ManagementCluster: key("c"),
 		Admission: &workload.Admission{Changes: l.admissions}, ProviderGroups: []string{inherit.InfrastructureGroup, inherit.BootstrapGroup},
 		Policy: func() inherit.Policy { return l.policy }, PolicyChanges: l.changed.Subscribe,
@@ -121,7 +115,7 @@ func (l *loop) look(object client.Object) (again time.Duration, err error) {
 	return l.reconcile(map[string]string{
 		"MachineDeployment": "machinedeployment", "MachineSet": "machineset", "MachinePool": "machinepool", "Machine": "machine",
 		"Cluster": "controlplane",
-	}[l.kindOf(object).Kind], client.ObjectKeyFromObject(object))
+	}[l.kindOf(object)], client.ObjectKeyFromObject(object))
 }
 
 // seeWorkload reconciles the workload cluster as a whole.
@@ -185,82 +179,4 @@ func (l *loop) start() {
 func (l *loop) eventually(actual any) AsyncAssertion {
 	l.t.Helper()
 	return l.Eventually(actual).WithTimeout(time.Minute).WithPolling(50 * time.Millisecond)
-}
-
-// stored reads an object from the API server.
-func (l *loop) stored(object client.Object) client.Object {
-	l.t.Helper()
-	l.Expect(l.server.Get(l.t.Context(), client.ObjectKeyFromObject(object), object)).To(Succeed())
-	return object
-}
-
-// change changes an object in the API server as another client would. The object gets a higher resourceVersion than all earlier writes: the
-// fake API server counts versions per object, but a real API server counts them across objects.
-func (l *loop) change(object client.Object, how func()) {
-	l.t.Helper()
-	l.stored(object)
-	how()
-	for before := l.latest.Load(); l.latest.Load() <= before; l.writtenAs(object) {
-		l.Expect(l.server.Update(l.t.Context(), object, client.FieldOwner("somebody"))).To(Succeed())
-	}
-}
-
-func (l *loop) delete(objects ...client.Object) {
-	l.t.Helper()
-	for _, object := range objects {
-		l.Expect(l.server.Delete(l.t.Context(), object)).To(Succeed())
-	}
-}
-
-// writtenAs notes the resourceVersion of an object that was written.
-func (l *loop) writtenAs(object metav1.Object) {
-	version, err := strconv.ParseInt(object.GetResourceVersion(), 10, 64)
-	l.Expect(err).NotTo(HaveOccurred())
-	l.latest.Store(max(l.latest.Load(), version))
-}
-
-// lag makes the cache keep the current version of objects.
-func (l *loop) lag(objects ...client.Object) {
-	l.t.Helper()
-	for _, object := range objects {
-		kept, ok := l.stored(object).DeepCopyObject().(client.Object)
-		l.Expect(ok).To(BeTrue())
-		l.stale[l.kindOf(object).Kind+"/"+object.GetName()] = kept
-	}
-}
-
-func (l *loop) kindOf(object runtime.Object) schema.GroupVersionKind {
-	l.t.Helper()
-	gvk, err := l.server.GroupVersionKindFor(object)
-	l.Expect(err).NotTo(HaveOccurred())
-	return gvk
-}
-
-// wrote expects exactly these writes since the last call.
-func (l *loop) wrote(writes ...string) {
-	l.t.Helper()
-	l.Expect(l.writes.take()).To(Equal(writes), "writes")
-}
-
-// told expects exactly these Events since the last call, each by its beginning.
-func (l *loop) told(events ...string) {
-	l.t.Helper()
-	told := l.events.take()
-	l.Expect(told).To(HaveLen(len(events)), "Events")
-	for i, event := range events {
-		l.Expect(told[i]).To(HavePrefix(event))
-	}
-}
-
-// counted expects metrics, as "name{label=value,...} value" without the prefix heirloom_. notCounted expects no metric with this prefix.
-func (l *loop) counted(samples ...string) {
-	l.t.Helper()
-	for _, sample := range samples {
-		l.Expect(samplesOf(l.t, l.registry)).To(ContainElement(sample))
-	}
-}
-
-func (l *loop) notCounted(sample string) {
-	l.t.Helper()
-	l.Expect(samplesOf(l.t, l.registry)).NotTo(ContainElement(HavePrefix(sample)))
 }

@@ -11,12 +11,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/test/sim/fakeclient"
 )
 
 // All objects are in namespace ns and belong to Cluster c. The UID of each is its name.
@@ -40,8 +42,8 @@ func ownedBy(name, owner string) metav1.ObjectMeta {
 	m := named(name)
 	kind, ownerName, _ := strings.Cut(owner, "/")
 	apiVersion := clusterv1.GroupVersion.String()
-	if provider := providerKind(kind); !provider.Empty() {
-		apiVersion = provider.GroupVersion().String()
+	if kind == fakeclient.ControlPlane.Kind {
+		apiVersion = fakeclient.ControlPlane.GroupVersion().String()
 	}
 	m.OwnerReferences = []metav1.OwnerReference{
 		{APIVersion: apiVersion, Kind: kind, Name: ownerName, UID: types.UID(ownerName), Controller: ptr.To(true)},
@@ -94,75 +96,71 @@ func node(name string) *corev1.Node {
 }
 
 // provider returns a control plane, InfraMachine or BootstrapConfig with this metadata.
-func provider(kind string, metadata metav1.ObjectMeta) *unstructured.Unstructured {
+func provider(kind schema.GroupVersionKind, metadata metav1.ObjectMeta) *unstructured.Unstructured {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&metadata)
 	if err != nil {
 		panic(err)
 	}
 	object := &unstructured.Unstructured{Object: map[string]any{"metadata": content}}
-	object.SetGroupVersionKind(providerKind(kind))
+	object.SetGroupVersionKind(kind)
 	return object
 }
 
 // scene is a child and the owner that declares the label team=ml for it.
 type scene struct {
-	name         string
 	owner, child client.Object
-	// about is the object that a request names: a control plane is reconciled when its Cluster is.
+	// about is the object that a request names: a control plane is reconciled when its Cluster is, an external object when its Machine is.
 	about client.Object
 	// around holds the other objects that the scene needs.
 	around []client.Object
-	// body is the inherited part of the child, as in an apply. kind is the value of the label kind in metrics.
-	body, kind string
+	// kind is the value of the label kind in metrics.
+	kind string
+	// template reports whether the child has a template for Machines, which inherits the label, too.
+	template bool
 	// provider reports whether the kind of the owner or the child is a provider's.
 	provider bool
 }
 
-const (
-	top          = `{"metadata":{"labels":{"team":"ml"}}}`
-	templateOnly = `{"metadata":{"labels":{"team":"ml"}},"spec":{"template":{"metadata":{"labels":{"team":"ml"}}}}}`
-	machineOnly  = `{"metadata":{"labels":{"team":"ml"}},"spec":{"machineTemplate":{"metadata":{"labels":{"team":"ml"}}}}}`
-)
-
-func scenes() []scene {
-	scenes := []scene{
-		{name: "a control plane", owner: clusterClass("team=ml"), child: managed(controlPlane()), about: managedCluster(), body: machineOnly, kind: "ControlPlane", provider: true},
-		{name: "a MachineDeployment", owner: clusterClass("team=ml"), child: managed(machineDeployment()), body: templateOnly, around: []client.Object{managedCluster()}},
-		{name: "a MachinePool", owner: clusterClass("team=ml"), child: managed(machinePool()), body: templateOnly, around: []client.Object{managedCluster()}},
-		{name: "a MachineSet", owner: machineDeployment("team=ml"), child: machineSet(), body: templateOnly},
-		{name: "a Machine of a MachineSet", owner: machineSet("team=ml"), child: machine("m", "MachineSet/ms"), body: top},
-		{name: "a Machine of a MachinePool", owner: machinePool("team=ml"), child: machine("m", "MachinePool/mp"), body: top},
-		{name: "a Machine of a control plane", owner: controlPlane("team=ml"), child: machine("m", "FakeControlPlane/cp"), body: top, provider: true},
-		{name: "an InfraMachine", owner: machineSet("team=ml"), child: externalObject("FakeMachine"), about: withExternal("FakeMachine"), body: top, kind: "InfraMachine", provider: true},
-		{name: "a BootstrapConfig", owner: machineSet("team=ml"), child: externalObject("FakeConfig"), about: withExternal("FakeConfig"), body: top, kind: "BootstrapConfig", provider: true},
+func scenes() map[string]scene {
+	class, set, inTopology, alone := clusterClass("team=ml"), machineSet("team=ml"), []client.Object{managedCluster()}, []client.Object{theCluster()}
+	ofPool, ofControlPlane := machine("m", "MachinePool/mp"), machine("m", "AcmeControlPlane/cp")
+	infra, config := external(fakeclient.InfraMachine), external(fakeclient.BootstrapConfig)
+	return map[string]scene{
+		"a control plane":              {owner: class, child: managed(controlPlane()), about: managedCluster(), template: true, kind: "ControlPlane", provider: true},
+		"a MachineDeployment":          {owner: class, child: managed(machineDeployment()), around: inTopology, template: true, kind: "MachineDeployment"},
+		"a MachinePool":                {owner: class, child: managed(machinePool()), around: inTopology, template: true, kind: "MachinePool"},
+		"a MachineSet":                 {owner: machineDeployment("team=ml"), child: machineSet(), around: alone, template: true, kind: "MachineSet"},
+		"a Machine of a MachineSet":    {owner: set, child: machine("m", "MachineSet/ms"), around: alone, kind: "Machine"},
+		"a Machine of a MachinePool":   {owner: machinePool("team=ml"), child: ofPool, around: alone, kind: "Machine"},
+		"a Machine of a control plane": {owner: controlPlane("team=ml"), child: ofControlPlane, around: alone, kind: "Machine", provider: true},
+		"an InfraMachine":              {owner: set, child: infra, about: withExternal(infra), around: alone, kind: "InfraMachine", provider: true},
+		"a BootstrapConfig":            {owner: set, child: config, about: withExternal(config), around: alone, kind: "BootstrapConfig", provider: true},
 	}
-	for i := range scenes {
-		if scenes[i].about == nil {
-			scenes[i].about = scenes[i].child
-		}
-		if len(scenes[i].around) == 0 && scenes[i].name != "a control plane" {
-			scenes[i].around = []client.Object{theCluster()}
-		}
-	}
-	return scenes
 }
 
 // each runs a test for every scene, with its own objects.
 func each(t *testing.T, tell func(l *loop, s *scene)) {
 	t.Helper()
-	for _, s := range scenes() {
-		t.Run(s.name, func(t *testing.T) {
+	for name := range scenes() {
+		t.Run(name, func(t *testing.T) {
+			s := scenes()[name]
 			objects := append([]client.Object{s.owner, s.child}, s.around...)
-			if s.about != s.child {
+			if s.about != nil {
 				objects = append(objects, s.about)
+			} else {
+				s.about = s.child
 			}
-			l := newLoop(t, objects...)
-			if s.kind == "" {
-				s.kind = l.kindOf(s.child).Kind
-			}
-			tell(l, &s)
+			tell(newLoop(t, objects...), &s)
 		})
 	}
+}
+
+// labels returns the number of labels that the child inherits.
+func (s *scene) labels() int {
+	if s.template {
+		return 2
+	}
+	return 1
 }
 
 // managedCluster returns a Cluster with a topology of ClusterClass class. Its MachineDeployment and its MachinePool have the same section.
@@ -172,7 +170,7 @@ func managedCluster() *clusterv1.Cluster {
 		MachineDeployments: []clusterv1.MachineDeploymentTopology{{Name: "workers", Class: "worker"}},
 		MachinePools:       []clusterv1.MachinePoolTopology{{Name: "workers", Class: "worker"}},
 	}}
-	cluster.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{APIGroup: inherit.ControlPlaneGroup, Kind: "FakeControlPlane", Name: "cp"}
+	cluster.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{APIGroup: inherit.ControlPlaneGroup, Kind: "AcmeControlPlane", Name: "cp"}
 	return cluster
 }
 
@@ -192,26 +190,35 @@ func managed[T client.Object](object T) T {
 }
 
 func controlPlane(labels ...string) *unstructured.Unstructured {
-	cp := provider("FakeControlPlane", named("cp"))
+	cp := provider(fakeclient.ControlPlane, named("cp"))
 	declare(cp, labels...)
 	return cp
 }
 
-// externalObject returns an InfraMachine or a BootstrapConfig of Machine m.
-func externalObject(kind string) *unstructured.Unstructured {
-	return provider(kind, ownedBy("beside", "Machine/m"))
+// external returns an InfraMachine or a BootstrapConfig of Machine m.
+func external(kind schema.GroupVersionKind) *unstructured.Unstructured {
+	return provider(kind, ownedBy(strings.ToLower(kind.Kind), "Machine/m"))
 }
 
-// withExternal returns Machine m, which has its inherited label and refers to this external object.
-func withExternal(kind string) *clusterv1.Machine {
+// withExternal returns Machine m, which has its inherited label and refers to these external objects.
+func withExternal(objects ...*unstructured.Unstructured) *clusterv1.Machine {
 	m := machine("m", "MachineSet/ms")
 	m.Labels["team"] = "ml"
-	if kind == "FakeMachine" {
-		m.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: inherit.InfrastructureGroup, Kind: kind, Name: "beside"}
-	} else {
-		m.Spec.Bootstrap.ConfigRef = clusterv1.ContractVersionedObjectReference{APIGroup: inherit.BootstrapGroup, Kind: kind, Name: "beside"}
-	}
+	refer(m, objects...)
 	return m
+}
+
+// refer makes a Machine refer to external objects.
+func refer(m *clusterv1.Machine, objects ...*unstructured.Unstructured) {
+	for _, object := range objects {
+		kind := object.GroupVersionKind()
+		ref := clusterv1.ContractVersionedObjectReference{APIGroup: kind.Group, Kind: kind.Kind, Name: object.GetName()}
+		if kind == fakeclient.InfraMachine {
+			m.Spec.InfrastructureRef = ref
+		} else {
+			m.Spec.Bootstrap.ConfigRef = ref
+		}
+	}
 }
 
 // declare makes an owner declare exactly these labels for its children.
@@ -241,3 +248,12 @@ func declare(owner client.Object, labels ...string) {
 
 // pool is a label that Cluster API propagates to Nodes. worker is a label that kubelets may not set.
 const pool, worker = "node.cluster.x-k8s.io/pool", "node-role.kubernetes.io/worker"
+
+// with returns a map with one more entry.
+func with(m map[string]string, key, value string) map[string]string {
+	if m == nil {
+		m = map[string]string{}
+	}
+	m[key] = value
+	return m
+}

@@ -4,7 +4,6 @@ package controllers_test
 
 import (
 	"testing"
-	"time"
 
 	. "github.com/onsi/gomega"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -26,7 +25,7 @@ func TestANodeIsOnlyObserved(t *testing.T) {
 	cluster := theCluster()
 	l.change(cluster, func() { cluster.Labels = map[string]string{inherit.ModeLabel: string(inherit.Enforce)} })
 	l.Expect(l.seeNode("m")).To(Succeed())
-	l.wrote("patches Node /m@999 " + inheritedByNode)
+	l.wrote("patches Node/m")
 }
 
 // The loop does not patch a Node of a Cluster that has entered observe mode before the cache has the change.
@@ -37,27 +36,6 @@ func TestANodeIsOnlyObservedSinceAMomentAgo(t *testing.T) {
 	l.change(cluster, func() { cluster.Labels = map[string]string{inherit.ModeLabel: string(inherit.Observe)} })
 	l.Expect(l.seeNode("m")).To(Succeed())
 	l.wrote()
-}
-
-// The loop does not announce entries that Cluster API is about to write.
-func TestWhatIsLeftToClusterAPIIsNotAnnounced(t *testing.T) {
-	inUse(t, func(t *testing.T) {
-		set := machineSet()
-		set.Spec.Template.Labels = map[string]string{"team": "ml"}
-		set.Status.ObservedGeneration = 1
-		l := newLoop(t, theCluster(), set, machine("m", "MachineSet/ms"))
-		l.policy.Mode = inherit.Observe
-		l.change(set, func() { set.Spec.Template.Labels["team"] = "ai" })
-		m := machine("m", "MachineSet/ms")
-		again, err := l.look(m)
-		l.Expect(err).NotTo(HaveOccurred())
-		l.Expect(again).NotTo(BeZero())
-		l.told()
-		<-time.After(again)
-		l.Expect(l.see(m)).To(Succeed())
-		l.told("Normal WouldWrite Machine/m: Observing only; would add ")
-		l.wrote()
-	})
 }
 
 // The loop neither writes nor releases an object of Cluster API while its Cluster is in observe mode.
@@ -77,14 +55,4 @@ func TestAnObjectIsOnlyObserved(t *testing.T) {
 			l.wrote()
 		})
 	}
-}
-
-// With --enrollment=labelled, Heirloom ignores a Cluster without the label.
-func TestAClusterThatIsNotEnrolled(t *testing.T) {
-	l := newLoop(t, theCluster(), machineSet(), nodeMachine("m"), node("m"))
-	l.policy.OnlyLabelled = true
-	l.Expect(l.seeNode("m")).To(Succeed())
-	l.wrote()
-	l.told()
-	l.notCounted("would_write_total")
 }

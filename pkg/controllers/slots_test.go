@@ -17,9 +17,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/heirloom-dev/heirloom/pkg/owners"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
 // hangs is a request without an answer. answers is a request with an immediate answer.
@@ -30,148 +30,16 @@ func hangs() (bool, error) {
 
 func answers() (bool, error) { return true, nil }
 
-// all sends requests at the same time, and returns the number that found a slot, and the sorted waiting times of the others.
-func (s *slots[K]) all(key K, requests int, request func() (bool, error)) (sent int, waits []time.Duration) {
-	var mu sync.Mutex
-	var running sync.WaitGroup
-	for range requests {
-		running.Go(func() {
-			again, _ := s.try(key, request)
-			mu.Lock()
-			defer mu.Unlock()
-			if again > 0 {
-				waits = append(waits, again)
-			} else {
-				sent++
-			}
-		})
-	}
-	running.Wait()
-	slices.Sort(waits)
-	return sent, waits
-}
-
-// A cluster has one slot until it has answered, and then all slots for a few seconds. Requests without a slot come again one after the
-// other.
-func TestSlots(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		Expect := NewWithT(t).Expect
-		s := newSlots[string](4)
-		slowly := func() (bool, error) {
-			<-time.After(time.Second)
-			return true, nil
-		}
-		sent, waits := s.all("c", 5, slowly)
-		Expect(sent).To(Equal(1))
-		Expect(waits).To(Equal([]time.Duration{retrySpacing, 2 * retrySpacing, 3 * retrySpacing, 4 * retrySpacing}))
-		sent, waits = s.all("c", 5, slowly)
-		Expect(sent).To(Equal(4))
-		Expect(waits).To(HaveLen(1))
-		<-time.After(slowRetry)
-		sent, _ = s.all("c", 5, slowly)
-		Expect(sent).To(Equal(1), "the last answer is long ago")
-		sent, _ = s.all("c", 5, func() (bool, error) { <-time.After(time.Second); return true, errors.New("forbidden") })
-		Expect(sent).To(Equal(4), "a refusal is an answer")
-
-		s.forget("c")
-		sent, _ = s.all("c", 5, slowly)
-		Expect(sent).To(Equal(1))
-
-		<-time.After(slowRetry)
-		for range 2 {
-			sent, _ = s.all("c", 5, func() (bool, error) { <-time.After(nodeTimeout - time.Millisecond); return true, nil })
-			Expect(sent).To(Equal(1), "an answer just in time does not prove a healthy server")
-		}
-	})
-}
-
-// After an unanswered request the cluster gets no request for a while, each time for longer, and then gets one request. A call that sends
-// no request proves nothing.
-func TestAnUnansweredRequest(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		Expect := NewWithT(t).Expect
-		s := newSlots[string](4)
-		s.all("c", 1, answers)
-		sent, _ := s.all("c", 9, hangs)
-		Expect(sent).To(Equal(4))
-		for _, pause := range []time.Duration{5, 10, 20, 40, 60, 60} {
-			pause *= time.Second
-			sent, waits := s.all("c", 2, hangs)
-			Expect(sent).To(BeZero())
-			Expect(waits[0]).To(BeNumerically("~", pause, 100*time.Millisecond))
-			<-time.After(pause)
-			again, err := s.try("c", func() (bool, error) { return false, nil })
-			Expect([]any{again, err}).To(Equal([]any{time.Duration(0), nil}))
-			sent, waits = s.all("c", 3, hangs)
-			Expect(sent).To(Equal(1))
-			Expect(waits[0]).To(BeNumerically(">=", slowRetry))
-		}
-		<-time.After(longestPause)
-		_, err := s.try("c", func() (bool, error) { return true, context.DeadlineExceeded })
-		Expect(err).To(HaveOccurred())
-		again, err := s.try("c", answers) // a request with too little time proves nothing
-		Expect([]any{again, err}).To(Equal([]any{time.Duration(0), nil}))
-		sent, _ = s.all("c", 9, func() (bool, error) { <-time.After(time.Second); return true, nil })
-		Expect(sent).To(Equal(4))
-	})
-}
-
-func TestWhatIsUnanswered(t *testing.T) {
-	for err, want := range map[error]bool{
-		context.DeadlineExceeded: true, apierrors.NewTimeoutError("no informer", 0): true, nil: false,
-		context.Canceled: false, errors.New("connection refused"): false, apierrors.NewTooManyRequests("later", 1): false,
-	} {
-		NewWithT(t).Expect(unanswered(err)).To(Equal(want), "%v", err)
-		NewWithT(t).Expect(unanswered(errors.Join(errors.New("other"), err))).To(Equal(want), "%v", err)
-	}
-}
-
-// A request that ends after its cluster was forgotten does not change the slots of the next cluster with this name.
-func TestAForgottenClusterWithWritesOnTheirWay(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newSlots[string](4)
-		s.all("c", 1, answers)
-		for range 4 {
-			go func() { _, _ = s.try("c", hangs) }()
-		}
-		synctest.Wait()
-		s.forget("c")
-		s.all("c", 1, answers)
-		<-time.After(nodeTimeout)
-		sent, _ := s.all("c", 9, hangs)
-		NewWithT(t).Expect(sent).To(Equal(1))
-	})
-}
-
-// Each Cluster has its own limit for live decisions about its Nodes. Nodes beyond the limit come back one after the other, at the same rate.
-func TestReadsOfAClusterAreLimited(t *testing.T) {
-	s, allowed, now := newSlots[string](1), 0, time.Now()
-	var waits []time.Duration
-	for range 3 * liveNodes {
-		if again := s.read("c", now); again > 0 {
-			waits = append(waits, again)
-			continue
-		}
-		allowed++
-	}
-	NewWithT(t).Expect(allowed).To(Equal(liveNodes))
-	NewWithT(t).Expect(s.read("other", now)).To(BeZero())
-	for i, wait := range waits {
-		NewWithT(t).Expect(wait).To(Equal(time.Duration(i+1) * time.Second / liveNodes))
-		NewWithT(t).Expect(s.read("c", now.Add(wait))).To(BeZero())
-	}
-}
-
 // A hundred clusters with twenty Nodes each answer no write. Nodes of a healthy cluster wait at most five seconds for a worker, and usually
 // much less, whether or not the other clusters have answered before.
-func TestAHundredClustersThatHang(t *testing.T) {
+func TestAHundredHangingClusters(t *testing.T) {
 	for name, before := range map[string]time.Duration{"from the beginning": -1, "while they have much to do": 0, "after they had answered": time.Minute} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s, queue, over := newSlots[string](perCluster), make(chan request, 100_000), make(chan struct{})
 				if before >= 0 {
 					for c := range 100 {
-						s.all(fmt.Sprint("hangs-", c), perCluster, answers)
+						_, _ = s.try(fmt.Sprint("hangs-", c), answers)
 					}
 					<-time.After(before)
 				}
@@ -240,6 +108,15 @@ func works(s *slots[string], queue chan request, over chan struct{}, done func(r
 type request struct {
 	cluster string
 	since   time.Time
+}
+
+func TestUnanswered(t *testing.T) {
+	for err, want := range map[error]bool{
+		context.DeadlineExceeded: true, apierrors.NewTimeoutError("no informer", 0): true, nil: false,
+		context.Canceled: false, errors.New("connection refused"): false, apierrors.NewTooManyRequests("later", 1): false,
+	} {
+		NewWithT(t).Expect(unanswered(errors.Join(errors.New("other"), err))).To(Equal(want), "%v", err)
+	}
 }
 
 // The loop does not remember owner kinds that no API server serves: a client that may write Machines could make up any number of kinds.

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -22,9 +21,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
-	"github.com/heirloom-dev/heirloom/pkg/controllers"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/workload"
+	"github.com/heirloom-dev/heirloom/test/sim/fakeclient"
 )
 
 // fleet holds a Cluster and an object of each kind, by a name such as "md-c" or "Node/m-c". All names end in the name of the Cluster.
@@ -36,14 +35,15 @@ func newFleet(c string) fleet {
 	f, md, ms, mp := fleet{}, managed(machineDeployment("md=1")), machineSet("ms=1"), managed(machinePool("mp=1", pool+"=a"))
 	ms.OwnerReferences = ownedBy("ms", "MachineDeployment/md-"+c).OwnerReferences
 	mp.Spec.ProviderIDList = []string{"id-pooled-" + c}
-	m, k, p, cluster := withBoth("MachineSet/ms-"+c), machine("k", "FakeControlPlane/cp-"+c), machine("p", "MachinePool/mp-"+c), managedCluster()
+	m, k, p, cluster := machine("m", "MachineSet/ms-"+c), machine("k", "AcmeControlPlane/cp-"+c), machine("p", "MachinePool/mp-"+c), managedCluster()
+	infra := provider(fakeclient.InfraMachine, ownedBy("infra-"+c, "Machine/m-"+c))
+	config := provider(fakeclient.BootstrapConfig, ownedBy("config-"+c, "Machine/m-"+c))
 	m.Labels[pool], m.Spec.ProviderID = "a", "id-m-"+c
-	m.Spec.InfrastructureRef.Name, m.Spec.Bootstrap.ConfigRef.Name = "infra-"+c, "config-"+c
+	refer(m, infra, config)
 	cluster.Spec.ControlPlaneRef.Name = "cp-" + c
 	for name, object := range map[string]client.Object{
 		c: cluster, "cp-" + c: managed(controlPlane("cp=1")), "md-" + c: md, "ms-" + c: ms, "mp-" + c: mp, "m-" + c: m, "k-" + c: k, "p-" + c: p,
-		"infra-" + c:  provider("FakeMachine", ownedBy("infra", "Machine/m-"+c)),
-		"config-" + c: provider("FakeConfig", ownedBy("config", "Machine/m-"+c)),
+		"infra-" + c: infra, "config-" + c: config,
 		"Node/m-" + c: node("m-" + c), "Node/pooled-" + c: node("pooled-" + c),
 	} {
 		object.SetName(strings.TrimPrefix(name, "Node/"))
@@ -62,7 +62,7 @@ func newFleet(c string) fleet {
 // everything returns the objects that the loop writes when it reconciles all objects of the Cluster.
 func everything(c string) []string {
 	all := []string{
-		"FakeConfig/config-" + c, "FakeControlPlane/cp-" + c, "FakeMachine/infra-" + c,
+		"AcmeConfig/config-" + c, "AcmeControlPlane/cp-" + c, "AcmeMachine/infra-" + c,
 		"Machine/k-" + c, "Machine/m-" + c, "Machine/p-" + c, "MachineDeployment/md-" + c, "MachinePool/mp-" + c, "MachineSet/ms-" + c,
 	}
 	return append(all, nodes(c)...)
@@ -110,7 +110,7 @@ func awake(t *testing.T) (*loop, fleet) {
 }
 
 // If workload clusters are left alone, all other objects inherit, including the Nodes of the management cluster.
-func TestWorkloadClustersThatAreLeftAlone(t *testing.T) {
+func TestWithoutWorkloadClusters(t *testing.T) {
 	f := fleet{"class": clusterClass("class=1")}
 	maps.Copy(f, newFleet("c"))
 	maps.Copy(f, newFleet("d"))
@@ -139,10 +139,9 @@ func (l *loop) lose(server client.Client, object client.Object) {
 
 // written returns the objects that the loop has written since the last take, without duplicates.
 func (l *loop) written() []string {
-	written := regexp.MustCompile(`^(in .: )?.*?(?:applies|patches) (\w+) \w*(/[\w-]+)@`)
 	var names []string
 	for _, line := range l.writes.all() {
-		names = append(names, written.ReplaceAllString(written.FindString(line), "$1$2$3"))
+		names = append(names, strings.NewReplacer("applies ", "", "patches ", "").Replace(line))
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
@@ -174,74 +173,63 @@ func names(before, _ metav1.Object) {
 func labelled(before, _ metav1.Object)  { before.SetLabels(pairs("another=label")) }
 func annotated(before, _ metav1.Object) { before.SetAnnotations(pairs(clusterv1.PausedAnnotation)) }
 
-func TestWhatAnEventLeadsTo(t *testing.T) {
+// update returns a function that sends an update event for an object with this change.
+func update(object string, change func(before, after metav1.Object)) func(*loop, fleet) {
+	return func(l *loop, f fleet) { l.updated(f[object], change) }
+}
+
+func TestEventsEnqueueDependents(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct {
-		object  string
-		change  func(before, after metav1.Object)
+	for _, tc := range []struct {
+		name    string
+		happens func(*loop, fleet)
 		leadsTo []string
 	}{
-		"a ClusterClass":                                   {"class", generation, append(nodes("c", "d"), "FakeControlPlane/cp-c", "FakeControlPlane/cp-d", "MachineDeployment/md-c", "MachineDeployment/md-d", "MachinePool/mp-c", "MachinePool/mp-d")},
-		"a Cluster":                                        {"c", generation, append(nodes("c"), "FakeControlPlane/cp-c", "MachineDeployment/md-c", "MachinePool/mp-c")},
-		"a Cluster that is resumed":                        {"d", resumed, everything("d")},
-		"a Cluster that is released":                       {"d", released, everything("d")},
-		"a Cluster that is not paused any more":            {"c", annotated, everything("c")},
-		"a Cluster that names other keys":                  {"d", names, everything("d")},
-		"a ClusterClass that names other keys":             {"class", names, append(everything("c"), everything("d")...)},
-		"a Cluster again":                                  {"c", resynced, []string{"FakeControlPlane/cp-c"}},
-		"a control plane":                                  {"cp-c", something, []string{"FakeControlPlane/cp-c", "Machine/k-c"}},
-		"a MachineDeployment":                              {"md-c", something, []string{"MachineDeployment/md-c", "MachineSet/ms-c"}},
-		"a MachineDeployment that declares something else": {"md-d", generation, []string{"MachineDeployment/md-d", "MachineSet/ms-d", "in d: Node/m-d"}},
-		"a MachineSet":                                     {"ms-c", something, []string{"FakeConfig/config-c", "FakeMachine/infra-c", "Machine/m-c", "MachineSet/ms-c"}},
-		"a MachineSet that declares something else":        {"ms-c", generation, []string{"FakeConfig/config-c", "FakeMachine/infra-c", "Machine/m-c", "MachineSet/ms-c", "Node/m-c"}},
-		"a MachinePool":                                    {"mp-c", something, []string{"Machine/p-c", "MachinePool/mp-c", "Node/pooled-c"}},
-		"a Machine":                                        {"m-c", something, []string{"FakeConfig/config-c", "FakeMachine/infra-c", "Machine/m-c", "Node/m-c"}},
-		"a workload's Machine":                             {"m-d", something, []string{"FakeConfig/config-d", "FakeMachine/infra-d", "Machine/m-d", "in d: Node/m-d"}},
-		"an InfraMachine":                                  {"infra-c", something, []string{"FakeConfig/config-c", "FakeMachine/infra-c", "Machine/m-c"}},
-		"a BootstrapConfig":                                {"config-c", something, []string{"FakeConfig/config-c", "FakeMachine/infra-c", "Machine/m-c"}},
-		"a Node's label":                                   {"Node/m-c", labelled, []string{"Node/m-c"}},
-		"a Node again":                                     {"Node/m-c", resynced, []string{"Node/m-c"}},
-		"a Node's deletion":                                {"Node/m-c", func(before, _ metav1.Object) { before.SetDeletionTimestamp(&metav1.Time{Time: time.Unix(1, 0)}) }, []string{"Node/m-c"}},
-		"a Node's taint":                                   {"Node/m-c", func(before, _ metav1.Object) { before.(*corev1.Node).Spec.Taints = []corev1.Taint{{Key: "x"}} }, []string{"Node/m-c"}},
-		"a Node's providerID":                              {"Node/m-c", func(before, _ metav1.Object) { before.(*corev1.Node).Spec.ProviderID = "" }, []string{"Node/m-c"}},
-		"a Node's new address":                             {"Node/m-c", func(before, _ metav1.Object) { before.(*corev1.Node).Status.Addresses = make([]corev1.NodeAddress, 1) }, []string{"Node/m-c"}},
-		"a Machine's nodeRef":                              {"k-c", func(before, _ metav1.Object) { before.(*clusterv1.Machine).Status.NodeRef.Name = "x" }, []string{"Machine/k-c"}},
-		"a Cluster opted out":                              {"c", func(_, after metav1.Object) { after.SetLabels(pairs("heirloom.dev/ignore")) }, nodes("c")},
-		"a schema that changes":                            {},
+		{"a ClusterClass", update("class", generation), append(nodes("c", "d"), "AcmeControlPlane/cp-c", "AcmeControlPlane/cp-d", "MachineDeployment/md-c", "MachineDeployment/md-d", "MachinePool/mp-c", "MachinePool/mp-d")},
+		{"a Cluster", update("c", generation), append(nodes("c"), "AcmeControlPlane/cp-c", "MachineDeployment/md-c", "MachinePool/mp-c")},
+		{"a Cluster that is resumed", update("d", resumed), everything("d")},
+		{"a Cluster that is released", update("d", released), everything("d")},
+		{"a Cluster that is not paused any more", update("c", annotated), everything("c")},
+		{"a Cluster that names other keys", update("d", names), everything("d")},
+		{"a ClusterClass that names other keys", update("class", names), append(everything("c"), everything("d")...)},
+		{"a Cluster again", update("c", resynced), []string{"AcmeControlPlane/cp-c"}},
+		{"a control plane", update("cp-c", something), []string{"AcmeControlPlane/cp-c", "Machine/k-c"}},
+		{"a MachineDeployment", update("md-c", something), []string{"MachineDeployment/md-c", "MachineSet/ms-c"}},
+		{"a MachineDeployment that declares something else", update("md-d", generation), []string{"MachineDeployment/md-d", "MachineSet/ms-d", "in d: Node/m-d"}},
+		{"a MachineSet", update("ms-c", something), []string{"AcmeConfig/config-c", "AcmeMachine/infra-c", "Machine/m-c", "MachineSet/ms-c"}},
+		{"a MachineSet that declares something else", update("ms-c", generation), []string{"AcmeConfig/config-c", "AcmeMachine/infra-c", "Machine/m-c", "MachineSet/ms-c", "Node/m-c"}},
+		{"a MachinePool", update("mp-c", something), []string{"Machine/p-c", "MachinePool/mp-c", "Node/pooled-c"}},
+		{"a Machine", update("m-c", something), []string{"AcmeConfig/config-c", "AcmeMachine/infra-c", "Machine/m-c", "Node/m-c"}},
+		{"a workload's Machine", update("m-d", something), []string{"AcmeConfig/config-d", "AcmeMachine/infra-d", "Machine/m-d", "in d: Node/m-d"}},
+		{"an InfraMachine", update("infra-c", something), []string{"AcmeConfig/config-c", "AcmeMachine/infra-c", "Machine/m-c"}},
+		{"a BootstrapConfig", update("config-c", something), []string{"AcmeConfig/config-c", "AcmeMachine/infra-c", "Machine/m-c"}},
+		{"a Node's label", update("Node/m-c", labelled), []string{"Node/m-c"}},
+		{"a Node again", update("Node/m-c", resynced), []string{"Node/m-c"}},
+		{"a Node's deletion", update("Node/m-c", func(before, _ metav1.Object) { before.SetDeletionTimestamp(&metav1.Time{Time: time.Unix(1, 0)}) }), []string{"Node/m-c"}},
+		{"a Node's taint", update("Node/m-c", func(before, _ metav1.Object) { before.(*corev1.Node).Spec.Taints = []corev1.Taint{{Key: "x"}} }), []string{"Node/m-c"}},
+		{"a Node's providerID", update("Node/m-c", func(before, _ metav1.Object) { before.(*corev1.Node).Spec.ProviderID = "" }), []string{"Node/m-c"}},
+		{"a Node's new address", update("Node/m-c", func(before, _ metav1.Object) { before.(*corev1.Node).Status.Addresses = make([]corev1.NodeAddress, 1) }), []string{"Node/m-c"}},
+		{"a Machine's nodeRef", update("k-c", func(before, _ metav1.Object) { before.(*clusterv1.Machine).Status.NodeRef.Name = "x" }), []string{"Machine/k-c"}},
+		{"a Cluster opted out", update("c", func(_, after metav1.Object) { after.SetLabels(pairs("heirloom.dev/ignore")) }), nodes("c")},
+		{"a schema that changes", func(l *loop, _ fleet) { l.schemas.Publish() }, []string{"AcmeControlPlane/cp-c", "AcmeControlPlane/cp-d"}},
+		{"a new Cluster, which its objects may precede", func(l *loop, f fleet) { l.informers.of(f["c"]).Add(f["c"]) }, everything("c")},
+		{"a new Node of a workload cluster", func(l *loop, f fleet) { l.workloads.caches[key("d")].of(f["Node/m-d"]).Add(f["Node/m-d"]) }, []string{"in d: Node/m-d"}},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				l, f := awake(t)
-				if tc.change != nil {
-					l.updated(f[tc.object], tc.change)
-				} else {
-					l.schemas.Publish()
-					tc.leadsTo = []string{"FakeControlPlane/cp-c", "FakeControlPlane/cp-d"}
-				}
+				tc.happens(l, f)
 				l.eventually(l.written).Should(ConsistOf(tc.leadsTo))
-				l.Expect(samplesOf(t, l.registry)).NotTo(ContainElement(ContainSubstring("error")))
+				l.Expect(l.samples()).NotTo(ContainElement(ContainSubstring("error")))
 			})
 		})
 	}
 }
 
-// The loop reconciles a new Node of a workload cluster, and all objects of a new Cluster: no event of the objects may follow.
-func TestWhatComes(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		l, f := awake(t)
-		l.workloads.caches[key("d")].of(f["Node/m-d"]).Add(node("m-d"))
-		l.eventually(l.written).Should(ConsistOf("in d: Node/m-d"))
-		l.writes.take()
-		l.informers.of(f["c"]).Add(f["c"])
-		l.eventually(l.written).Should(ConsistOf(everything("c")), "its objects may have come before it")
-	})
-}
-
 // An update without a relevant change causes no reconcile. The test then resumes another Cluster: queues keep their order, so an earlier
 // request would have been handled by then.
-func TestWhatWakesNobody(t *testing.T) {
+func TestIrrelevantUpdatesEnqueueNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l, f := awake(t)
@@ -257,7 +245,7 @@ func TestWhatWakesNobody(t *testing.T) {
 
 // The loop reconciles a workload cluster as a whole when its connection or its Cluster changes. If parameters of a MutatingAdmissionPolicy
 // follow the Machines, it also does when a Machine changes; the management cluster never has these parameters.
-func TestWhatWakesAWorkloadCluster(t *testing.T) {
+func TestEventsEnqueueWorkloadClusters(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const byWebhook, byPolicy, removes = "ensure webhook in ns/d", "ensure policy in ns/d", "remove webhook from ns/c"
@@ -314,7 +302,7 @@ func TestWhatWakesAWorkloadCluster(t *testing.T) {
 
 // When the loop looks at all Nodes, a cluster that cannot be read does not stop the others, and the log names the cluster and the reason. A
 // Cluster without a connection is not an error.
-func TestAllNodesButThoseThatCannotBeRead(t *testing.T) {
+func TestUnreadableClustersDoNotHoldUpOthers(t *testing.T) {
 	var objects []client.Object
 	for _, name := range []string{"away", "broken", "c", "unlisted"} {
 		objects = append(objects, &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}})
@@ -333,10 +321,4 @@ func TestAllNodesButThoseThatCannotBeRead(t *testing.T) {
 		ContainSubstring("reaching the workload cluster ns/broken: no way"), ContainSubstring("listing the Nodes of ns/unlisted: no list"),
 		Not(ContainSubstring("ns/away")),
 	)))
-}
-
-func TestSetupFailsWithAController(t *testing.T) {
-	l := newLoop(t)
-	full := &fakeManager{cache: l.informers, client: l.Client, full: errors.New("no room")}
-	l.Expect(controllers.Setup(full, &l.Dependencies)).To(And(MatchError(full.full), MatchError(MatchRegexp("^setting up the [a-z]+ controller: "))))
 }

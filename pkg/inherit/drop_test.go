@@ -3,6 +3,7 @@
 package inherit_test
 
 import (
+	"encoding/json"
 	"maps"
 	"testing"
 
@@ -108,7 +109,7 @@ func (j judge) entry(rule string, e inherit.Entry, desired inherit.Object, dropp
 	}
 }
 
-// Each declared entry is either inherited or left out for one reason.
+// Each declared entry is either inherited or left out for one reason, and no input is mutated.
 func TestRulesSayWhy(t *testing.T) {
 	seen := sets.New[inherit.Why]()
 	rapid.Check(t, func(t *rapid.T) {
@@ -119,6 +120,7 @@ func TestRulesSayWhy(t *testing.T) {
 		md.Spec.Selector, md.Spec.Template = selectors.Draw(t, "its selector"), templates.Draw(t, "MachineDeployment's template")
 		ms.Spec.Selector, ms.Spec.Template = selectors.Draw(t, "its selector"), templates.Draw(t, "MachineSet's template")
 		md.Labels, md.Annotations = ownersPairs.Draw(t, "MachineDeployment's labels"), ownersPairs.Draw(t, "annotations")
+		before := asJSON(t, section, md, ms, m)
 
 		cp, dropped := p.ControlPlane(section, inherit.OfMachineDeployment(md))
 		j.rule("rule 1", all, false, cp, dropped)
@@ -137,6 +139,9 @@ func TestRulesSayWhy(t *testing.T) {
 		j.rule("rule 6", inherit.Content{Labels: md.Spec.Template.Labels}, true, set, dropped)
 		j.rule("rule 5", inherit.Content{Annotations: md.Annotations}, true, set, dropped)
 		j.machine(p, inherit.TemplateOfMachineSet(ms), m)
+		if after := asJSON(t, section, md, ms, m); after != before {
+			t.Fatalf("an input was mutated: it was\n%s\nand is\n%s", before, after)
+		}
 		j.node(ownersMachines.Draw(t, "Node's Machine"), p)
 	})
 	for _, why := range []inherit.Why{
@@ -148,6 +153,14 @@ func TestRulesSayWhy(t *testing.T) {
 			t.Errorf("no declaration was left out as %s", why)
 		}
 	}
+}
+
+func asJSON(t *rapid.T, inputs ...any) string {
+	text, err := json.Marshal(inputs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }
 
 func (j judge) machine(p inherit.Policy, template *inherit.Template, m *clusterv1.Machine) {

@@ -3,14 +3,12 @@
 package inherit_test
 
 import (
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/runtime"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/yaml"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
@@ -88,49 +86,6 @@ func TestControlPlaneLayout(t *testing.T) {
 			Expect(describePaths(layout.Template)).To(Equal(tc.want))
 		})
 	}
-}
-
-// Cluster API's own types have every field at the path of its layout.
-func TestLayoutsOfClusterAPI(t *testing.T) {
-	for _, tc := range []struct {
-		name   string
-		layout inherit.Layout
-		object any
-	}{
-		{name: "Machine of v1beta2", layout: inherit.MachineLayout, object: clusterv1.Machine{}},
-		{name: "MachineSet of v1beta2", layout: inherit.WorkersLayout, object: clusterv1.MachineSet{}},
-		{name: "MachineDeployment of v1beta2", layout: inherit.WorkersLayout, object: clusterv1.MachineDeployment{}},
-		{name: "MachinePool of v1beta2", layout: inherit.WorkersLayout, object: clusterv1.MachinePool{}},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			for _, path := range append(describePaths(tc.layout.Top), describePaths(tc.layout.Template)...) {
-				if !strings.HasPrefix(path, "(") {
-					NewWithT(t).Expect(hasField(reflect.TypeOf(tc.object), strings.Split(path, ".")...)).To(BeTrue(), path)
-				}
-			}
-		})
-	}
-}
-
-// hasField reports whether the type has a field at this path of JSON names.
-func hasField(object reflect.Type, path ...string) bool {
-	if object.Kind() == reflect.Pointer {
-		object = object.Elem()
-	}
-	if len(path) == 0 {
-		return true
-	}
-	if object.Kind() != reflect.Struct {
-		return false
-	}
-	for i := range object.NumField() {
-		field := object.Field(i)
-		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-		if name == path[0] && hasField(field.Type, path[1:]...) || name == "" && field.Anonymous && hasField(field.Type, path...) {
-			return true
-		}
-	}
-	return false
 }
 
 // A control plane of either contract is read, for every provider.

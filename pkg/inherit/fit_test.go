@@ -163,7 +163,7 @@ func TestMachinesStayValid(t *testing.T) {
 }
 
 // Content without a place in the child causes no problem.
-func TestWhatHasNoPlaceIsLeftAlone(t *testing.T) {
+func TestContentWithoutAPlace(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	bad := inherit.Content{Labels: map[string]string{"a b": ""}, Taints: taintsFrom("x", 100, "Always"), Fields: inherit.Fields{Seconds: inherit.Seconds{inherit.MinReadySeconds: ptr.To[int32](-1)}}}
 	policy := inherit.Policy{ClusterAPITaints: inherit.PropagationEnabled}

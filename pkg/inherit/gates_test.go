@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
@@ -73,7 +72,7 @@ func TestAGateIsClosedAtRegistration(t *testing.T) {
 
 // A policy admits Nodes while Heirloom is down. A gate that closed then opens, also if Cluster API has initialized the Node before Heirloom
 // is back. A taint with another value stays.
-func TestAGateThatClosedWhileHeirloomWasDownOpens(t *testing.T) {
+func TestGatesClosedByAPolicyAreRecorded(t *testing.T) {
 	Expect, p := NewWithT(t).Expect, inherit.Policy{}
 	m := content{annotations: "taints.heirloom.dev/until=net=calico:NoSchedule until condition Net=False"}.machine()
 	from := inherit.SourceOfMachine(m)
@@ -91,14 +90,4 @@ func TestAGateThatClosedWhileHeirloomWasDownOpens(t *testing.T) {
 	Expect(p.PlanNode(foreign, from, inherit.Turn{OpensGates: true}).Result.Taints).To(HaveLen(1))
 	m.Labels[inherit.RecordLabel], node.Labels[inherit.RecordLabel] = "forged", "forged" // by Cluster API
 	Expect(p.PlanNode(node, inherit.SourceOfMachine(m), inherit.Turn{OpensGates: true}).Result.Taints).To(HaveLen(1), "its Machine forges the record")
-}
-
-// In the template of a MachinePool, typed taints become annotations, and gates stay unchanged.
-func TestGatesOfAPool(t *testing.T) {
-	const until = "net:NoSchedule until condition Net=False"
-	class := content{annotations: "taints.heirloom.dev/until=" + until + "; taints.heirloom.dev/initialize=a:NoSchedule", taints: "b:NoSchedule@OnInitialization"}.section()
-	pool, _ := inherit.Policy{}.MachinePool(inherit.Section{Class: class}, &clusterv1.MachinePool{})
-	NewWithT(t).Expect(pool.Template.Annotations).To(Equal(map[string]string{
-		"taints.heirloom.dev/until": until, "taints.heirloom.dev/initialize": "a:NoSchedule,b:NoSchedule",
-	}))
 }

@@ -5,7 +5,6 @@ package inherit_test
 import (
 	"slices"
 	"testing"
-	"time"
 
 	. "github.com/onsi/gomega"
 
@@ -13,7 +12,7 @@ import (
 )
 
 // A plan names the entries that the write adds, removes, and puts back. Stored is the Node before an update that admission sees.
-func TestWhatAWriteChanges(t *testing.T) {
+func TestChangesOfAWrite(t *testing.T) {
 	const pool, note, lists = "node.cluster.x-k8s.io/pool", "node.cluster.x-k8s.io/note", "capi/labels=node.cluster.x-k8s.io/pool; capi/annotations=node.cluster.x-k8s.io/note; capi/taints=t:NoSchedule"
 	declares := content{labels: pool + "=1", annotations: note + "=2", taints: "t=3:NoSchedule"}
 	whole := content{labels: declares.labels, annotations: note + "=2; " + lists, taints: declares.taints}
@@ -92,23 +91,6 @@ func TestUnlabelled(t *testing.T) {
 			plan := policy.PlanNode(old(tc.node.node()), inherit.SourceOfMachine(tc.machine.machine()), inherit.Turn{})
 			NewWithT(t).Expect(plan.Unlabelled).To(Equal(tc.want))
 			NewWithT(t).Expect(plan.Written().Unlabelled).To(BeFalse())
-		})
-	}
-}
-
-func TestRegistering(t *testing.T) {
-	for _, tc := range []struct {
-		name   string
-		age    time.Duration
-		taints string
-		want   bool
-	}{
-		{name: "a new Node", age: time.Minute, want: true},
-		{name: "an old one", age: time.Hour},
-		{name: "one that was never initialized", age: time.Hour, taints: "node.cluster.x-k8s.io/uninitialized:NoSchedule", want: true},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			NewWithT(t).Expect(aged(inherit.NodeState{Taints: onNode(tc.taints)}, tc.age).Registering()).To(Equal(tc.want))
 		})
 	}
 }

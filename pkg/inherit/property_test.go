@@ -86,6 +86,7 @@ func TestNodeProperties(t *testing.T) {
 		once, _ := planned(policy, inherit.SourceOfMachine(m), before, privileged)
 		twice, _ := planned(policy, inherit.SourceOfMachine(m), once, privileged)
 		registered, _ := planned(policy, inherit.SourceOfMachine(m), before, kubelet)
+		reviewed, _ := planned(policy, inherit.SourceOfMachine(m), registered, kubelet) // after another webhook
 		ahead := inherit.SourceOfMachine(m).AheadOf(declaring.Draw(t, "Machine so far").machine())
 		first, _ := planned(policy, ahead, before, privileged)
 		second, _ := planned(policy, ahead, first, privileged)
@@ -93,7 +94,7 @@ func TestNodeProperties(t *testing.T) {
 		fail := func(reason string) {
 			t.Fatalf("%s\nonce %q\ntwice %q\nregistered %q", reason, describe(once), describe(twice), describe(registered))
 		}
-		if !twice.Equal(once) || !second.Equal(first) {
+		if !twice.Equal(once) || !second.Equal(first) || !reviewed.Equal(registered) {
 			fail("to inherit twice is not to inherit once")
 		}
 		if bare(before, once) {
@@ -131,7 +132,7 @@ func hasTwice(s inherit.NodeState) bool {
 }
 
 // For every Machine and Node, a Node with only the labels that the rules read gets the same patch and the same problems.
-func TestWhatIsReadOfANodeDecides(t *testing.T) {
+func TestLabelsReadSuffice(t *testing.T) {
 	unread := 0
 	rapid.Check(t, func(t *rapid.T) {
 		stored, policy := inheriting.Draw(t, "Node"), policies.Draw(t, "policy")

@@ -8,6 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -253,7 +254,18 @@ func (w *world) settled(object *unstructured.Unstructured) error {
 	if err != nil {
 		return fmt.Errorf("another apply: %w", err)
 	}
+	if had, has := recorded(object), recorded(result); !slices.Equal(had, has) { // the next write would store a new version
+		return fmt.Errorf("the API server sorts managed fields as %v, not %v", has, had)
+	}
 	return w.unchanged(object, result)
+}
+
+// recorded returns the managers of an object in the order of its managed fields.
+func recorded(object *unstructured.Unstructured) (all []string) {
+	for _, entry := range object.GetManagedFields() {
+		all = append(all, entry.Manager+"/"+string(entry.Operation))
+	}
+	return all
 }
 
 // announced returns the plan for an object after judging the announced result.

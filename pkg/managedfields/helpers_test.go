@@ -4,7 +4,6 @@ package managedfields_test
 
 import (
 	"encoding/json"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -29,7 +28,6 @@ var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 const (
 	labelA, labelB = "{'f:metadata': {'f:labels': {'f:a': {}}}}", "{'f:metadata': {'f:labels': {'f:b': {}}}}"
-	labelsAB       = "{'f:metadata': {'f:labels': {'f:a': {}, 'f:b': {}}}}"
 	gpu            = `{'f:spec': {'f:taints': {'k:{"effect":"NoSchedule","key":"gpu"}': {'.': {}, 'f:effect': {}, 'f:key': {}, 'f:propagation': {}}}}}`
 	gpuWithValue   = `{'f:spec': {'f:taints': {'k:{"effect":"NoSchedule","key":"gpu"}': {'.': {}, 'f:effect': {}, 'f:key': {}, 'f:propagation': {}, 'f:value': {}}}}}`
 )
@@ -153,18 +151,7 @@ func annotate(c *inherit.Content, annotated []clusterv1.MachineTaint) {
 	c.Taints = taint.Merge(c.Taints, annotated)
 }
 
-// changes lists the changes of a plan in short form: "<place> <name> <value>". words lists them as in a warning.
-func changes(plan *managedfields.Plan) (all []string) {
-	for _, change := range plan.Changes() {
-		value := fmt.Sprint(change.Value)
-		if t, ok := change.Value.(clusterv1.MachineTaint); ok {
-			value = t.Value + "@" + string(t.Propagation)
-		}
-		all = append(all, strings.Join([]string{change.Place, change.Name, value}, " "))
-	}
-	return all
-}
-
+// words lists changes as in a warning.
 func words(changes []managedfields.Change) (all []string) {
 	for _, change := range changes {
 		all = append(all, change.String())

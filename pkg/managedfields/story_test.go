@@ -70,7 +70,7 @@ var stories = rapid.Custom(func(t *rapid.T) story {
 		switch {
 		case i == 0:
 			next.does = oneOf(t, replaces, replaces, forces, declares)
-		case once(t, 15):
+		case once(t, 8):
 			next.does = oneOf(t, restores, forgets)
 		}
 		if next.does == declares {

@@ -4,7 +4,6 @@ package owners_test
 
 import (
 	"cmp"
-	"maps"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -32,17 +31,6 @@ func children() map[string]metav1.Object {
 		"ControlPlane": cp, "MachineDeployment": md, "MachinePool": mp, "MachineSet": ms, "external object": external("Machine/m"),
 		"Machine": machine("x", "MachineSet/ms"), "Machine of a pool": machine("x", "MachinePool/mp"), "Machine of a control plane": machine("x", byControlPlane),
 	}
-}
-
-// The table has the kinds of Cluster API that the rules name.
-func TestTheTableHasAllKinds(t *testing.T) {
-	var names []string
-	for _, kind := range owners.Table {
-		if NewWithT(t).Expect(kind.NewList == nil).To(Equal(kind.Name == "")); kind.Name != "" {
-			names = append(names, kind.Name)
-		}
-	}
-	NewWithT(t).Expect(names).To(Equal(inherit.Kinds))
 }
 
 // world returns the objects from which children inherit.
@@ -96,7 +84,7 @@ func TestSkipped(t *testing.T) {
 }
 
 // A Cluster that is not known yet may be paused or opted out: no object inherits until it is. An object that names none inherits.
-func TestAClusterThatIsNotKnownYet(t *testing.T) {
+func TestObjectsOfUnknownClustersAreSkipped(t *testing.T) {
 	for kind, object := range children() {
 		found := evaluate(t, admission(holds(t, world()[1:]...), holds(t)), object, inherit.Policy{})
 		NewWithT(t).Expect(found.Reason).To(Equal(inherit.ClusterDoesNotExist), kind)
@@ -164,12 +152,6 @@ func TestTopologyInherits(t *testing.T) {
 				Expect(live.gets()).To(Equal(tc.reads))
 				if tc.inherits {
 					Expect(found.Desired.Top.Labels).To(Equal(map[string]string{"fromClass": "1", "fromCluster": "1"}))
-					if tc.reads > 0 {
-						return // sources are not worth a read
-					}
-					sources := found.Sources(t.Context())
-					Expect(sources.Of(inherit.Entry{What: "label", Name: "fromCluster"}).String()).To(MatchRegexp(`^Cluster ns/c \(spec\.topology\..*metadata\.labels\)$`))
-					Expect(sources.Of(inherit.Entry{What: "label", Name: "fromClass"}).String()).To(MatchRegexp(`^ClusterClass ns/cc \(spec\..*metadata\.labels\)$`))
 				} else {
 					Expect(found.Reason).To(Equal(cmp.Or(tc.why, inherit.NothingDeclares)))
 				}
@@ -212,73 +194,5 @@ func TestClusterClass(t *testing.T) {
 	chain := from(holds(t, near, far, cluster("another", clusterv1.ClusterClassRef{Name: "another"}), ofCluster("none")))
 	for namespace, want := range map[string]string{"ns": "near", "classes": "far"} {
 		NewWithT(t).Expect(chain.ClustersOf(t.Context(), class(namespace))).To(ConsistOf(HaveField("Name", want)))
-	}
-}
-
-// Outside a topology, objects that cluster-autoscaler scales get the capacity annotations (rule 14).
-func TestCapacity(t *testing.T) {
-	autoscaled := annotated(clusterv1.AutoscalerMaxSizeAnnotation, "3")
-	for _, tc := range []struct {
-		name   string
-		change func(metav1.Object)
-		// source is the place of the declaration; tells means that there is an annotation to write.
-		source string
-		tells  bool
-		why    inherit.Reason
-	}{
-		{name: "one that is scaled tells", change: autoscaled, tells: true, source: "ns/x (spec.template.metadata.labels)"},
-		{name: "in a topology the Cluster is to be edited", change: also[metav1.Object](autoscaled, label(clusterv1.ClusterTopologyOwnedLabel, "")), tells: true, source: "Cluster ns/c (spec.topology)"},
-		{name: "one that is not scaled has nothing to do with it", change: also[metav1.Object](), why: inherit.NothingDeclares},
-		{name: "one that is scaled no more gives up what it told", change: annotated(inherit.CapacityLabelsAnnotation, "x"), source: "ns/x (spec.template.metadata.labels)"},
-	} {
-		for _, kind := range []string{"MachineDeployment", "MachinePool", "MachineSet"} {
-			t.Run(tc.name+" as a "+kind, func(t *testing.T) {
-				Expect, object := NewWithT(t).Expect, children()[kind]
-				object.SetName("x")
-				object.SetLabels(nil)
-				object.SetOwnerReferences(nil)
-				tc.change(object)
-				found := evaluate(t, from(holds(t, ofCluster("c"))), object, inherit.Policy{})
-				Expect(found.Reason).To(Equal(tc.why))
-				Expect(found.Untouched()).To(Equal(tc.why != ""))
-				if tc.why != "" {
-					return
-				}
-				Expect(found.Outcome).To(Equal(inherit.NoOwner), "entries of a former owner stay")
-				source := found.Sources(t.Context()).Of(inherit.Entry{What: "annotation", Name: inherit.CapacityLabelsAnnotation, Own: true})
-				Expect(source.String()).To(ContainSubstring(tc.source))
-				want := map[string]string{}
-				if tc.tells {
-					want[inherit.CapacityLabelsAnnotation] = hasRoom + "=1"
-					Expect(found.Desired.Top.Claims).To(Equal(map[string]inherit.Claim{inherit.CapacityLabelsAnnotation: inherit.Yielding}))
-				}
-				Expect(maps.Equal(found.Desired.Top.Annotations, want)).To(BeTrue())
-			})
-		}
-	}
-}
-
-// A topology's MachineDeployment and MachinePool announce the content that they will have once they have inherited, and report entries that
-// cannot be announced.
-func TestCapacityInATopology(t *testing.T) {
-	cluster := managedCluster()
-	metadata := clusterv1.ObjectMeta{
-		Labels:      map[string]string{"node.cluster.x-k8s.io/b": "2"},
-		Annotations: map[string]string{clusterv1.AutoscalerMaxSizeAnnotation: "3", "taints.heirloom.dev/always": "node.kubernetes.io/x:NoSchedule"},
-	}
-	taints, workers := []clusterv1.MachineTaint{{Key: "gpu", Effect: "NoSchedule", Propagation: "Always"}}, &cluster.Spec.Topology.Workers
-	workers.MachineDeployments[0].Metadata, workers.MachineDeployments[0].Taints = metadata, taints
-	workers.MachinePools[0].Metadata, workers.MachinePools[0].Taints = metadata, taints
-	for _, kind := range []string{"MachineDeployment", "MachinePool"} {
-		Expect := NewWithT(t).Expect
-		found := evaluate(t, from(holds(t, cluster, clusterClass())), children()[kind], inherit.Policy{})
-		Expect(found.Outcome).To(Equal(inherit.Inherits))
-		Expect(found.Desired.Top.Annotations).To(And(
-			HaveKeyWithValue(inherit.CapacityLabelsAnnotation, hasRoom+"=1,node.cluster.x-k8s.io/b=2"), HaveKeyWithValue(inherit.CapacityTaintsAnnotation, "gpu:NoSchedule"),
-		), kind)
-		Expect(found.Desired.Top.Claims).To(Equal(map[string]inherit.Claim{
-			inherit.CapacityLabelsAnnotation: inherit.Yielding, inherit.CapacityTaintsAnnotation: inherit.Yielding,
-		}), kind)
-		Expect(found.Problems()).To(MatchError(ContainSubstring("node.kubernetes.io/x")), kind)
 	}
 }

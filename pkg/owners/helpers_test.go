@@ -8,50 +8,41 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/pkg/owners"
+	"github.com/heirloom-dev/heirloom/test/sim/fakeclient"
 )
 
-// reader holds objects like informers that Prepare has set up: its results are not copies. It records its requests.
+// reader is a cache, or an API server. It notes what it is asked for.
 type reader struct {
-	objects []client.Object
-	err     error
+	client.Reader
+	err error
 	// broken is the only kind that fails with err; empty means all kinds.
 	broken string
 
 	mu    sync.Mutex
 	asked []string
-	// listed counts the objects in the answers to all lists.
-	listed int
 }
 
-// holds returns a reader of these objects. At the end of the test, it fails if an object was changed.
+// holds returns a reader of these objects. The test fails if an object in its answers is changed.
 func holds(t *testing.T, objects ...client.Object) *reader {
 	t.Helper()
-	for _, object := range objects {
-		before := object.DeepCopyObject()
-		t.Cleanup(func() { NewWithT(t).Expect(object).To(Equal(before), "a cached object was changed") })
-	}
-	return &reader{objects: objects}
+	return &reader{Reader: fakeclient.Cache(t, fakeclient.New(objects...))}
 }
 
 // Get implements client.Reader.
-func (r *reader) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+func (r *reader) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	kind := strings.TrimPrefix(fmt.Sprintf("%T", into), "*v1beta2.")
@@ -62,45 +53,15 @@ func (r *reader) Get(_ context.Context, key client.ObjectKey, into client.Object
 	if r.err != nil && strings.HasPrefix(kind+" ", r.broken) {
 		return r.err
 	}
-	gvk := into.GetObjectKind().GroupVersionKind()
-	for _, object := range r.objects {
-		if _, u := into.(*unstructured.Unstructured); u && object.GetObjectKind().GroupVersionKind() != gvk {
-			continue
-		}
-		if reflect.TypeOf(object) == reflect.TypeOf(into) && client.ObjectKeyFromObject(object) == key {
-			reflect.ValueOf(into).Elem().Set(reflect.ValueOf(object).Elem())
-			return nil
-		}
-	}
-	return apierrors.NewNotFound(schema.GroupResource{}, key.String())
+	return r.Reader.Get(ctx, key, into, options...)
 }
 
 // List implements client.Reader.
-func (r *reader) List(_ context.Context, list client.ObjectList, options ...client.ListOption) error {
+func (r *reader) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
 	if r.err != nil {
 		return r.err
 	}
-	asked := (&client.ListOptions{}).ApplyOptions(options)
-	items := reflect.ValueOf(list).Elem().FieldByName("Items")
-	for _, object := range r.objects {
-		value := reflect.ValueOf(object).Elem()
-		if value.Type() != items.Type().Elem() || asked.Namespace != "" && object.GetNamespace() != asked.Namespace {
-			continue
-		}
-		if asked.FieldSelector != nil {
-			field := asked.FieldSelector.Requirements()[0]
-			if !slices.Contains(owners.IndexValues(object, field.Field), field.Value) {
-				continue
-			}
-		}
-		if asked.Limit == 0 || int64(items.Len()) < asked.Limit {
-			items.Set(reflect.Append(items, value))
-		}
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.listed += items.Len()
-	return nil
+	return r.Reader.List(ctx, list, options...)
 }
 
 // gets returns the number of Get requests.
@@ -181,7 +142,7 @@ func machinePool(name string, ids ...string) *clusterv1.MachinePool {
 }
 
 const (
-	acme           = "controlplane.cluster.x-k8s.io/v1beta1"
+	acme           = "controlplane.cluster.x-k8s.io/v1beta2"
 	byControlPlane = acme + " AcmeControlPlane/cp"
 )
 

@@ -33,8 +33,8 @@ import (
 // A control plane is read in the API server's preferred version, for every version in the reference, or none. Without a mapper it is read in
 // the version of the reference.
 func TestVersionOfAControlPlane(t *testing.T) {
-	mapper := apimeta.NewDefaultRESTMapper([]schema.GroupVersion{{Group: inherit.ControlPlaneGroup, Version: "v1beta1"}})
-	mapper.Add(controlPlaneKind("AcmeControlPlane").WithVersion("v1beta1"), apimeta.RESTScopeNamespace)
+	mapper := apimeta.NewDefaultRESTMapper([]schema.GroupVersion{{Group: inherit.ControlPlaneGroup, Version: "v1beta2"}})
+	mapper.Add(controlPlaneKind("AcmeControlPlane").WithVersion("v1beta2"), apimeta.RESTScopeNamespace)
 	for _, tc := range []struct {
 		version, kind string
 		mapper        apimeta.RESTMapper
@@ -44,7 +44,7 @@ func TestVersionOfAControlPlane(t *testing.T) {
 		{"v1beta1", "AcmeControlPlane", mapper, true},
 		{"", "AcmeControlPlane", mapper, true},
 		{"v1beta1", "GoneControlPlane", mapper, false},
-		{"v1beta1", "AcmeControlPlane", nil, true},
+		{"v1beta2", "AcmeControlPlane", nil, true},
 	} {
 		Expect, cache := NewWithT(t).Expect, holds(t, controlPlane("c"))
 		ref := &metav1.OwnerReference{APIVersion: inherit.ControlPlaneGroup + "/" + tc.version, Kind: tc.kind, Name: "cp"}
@@ -88,7 +88,7 @@ const listTimeout = 250 * time.Millisecond
 
 // In admission, a control plane of a kind without a synced informer costs a short wait and one GET. The loop waits until its
 // context ends, and returns a timeout error.
-func TestAControlPlaneOfAKindThatIsNotListed(t *testing.T) {
+func TestControlPlanesOfAnUnlistableKind(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		live    client.Reader
@@ -130,7 +130,7 @@ func TestAControlPlaneOfAKindThatIsNotListed(t *testing.T) {
 
 // A Node inherits from its Machine as it is, and hardly waits for the control plane, in admission and in the loop. The Machine releases
 // taints that Cluster API refuses even so: otherwise every write would fail.
-func TestWhatDoesNotNeedAKindThatIsNotListed(t *testing.T) {
+func TestNodesDoNotWaitForAnUnlistableKind(t *testing.T) {
 	for _, freshness := range []owners.Freshness{owners.FromCacheElseLive, owners.FromCache} {
 		synctest.Test(t, func(t *testing.T) {
 			Expect, start := NewWithT(t).Expect, time.Now()
@@ -258,7 +258,7 @@ func TestUnknownKindsAreRemembered(t *testing.T) {
 }
 
 // A provider may be upgraded to another version while Heirloom runs. No request waits for the discovery of the new version.
-func TestKindsThatAreServedInAnotherVersion(t *testing.T) {
+func TestKindsMayChangeTheirVersion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		Expect, server := NewWithT(t).Expect, serving("AcmeControlPlane")
 		kinds := &owners.Kinds{Discovery: server, KnownFor: time.Minute}
@@ -290,7 +290,7 @@ func TestKindsThatAreServedInAnotherVersion(t *testing.T) {
 }
 
 // While the API server does not answer, requests wait for one discovery, for half a second at most.
-func TestDiscoveryThatHangs(t *testing.T) {
+func TestHangingDiscovery(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		Expect, start := NewWithT(t).Expect, time.Now()
 		server, release := serving("AcmeControlPlane"), make(chan struct{})

@@ -191,9 +191,6 @@ func TestRecheck(t *testing.T) {
 		})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(decided).To(Equal(tc.want), tc.name)
-		if live, ok := tc.live.(*reader); ok {
-			Expect(live.gets()).To(BeNumerically("<=", 1), tc.name)
-		}
 		Expect(counted).To(Equal(tc.counted), tc.name)
 	}
 	_, err := owners.Recheck(t.Context(), admission(fails(refused), holds(t, machineSet("", setDeclares("live")))), func(string) bool { return true }, whoever)
@@ -247,7 +244,7 @@ func TestTheLoopDecidesFromLiveReadsAlone(t *testing.T) {
 }
 
 // An API server that does not answer costs the loop a second for each decision, for any number of owners, and admission the time of its
-// caller. Discovery costs half a second at most.
+// caller.
 func TestADecisionIsBounded(t *testing.T) {
 	cached := []client.Object{ofCluster("c"), machineSet("MachineDeployment/md"), machineDeployment("md"), machine("m", "MachineSet/ms", isNode)}
 	synctest.Test(t, func(t *testing.T) {
@@ -265,79 +262,12 @@ func TestADecisionIsBounded(t *testing.T) {
 			_, decided := recheckNode(ctx, t, chain, "n")
 			NewWithT(t).Expect(decided.Inherits()).To(BeTrue())
 			NewWithT(t).Expect(time.Since(start)).To(Equal(waits))
-
-			start, release := time.Now(), make(chan struct{})
-			server := serving("AcmeControlPlane")
-			server.during = func() { <-release }
-			chain.Mapper = &owners.Kinds{Discovery: server}
-			_, err := chain.MachineOwner(t.Context(), machine("m", byControlPlane))
-			NewWithT(t).Expect(err).To(MatchError(ContainSubstring("does not list its kinds in time")))
-			NewWithT(t).Expect(time.Since(start)).To(Equal(500 * time.Millisecond))
-			close(release)
-			synctest.Wait()
 		})
-	}
-}
-
-// A shared read lasts as long as its first caller waits, and at least a second: other callers may have more time.
-func TestASharedReadGoesOn(t *testing.T) {
-	for waits, takes := range map[time.Duration]time.Duration{1: time.Second, 9 * time.Second: 9 * time.Second} {
-		synctest.Test(t, func(t *testing.T) {
-			Expect, start, server := NewWithT(t).Expect, time.Now(), &slow{takes: time.Hour}
-			live := &owners.Live{Reader: server}
-			ctx, cancel := context.WithTimeout(t.Context(), waits)
-			defer cancel()
-			first := make(chan error, 1)
-			go func() { first <- live.Get(ctx, toSet, &clusterv1.MachineSet{}) }()
-			synctest.Wait()
-			server.takes = 0
-			next := ask(live)
-			Expect(<-first).To(MatchError(context.DeadlineExceeded))
-			Expect(<-next).To(Equal("0"), "it waits for the first one to end")
-			Expect(time.Since(start)).To(Equal(takes))
-		})
-	}
-}
-
-// A decision reads the objects above its object, each once (the ClusterClass again for the mode); a second decision reads the same objects
-// from the API server, and nothing else.
-func TestWhatIsRead(t *testing.T) {
-	all := []client.Object{
-		managedCluster(), clusterClass(), machineDeployment("md", also[*clusterv1.MachineDeployment](ofTopology)), machineSet("MachineDeployment/md"), machine("m", "MachineSet/ms", isNode, refers),
-		controlPlane("c", ofTopology), machinePool("mp", "aws:1"),
-	}
-	topology := []string{"Cluster c", "ClusterClass cc"}
-	for _, tc := range []struct {
-		kind, node string
-		// found lists the objects that the cache finds by its indexes.
-		found, reads []string
-	}{
-		{kind: "MachineDeployment", reads: topology},
-		{kind: "MachineSet", reads: []string{"Cluster c", "MachineDeployment md"}},
-		{kind: "Machine", reads: []string{"Cluster c", "MachineSet ms"}},
-		{kind: "Machine of a control plane", reads: []string{"Cluster c", acme + " AcmeControlPlane cp"}},
-		{kind: "external object", reads: []string{"Cluster c", "Machine m", "MachineSet ms"}},
-		{kind: "Node", node: "n", found: []string{"Machine m"}, reads: append([]string{"MachineSet ms", "MachineDeployment md"}, topology...)},
-		{kind: "Node of a pool", node: "x aws:1", found: []string{"MachinePool mp"}, reads: topology},
-	} {
-		Expect, cache, live := NewWithT(t).Expect, holds(t, all...), holds(t, all...)
-		chain := admission(cache, &owners.Live{Reader: live})
-		if tc.node != "" {
-			recheckNode(t.Context(), t, chain, tc.node)
-		} else {
-			_, err := owners.Recheck(t.Context(), chain, func(bool) bool { return true }, func(_ context.Context, c *owners.Chain) (bool, error) {
-				return evaluate(t, c, children()[tc.kind], inherit.Policy{}).Untouched(), nil
-			})
-			Expect(err).NotTo(HaveOccurred())
-		}
-		mode := []string{"ClusterClass cc", "ClusterClass cc"} // each decision reads the mode, from the cache alone
-		Expect(cache.asked).To(ConsistOf(append(mode, tc.reads...)), tc.kind)
-		Expect(live.asked).To(ConsistOf(append(tc.found, tc.reads...)), tc.kind)
 	}
 }
 
 // The cache finds the Machine or MachinePool of a Node; a second decision checks with a live read that the match still holds.
-func TestAMatchThatNoLongerHolds(t *testing.T) {
+func TestLiveReadsCheckMatches(t *testing.T) {
 	for _, tc := range []struct {
 		name         string
 		node         string

@@ -36,11 +36,13 @@ func TestRefusals(t *testing.T) {
 		{"an object may not be written", "patch Machine", forbidden, "Machine.cluster.x-k8s.io ns/m: any \"it\" is forbidden"},
 		{"Clusters may not be listed", "list Cluster", forbidden, "listing Cluster.cluster.x-k8s.io: any \"it\" is forbidden"},
 		{"somebody is always faster", "patch Machine", conflict, "Machine.cluster.x-k8s.io ns/m: Operation cannot be fulfilled"},
+		{"a Node may not be read", "get Node", forbidden, "Node /n: any \"it\" is forbidden"},
+		{"a Node may not be written", "patch Node", forbidden, "Node /n: any \"it\" is forbidden"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				Expect := NewWithT(t).Expect
-				management := holds(served, teamed(t, core, "MachineSet", "ms"), teamed(t, core, "Machine", "m"), teamed(t, infra, "InfraMachine", "im"))
+				management := holds(served, teamed(t, core, "MachineSet", "ms"), teamed(t, core, "Machine", "m"), teamed(t, infra, "InfraMachine", "im"), ofBoth())
 				management.fail[tc.refuse] = tc.with
 				r := releasing(management, Options{})
 				begun := time.Now()
@@ -55,24 +57,34 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-func TestAnObjectThatGoesMeanwhileIsPassedOver(t *testing.T) {
-	for _, before := range []string{"get Machine", "patch Machine"} {
-		t.Run("before "+before, func(t *testing.T) {
+// The output does not mention an object that goes meanwhile, nor a Node from which somebody else takes Heirloom's entries.
+func TestObjectsThatGoMeanwhile(t *testing.T) {
+	machine, bare := teamed(t, core, "Machine", "m"), node("n", nil, nil)
+	deleted := func(s *apiServer, o client.Object) error { return s.others.Delete(t.Context(), o) }
+	updated := func(s *apiServer, _ client.Object) error { return s.others.Update(t.Context(), bare) }
+	for _, tc := range []struct {
+		request   string
+		object    client.Object
+		meanwhile func(*apiServer, client.Object) error
+	}{
+		{"get Machine", machine, deleted}, {"patch Machine", machine, deleted},
+		{"get Node", ofBoth(), deleted}, {"patch Node", ofBoth(), deleted}, {"get Node", ofBoth(), updated},
+	} {
+		synctest.Test(t, func(t *testing.T) {
 			Expect := NewWithT(t).Expect
-			machine := teamed(t, core, "Machine", "m")
-			management := holds(served, machine)
-			management.before[before] = func() { Expect(management.others.Delete(t.Context(), machine)).To(Succeed()) }
+			management := holds(served, tc.object)
+			management.before[tc.request] = func() { Expect(tc.meanwhile(management, tc.object)).To(Succeed()) }
 			r := releasing(management, Options{})
 			Expect(r.Run(t.Context())).To(Succeed())
 			Expect(management.written()).To(BeEmpty())
-			Expect(r.out.String()).To(BeEmpty(), "the output does not mention it")
+			Expect(r.out.String()).To(BeEmpty(), tc.request)
 		})
 	}
 }
 
 // A write after which all entries are back is retried as long as API servers may still call a webhook that has just been deleted. After
 // that it is an error.
-func TestAnotherHeirloomThatIsAtWork(t *testing.T) {
+func TestAnotherHeirloomAtWork(t *testing.T) {
 	const problem = "Machine.cluster.x-k8s.io ns/m: released entries have come back in the same write: another Heirloom is still running"
 	for _, tc := range []struct {
 		name    string
@@ -82,7 +94,13 @@ func TestAnotherHeirloomThatIsAtWork(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				Expect := NewWithT(t).Expect
-				management := holds(served, teamed(t, core, "Machine", "m"))
+				management := holds(served, teamed(t, core, "Machine", "m"), ofBoth())
+				management.after["patch Node"] = func(o client.Object) {
+					if tc.times > 1 {
+						Expect(management.others.Update(t.Context(), ofBoth())).To(Succeed())
+						Expect(management.others.Get(t.Context(), client.ObjectKeyFromObject(o), o)).To(Succeed())
+					}
+				}
 				management.after["patch Machine"] = func(o client.Object) {
 					if tc.times--; tc.times >= 0 {
 						management.inherits(t, "m")
@@ -96,7 +114,7 @@ func TestAnotherHeirloomThatIsAtWork(t *testing.T) {
 					Expect(managers).NotTo(ContainElement("heirloom"))
 					return
 				}
-				Expect(err).To(MatchError(ContainSubstring(tc.problem)))
+				Expect(err).To(MatchError(And(ContainSubstring(tc.problem), ContainSubstring("Node /n: released entries have come back in the same write"))))
 				Expect(managers).To(ContainElement("heirloom"))
 			})
 		})
@@ -124,7 +142,7 @@ func (d brokenDiscovery) ServerGroups() (*metav1.APIGroupList, error) {
 	return d.DiscoveryInterface.ServerGroups()
 }
 
-func TestKindsThatCannotBeDiscovered(t *testing.T) {
+func TestFailedDiscovery(t *testing.T) {
 	for _, tc := range []struct{ name, broken, problem string }{
 		{"are an error where they are ours", infra, "discovering the API server's kinds: unable to retrieve the complete list of server APIs: " + infra},
 		{"are nothing to us where they are not", "v1", ""},
@@ -167,7 +185,7 @@ func TestKinds(t *testing.T) {
 }
 
 // If a CustomResourceDefinition or all of Cluster API is missing, there is nothing to release.
-func TestKindsThatAreNotThere(t *testing.T) {
+func TestMissingKinds(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	management := holds(map[string][]string{"v1": {"Node"}}, node("n", nil, nil))
 	for _, r := range []*run{releasing(management, Options{}), releasing(management, Options{}).within("ns", ""), releasing(management, Options{}).within("", "red")} {

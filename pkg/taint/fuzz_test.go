@@ -69,6 +69,8 @@ func count(err error) int {
 func FuzzValidateCarrier(f *testing.F) {
 	for _, seed := range [][2]string{
 		{`{}`, ``},
+		{`{"spec":{"taints":["a:NoSchedule"]}}`, `{"spec":`},
+		{`{"spec":{"Taints":[{"key":"a","effect":"Never","propagation":"Always"}],"template":null,"topology":{"workers":{"machineDeployments":[null]}}}}`, `{}`},
 		{`{"spec":{"taints":[{"key":"a","effect":"NoSchedule","propagation":"Always"}]}}`, `{}`},
 		{`{"spec":{"taints":[{"key":"a"},{"key":"a"}]}}`, `{"spec":{"taints":[{"key":"a"}]}}`},
 		{`{"metadata":{"annotations":{"taints.heirloom.dev/always":"typo,a:Never"},"labels":{"cluster.x-k8s.io/control-plane":""}}}`, `null`},

@@ -23,11 +23,8 @@ func TestParse(t *testing.T) {
 		{name: "a key may have a prefix", text: "example.com/gpu=a.b_c-d:PreferNoSchedule", want: corev1.Taint{Key: "example.com/gpu", Value: "a.b_c-d", Effect: "PreferNoSchedule"}},
 		{name: "the content is for Validate to judge", text: "?=!:Never", want: corev1.Taint{Key: "?", Value: "!", Effect: "Never"}},
 		{name: "nothing is not a taint", text: "", problem: `taint "" has no effect`},
-		{name: "a key alone is not a taint", text: "gpu", problem: `taint "gpu" has no effect`},
 		{name: "a key and a value are not a taint", text: "gpu=true", problem: `taint "gpu=true" has no effect`},
-		{name: "an empty effect is no effect", text: "gpu=true:", problem: `taint "gpu=true:" has no effect`},
 		{name: "a taint without a key is refused", text: ":NoSchedule", problem: `taint ":NoSchedule" has no key`},
-		{name: "a value without a key is refused", text: "=true:NoSchedule", problem: `taint "=true:NoSchedule" has no key`},
 		{name: "a second colon is refused", text: "gpu:true:NoSchedule", problem: `taint "gpu:true:NoSchedule" has more than one colon`},
 		{name: "a second equals sign is refused", text: "gpu=a=b:NoSchedule", problem: `taint "gpu=a=b:NoSchedule" has more than one equals sign`},
 	} {
@@ -49,14 +46,10 @@ func TestParseList(t *testing.T) {
 		name, text, want string
 		problems         []string
 	}{
-		{name: "an empty list has no taints"},
 		{name: "a list of blanks and commas has no taints", text: " , ,,\t,"},
-		{name: "one taint is a list", text: "gpu=true:NoSchedule", want: "gpu=true:NoSchedule"},
-		{name: "order is kept", text: "b:NoSchedule,a:NoExecute", want: "b:NoSchedule,a:NoExecute"},
 		{name: "blanks around entries do not count", text: " gpu:NoSchedule ,\n a=b:NoExecute ", want: "gpu:NoSchedule,a=b:NoExecute"},
 		{name: "repeated entries are all there", text: "gpu:NoSchedule,gpu:NoSchedule", want: "gpu:NoSchedule,gpu:NoSchedule"},
 		{name: "one typo does not lose the others", text: "a:NoSchedule,typo,b:NoExecute", want: "a:NoSchedule,b:NoExecute", problems: []string{`"typo" has no effect`}},
-		{name: "every typo is reported", text: "one,two:x:y", problems: []string{`"one" has no effect`, `"two:x:y" has more than one colon`}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			Expect := NewWithT(t).Expect
@@ -75,8 +68,6 @@ func TestFromAnnotations(t *testing.T) {
 		want        string
 		problems    map[string]string
 	}{
-		{name: "no annotations declare nothing"},
-		{name: "other annotations declare nothing", annotations: map[string]string{"taints.heirloom.dev/never": "a:NoSchedule"}},
 		{name: "an empty annotation declares nothing", annotations: map[string]string{always: "", initialize: ""}},
 		{name: "always means Always", annotations: map[string]string{always: "gpu=true:NoSchedule"}, want: "gpu=true:NoSchedule@Always"},
 		{name: "initialize means OnInitialization", annotations: map[string]string{initialize: "gpu=true:NoSchedule"}, want: "gpu=true:NoSchedule@OnInitialization"},
@@ -116,7 +107,6 @@ func TestFromAnnotations(t *testing.T) {
 func TestFormat(t *testing.T) {
 	for _, tc := range []struct{ name, taints, list, ids string }{
 		{name: "nothing is an empty text"},
-		{name: "a value is between key and effect", taints: "gpu=true:NoSchedule", list: "gpu=true:NoSchedule", ids: "gpu:NoSchedule"},
 		{name: "no value leaves no equals sign", taints: "gpu:NoSchedule", list: "gpu:NoSchedule", ids: "gpu:NoSchedule"},
 		{name: "entries are sorted", taints: "b:NoSchedule,a=2:NoSchedule,a=1:NoExecute", list: "a=1:NoExecute,a=2:NoSchedule,b:NoSchedule", ids: "a:NoExecute,a:NoSchedule,b:NoSchedule"},
 		{name: "each entry is there once", taints: "a=1:NoSchedule,a=1:NoSchedule", list: "a=1:NoSchedule", ids: "a:NoSchedule"},

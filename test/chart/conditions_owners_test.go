@@ -16,7 +16,7 @@ import (
 // An InfraMachine whose Machine becomes its owner, in place of the MachineSet or control plane for which it was created, inherits from
 // the same template as before. Any other change of owners reaches the webhook.
 func TestNewOwnersAreAskedAboutIfTheTemplateMayBeAnother(t *testing.T) {
-	asked := conditionsOf(t, "MutatingWebhookConfiguration", "siblings.heirloom.dev")
+	asked := conditionsOf(t, "siblings.heirloom.dev")
 	for _, tc := range []struct {
 		name       string
 		from, to   []string

@@ -5,6 +5,7 @@ package chart
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -17,6 +18,8 @@ import (
 	"k8s.io/apiserver/pkg/admission/plugin/webhook/matchconditions"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/cel/environment"
+
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/check"
 )
 
 // conditions are the match conditions of one webhook, evaluated by the API server's own code.
@@ -26,37 +29,43 @@ type conditions struct {
 	dryRun   bool // of the requests
 }
 
-// conditionsOf returns the match conditions of a webhook of the chart with default values.
-func conditionsOf(t *testing.T, kind, webhook string) conditions {
+// conditionsOf returns the match conditions of a webhook.
+func conditionsOf(t *testing.T, webhook string) conditions {
 	t.Helper()
-	Expect := NewWithT(t).Expect
-	objects, err := render(t, values{"managementCluster": "fleet/self"})
-	Expect(err).NotTo(HaveOccurred())
 	compiler, err := cel.NewCompositedCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))
-	Expect(err).NotTo(HaveOccurred())
-	for _, object := range objects {
-		if object.GetKind() != kind {
-			continue
-		}
-		// Both kinds of configurations have the fields that are read here.
-		config := &admissionregistrationv1.MutatingWebhookConfiguration{}
-		Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, config)).To(Succeed())
-		for _, w := range config.Webhooks {
-			if w.Name != webhook {
-				continue
-			}
-			var all []cel.ExpressionAccessor
-			for _, c := range w.MatchConditions {
-				all = append(all, (*matchconditions.MatchCondition)(&c))
-			}
-			declarations := cel.OptionalVariableDeclarations{HasAuthorizer: true}
-			evaluator := compiler.CompileCondition(all, declarations, environment.StoredExpressions)
-			fail := admissionregistrationv1.Fail
-			return conditions{matchconditions.NewMatcher(evaluator, &fail, "webhook", "admit", w.Name), compiler, false}
-		}
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	all := webhooks(t)
+	i := slices.IndexFunc(all, func(w admissionregistrationv1.MutatingWebhook) bool { return w.Name == webhook })
+	NewWithT(t).Expect(i).NotTo(Equal(-1), "the chart has no webhook %s", webhook)
+	var expressions []cel.ExpressionAccessor
+	for _, c := range all[i].MatchConditions {
+		expressions = append(expressions, (*matchconditions.MatchCondition)(&c))
 	}
-	t.Fatalf("the chart has no webhook %s", webhook)
-	return conditions{}
+	evaluator := compiler.CompileCondition(expressions, cel.OptionalVariableDeclarations{HasAuthorizer: true}, environment.StoredExpressions)
+	fail := admissionregistrationv1.Fail
+	return conditions{matchconditions.NewMatcher(evaluator, &fail, "webhook", "admit", webhook), compiler, false}
+}
+
+// webhooks returns the webhooks of the chart, as it is for a management cluster whose Nodes inherit. Validating webhooks have the same
+// fields, as far as these tests read them.
+func webhooks(t *testing.T) (all []admissionregistrationv1.MutatingWebhook) {
+	t.Helper()
+	for _, object := range ofKinds(renderWithHook(t, values{"managementCluster": "fleet/self"}), "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration") {
+		config := &admissionregistrationv1.MutatingWebhookConfiguration{}
+		NewWithT(t).Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, config)).To(Succeed())
+		all = append(all, config.Webhooks...)
+	}
+	return all
+}
+
+// "kubectl heirloom check" looks for the webhooks of the chart, and each has the match condition that it expects.
+func TestThePluginHasTheChartsWebhooks(t *testing.T) {
+	var names []string
+	for _, webhook := range webhooks(t) {
+		names = append(names, webhook.Name)
+		NewWithT(t).Expect(webhook.MatchConditions).To(ContainElement(HaveField("Name", "changed")), webhook.Name)
+	}
+	NewWithT(t).Expect(names).To(ConsistOf(check.Webhooks))
 }
 
 // match reports whether the API server calls the webhook for a request. Without an old object, the request is a create. An error would

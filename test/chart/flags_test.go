@@ -8,7 +8,9 @@ import (
 
 	. "github.com/onsi/gomega"
 	"github.com/spf13/pflag"
+	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/heirloom-dev/heirloom/pkg/config"
 )
@@ -32,73 +34,61 @@ func own() map[string]string {
 	}
 }
 
-// Values can set every flag of the program, and the program accepts all arguments that the chart passes.
+// Values can set every flag of the program, and the program accepts the arguments of every installation.
 func TestEveryFlagHasAValue(t *testing.T) {
-	Expect := NewWithT(t).Expect
-	changed := everything()
-	changed["leaderElection"].(values)["enabled"] = false
-	changed["replicaCount"] = 1
-	standard, other := arguments(t, nil), arguments(t, changed)
-	// Only for the text format.
-	other["vmodule"] = arguments(t, values{"logging": values{"vmodule": "node=5,machine=6"}})["vmodule"]
-	// Only without a URL for workload clusters.
-	other["workload-clusters"] = arguments(t, values{"workloadClusters": values{"enabled": false}})["workload-clusters"]
-	flags(t).VisitAll(func(flag *pflag.Flag) {
-		if _, ok := own()[flag.Name]; ok {
-			return
+	standard, changed := arguments(t, nil), map[string]bool{}
+	for _, over := range installations(t) {
+		for name, value := range arguments(t, over) {
+			changed[name] = changed[name] || value != standard[name]
 		}
-		Expect(other).To(HaveKey(flag.Name), "no value sets --%s", flag.Name)
-		Expect(other[flag.Name]).NotTo(Equal(standard[flag.Name]), "no value changes --%s", flag.Name)
+	}
+	_, flags := newFlags()
+	flags.VisitAll(func(flag *pflag.Flag) {
+		if _, leaves := own()[flag.Name]; !leaves {
+			NewWithT(t).Expect(changed).To(HaveKeyWithValue(flag.Name, true), "no installation in testdata changes --%s", flag.Name)
+		}
 	})
 	for name := range own() {
-		Expect(flags(t).Lookup(name)).NotTo(BeNil(), "--%s is no flag any more", name)
+		NewWithT(t).Expect(flags.Lookup(name)).NotTo(BeNil(), "--%s is no flag any more", name)
 	}
 }
 
-// arguments renders the chart and returns the program's arguments by flag, after the program has checked them.
+// arguments returns the program's arguments by flag, after the program has checked them; none of an installation without a Deployment.
 func arguments(t *testing.T, over values) map[string]string {
 	t.Helper()
 	Expect := NewWithT(t).Expect
 	objects, err := render(t, over)
 	Expect(err).NotTo(HaveOccurred())
-	options := config.NewOptions()
-	fs := pflag.NewFlagSet("heirloom", pflag.ContinueOnError)
-	options.AddFlags(fs)
+	program := deployment(t, objects)
+	if program == nil {
+		return nil
+	}
+	options, flags := newFlags()
 	arguments := map[string]string{}
-	for _, argument := range container(t, objects)["args"].([]any) {
-		name, value, ok := strings.Cut(strings.TrimPrefix(argument.(string), "--"), "=")
+	for _, argument := range program.Spec.Template.Spec.Containers[0].Args {
+		name, value, ok := strings.Cut(strings.TrimPrefix(argument, "--"), "=")
 		Expect(ok).To(BeTrue(), "%s has no value", argument)
 		arguments[name] = value
-		Expect(fs.Parse([]string{argument.(string)})).To(Succeed(), "%s", argument)
+		Expect(flags.Parse([]string{argument})).To(Succeed(), argument)
 	}
 	_, err = options.Complete()
 	Expect(err).NotTo(HaveOccurred())
 	return arguments
 }
 
-func flags(t *testing.T) *pflag.FlagSet {
-	t.Helper()
-	fs := pflag.NewFlagSet("heirloom", pflag.ContinueOnError)
-	config.NewOptions().AddFlags(fs)
-	return fs
+func newFlags() (*config.Options, *pflag.FlagSet) {
+	options, flags := config.NewOptions(), pflag.NewFlagSet("heirloom", pflag.ContinueOnError)
+	options.AddFlags(flags)
+	return options, flags
 }
 
-// container returns the program's container.
-func container(t *testing.T, objects []unstructured.Unstructured) map[string]any {
+// deployment returns the program's Deployment, if there is one.
+func deployment(t *testing.T, objects []unstructured.Unstructured) *appsv1.Deployment {
 	t.Helper()
-	containers, _, err := unstructured.NestedSlice(deployment(t, objects).Object, "spec", "template", "spec", "containers")
-	NewWithT(t).Expect(err).NotTo(HaveOccurred())
-	NewWithT(t).Expect(containers).To(HaveLen(1))
-	return containers[0].(map[string]any)
-}
-
-func deployment(t *testing.T, objects []unstructured.Unstructured) *unstructured.Unstructured {
-	t.Helper()
-	for i := range objects {
-		if objects[i].GetKind() == "Deployment" {
-			return &objects[i]
-		}
+	for _, object := range ofKinds(objects, "Deployment") {
+		typed := &appsv1.Deployment{}
+		NewWithT(t).Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, typed)).To(Succeed())
+		return typed
 	}
-	t.Fatal("the chart renders no Deployment")
 	return nil
 }

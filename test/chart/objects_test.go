@@ -4,22 +4,20 @@ package chart
 
 import (
 	"context"
-	"encoding/base64"
 	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
-	policyv1 "k8s.io/api/policy/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/test/controlplane"
@@ -56,7 +54,7 @@ func newCluster(t *testing.T) *cluster {
 	t.Cleanup(func() { Expect(cp.GiveBack(context.Background())).To(Succeed()) })
 	c, err := client.New(cp.AdminConfig(), client.Options{})
 	Expect(err).NotTo(HaveOccurred())
-	for _, name := range []string{releaseNamespace, fleetNamespace} {
+	for _, name := range []string{releaseNamespace, fleetNamespace, "red", "blue"} {
 		Expect(c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 			Name: name, Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"},
 		}})).To(Succeed())
@@ -64,139 +62,106 @@ func newCluster(t *testing.T) *cluster {
 	return &cluster{cp.ControlPlane, c}
 }
 
-// The API server accepts all rendered objects, including every field, and Pods meet the Pod Security Standard "restricted".
+// The API server accepts all objects of every installation, including every field. Pods meet the Pod Security Standard "restricted", except
+// for Pods in the network of Nodes.
 func TestObjectsAreValid(t *testing.T) {
 	c := newCluster(t)
 	NewWithT(t).Expect(c.client.Create(t.Context(), &nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: "gvisor"}, Handler: "runsc"})).To(Succeed())
-	outside := values{
-		"deployment": values{"enabled": false}, "webhooks": values{"url": "https://127.0.0.1:9443"},
-		"certificates": values{"mode": "provided", "provided": values{"caBundle": aCABundle(t)}},
-	}
-	provided := values{"certificates": values{"mode": "provided", "provided": values{"caBundle": aCABundle(t), "secretName": "tls"}}}
-	for _, tc := range []struct {
-		name  string
-		over  values
-		kinds []string
-	}{
-		{"as it is", nil, []string{
-			"Certificate", "ClusterRole", "ClusterRoleBinding", "Deployment", "Issuer", "MutatingWebhookConfiguration",
-			"PodDisruptionBudget", "Role", "RoleBinding", "Service", "ServiceAccount", "ValidatingWebhookConfiguration",
-		}},
-		{"everything", everything(), []string{
-			"NetworkPolicy", "PodDisruptionBudget", "Deployment", "ServiceMonitor", "PrometheusRule", "ConfigMap", "Secret",
-		}},
-		{"a PodMonitor", podMonitored(), []string{"PodMonitor"}},
-		{"excluded namespaces", values{"webhooks": values{"excludeNamespaces": []any{"kube-system", "azure"}}}, []string{"MutatingWebhookConfiguration"}},
-		{"a token of its own", values{"automountServiceAccountToken": false}, []string{"Deployment"}},
-		{"its own certificate", values{"certificates": values{"mode": "self"}}, []string{"Deployment"}},
-		{"one namespace", values{"watchNamespace": fleetNamespace}, []string{"Role"}},
-		{"Secrets of a few namespaces", values{"workloadClusters": values{"secretsIn": []any{fleetNamespace}}, "pluginRoles": values{"create": true}}, []string{"Role"}},
-		{"another certificate", provided, []string{"Deployment"}},
-		{"outside of the cluster", outside, []string{"ClusterRole"}},
-		{"one replica", values{
-			"replicaCount": 1, "drainSeconds": 0, "strategy": values{"type": "Recreate"}, "hostNetwork": false,
-		}, []string{"Deployment"}},
-		{"another ServiceAccount", values{"serviceAccount": values{"create": false, "name": "there"}}, []string{"ClusterRole"}},
-		{"OpenShift", values{"podSecurityContext": values{"runAsUser": nil, "runAsGroup": nil, "fsGroup": nil}}, nil},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
+	for name, over := range installations(t) {
+		t.Run(name, func(t *testing.T) {
 			Expect := NewWithT(t).Expect
-			objects, err := render(t, tc.over)
-			Expect(err).NotTo(HaveOccurred())
-			kinds := map[string]bool{}
+			objects := renderWithHook(t, over)
 			for i := range objects {
-				object := &objects[i]
-				kinds[object.GetKind()] = true
-				if object.GetKind() == "Deployment" {
-					Expect(c.client.Create(t.Context(), podOf(t, object), client.DryRunAll)).To(Succeed())
-				}
-				Expect(c.client.Create(t.Context(), object, client.DryRunAll, client.FieldValidation("Strict"))).
-					To(Succeed(), "%s %s", object.GetKind(), object.GetName())
+				Expect(c.client.Create(t.Context(), objects[i].DeepCopy(), client.DryRunAll, client.FieldValidation("Strict"))).
+					To(Succeed(), "%s %s", objects[i].GetKind(), objects[i].GetName())
 			}
-			for _, kind := range tc.kinds {
-				Expect(kinds).To(HaveKey(kind))
+			if program := deployment(t, objects); program != nil {
+				pod := podOf(program)
+				err := c.client.Create(t.Context(), pod, client.DryRunAll)
+				Expect(apierrors.IsForbidden(err)).To(Equal(pod.Spec.HostNetwork), "got %v", err)
+				Expect(err == nil).To(Equal(!pod.Spec.HostNetwork), "got %v", err)
 			}
 		})
 	}
-	t.Run("what is not restricted is refused", func(t *testing.T) {
-		objects, err := render(t, values{"securityContext": values{"allowPrivilegeEscalation": true}})
-		NewWithT(t).Expect(err).NotTo(HaveOccurred())
-		err = c.client.Create(t.Context(), podOf(t, deployment(t, objects)), client.DryRunAll)
-		NewWithT(t).Expect(apierrors.IsForbidden(err)).To(BeTrue(), "got %v", err)
-	})
-}
-
-// podMonitored returns values for a PodMonitor with all optional fields.
-func podMonitored() values {
-	relabeling := []any{values{"action": "labeldrop", "regex": "pod"}}
-	return values{"monitoring": values{"podMonitor": values{
-		"enabled": true, "labels": values{"release": "prometheus"}, "annotations": values{"a": "b"}, "interval": "30s", "scrapeTimeout": "10s",
-		"authorization": values{"credentials": values{"name": "prometheus-token", "key": "token"}},
-		"tlsConfig":     values{"insecureSkipVerify": true}, "relabelings": relabeling, "metricRelabelings": relabeling,
-	}}}
 }
 
 // podOf returns a Pod as the controllers of a Deployment would create it.
-func podOf(t *testing.T, deployment *unstructured.Unstructured) *corev1.Pod {
-	t.Helper()
-	typed := &appsv1.Deployment{}
-	NewWithT(t).Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(deployment.Object, typed)).To(Succeed())
-	template := typed.Spec.Template
+func podOf(deployment *appsv1.Deployment) *corev1.Pod {
+	template := deployment.Spec.Template
 	template.Namespace, template.Name = releaseNamespace, "pod"
 	template.Spec.TopologySpreadConstraints = nil // its hash is a label that the Deployment's controller sets
 	return &corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}
 }
 
-func aCABundle(t *testing.T) string {
-	t.Helper()
-	ca, err := controlplane.ServingCertificate(t.TempDir(), "127.0.0.1")
-	NewWithT(t).Expect(err).NotTo(HaveOccurred())
-	return base64.StdEncoding.EncodeToString(ca)
+// Every object of the chart has the labels of the chart and the common metadata. An object's own value of a common annotation wins; no
+// object's label replaces the chart's.
+func TestEveryObjectHasTheCommonMetadata(t *testing.T) {
+	over := installations(t)["everything"]
+	over["extraObjects"], over["createNamespace"], over["uninstall"] = []any{}, true, values{"hook": values{"enabled": true}}
+	over["commonLabels"], over["commonAnnotations"], over["deploymentAnnotations"] = values{"common": "l"}, values{"common": "a"}, values{"common": "own"}
+	objects := renderWithHook(t, over)
+	NewWithT(t).Expect(deployment(t, objects).Spec.Template.Annotations).NotTo(HaveKey("common"), "it would replace Pods")
+	for _, object := range objects {
+		name, annotation := object.GetKind()+" "+object.GetName(), "a"
+		if object.GetKind() == "Deployment" {
+			annotation = "own"
+		}
+		NewWithT(t).Expect(object.GetLabels()).To(And(HaveKeyWithValue("common", "l"), HaveKeyWithValue("app.kubernetes.io/name", "heirloom")), name)
+		NewWithT(t).Expect(object.GetAnnotations()).To(HaveKeyWithValue("common", annotation), name)
+	}
 }
 
-// Helm installs the chart, upgrades it with other values, and uninstalls it completely.
-func TestInstallUpgradeUninstall(t *testing.T) {
+// Tests and the demo render the chart with Helm's packages. The helm command of operators has the same result; Helm 3 only changes the
+// order of the objects.
+func TestRenderingEqualsHelm(t *testing.T) {
+	type command = func(ctx context.Context, kubeconfig string, args ...string) (stdout, stderr string, err error)
+	for helmName, helm := range map[string]command{"Helm 4": controlplane.Helm, "Helm 3": controlplane.Helm3} {
+		for _, name := range []string{"everything", "self-contained"} {
+			t.Run(name+" by "+helmName, func(t *testing.T) {
+				Expect := NewWithT(t).Expect
+				// Without --kube-version, Helm 3 assumes an old version of Kubernetes.
+				args := []string{"--values", filepath.Join("testdata", "installations", name+".yaml"), "--kube-version=1.36.0"}
+				out, _, err := helm(t.Context(), os.DevNull,
+					append([]string{"template", "heirloom", chartDir(t), "--namespace", releaseNamespace, "--no-hooks"}, args...)...)
+				Expect(err).NotTo(HaveOccurred())
+				ofHelm, err := controlplane.DecodeObjects(out)
+				Expect(err).NotTo(HaveOccurred())
+				ours, err := render(t, installations(t)[name])
+				Expect(err).NotTo(HaveOccurred())
+				Expect(cmp.Diff(ofHelm, ours, cmpopts.SortSlices(before))).To(BeEmpty())
+				_, _, err = helm(t.Context(), os.DevNull, append([]string{"lint", chartDir(t), "--strict"}, args...)...)
+				Expect(err).NotTo(HaveOccurred())
+			})
+		}
+	}
+}
+
+func before(a, b unstructured.Unstructured) bool {
+	return a.GetKind()+a.GetNamespace()+"/"+a.GetName() < b.GetKind()+b.GetNamespace()+"/"+b.GetName()
+}
+
+// Helm refuses a second release of one name, and uninstalls a release completely.
+func TestOneReleaseOfAName(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	c := newCluster(t)
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	Expect(c.WriteKubeconfig(kubeconfig, "admin", "system:masters")).To(Succeed())
-	helm := func(args ...string) string {
-		t.Helper()
-		out, _, err := controlplane.Helm(t.Context(), kubeconfig, append(args, "--namespace", releaseNamespace)...)
-		Expect(err).NotTo(HaveOccurred())
-		return out
+	helm := func(namespace string, args ...string) error {
+		_, stderr, err := controlplane.Helm(t.Context(), kubeconfig, append(args, "--wait=false", "--namespace", namespace)...)
+		if err != nil {
+			err = fmt.Errorf("%w: %s", err, stderr)
+		}
+		return err
 	}
-	key := client.ObjectKey{Namespace: releaseNamespace, Name: "heirloom"}
-	running, budget := &appsv1.Deployment{}, &policyv1.PodDisruptionBudget{}
-
-	notes := helm("install", "heirloom", chartDir(t), "--wait=false")
-	Expect(notes).To(ContainSubstring("rollout status deployment/heirloom"))
-	Expect(c.client.Get(t.Context(), key, running)).To(Succeed())
-	Expect(running.Spec.Replicas).To(HaveValue(BeEquivalentTo(2)))
-	Expect(running.Spec.Strategy.RollingUpdate.MaxUnavailable.IntValue()).To(BeZero(), "a Pod goes when another is ready")
-	Expect(running.Spec.Template.Spec.Containers[0].Args).To(ContainElement("--shutdown-delay=5s"))
-	Expect(running.Spec.Template.Spec.TerminationGracePeriodSeconds).To(HaveValue(BeEquivalentTo(15)), "the program needs 10 more to end")
-	Expect(c.client.Get(t.Context(), key, budget)).To(Succeed())
-
-	_, stderr, err := controlplane.Helm(t.Context(), kubeconfig, "install", "heirloom", chartDir(t), "--wait=false", "--namespace", fleetNamespace)
-	Expect(fmt.Sprint(stderr, err)).To(ContainSubstring("the ClusterRole heirloom belongs to the release in namespace " + releaseNamespace))
-
-	helm("upgrade", "heirloom", chartDir(t), "--wait=false", "--set", "replicaCount=1", "--set", "watchNamespace="+fleetNamespace)
-	Expect(c.client.Get(t.Context(), key, running)).To(Succeed())
-	Expect(running.Spec.Replicas).To(HaveValue(BeEquivalentTo(1)))
-	Expect(running.Spec.Template.Spec.Containers[0].Args).To(ContainElement("--namespace=" + fleetNamespace))
-	Expect(apierrors.IsNotFound(c.client.Get(t.Context(), key, budget))).To(BeTrue(), "it would keep the only Pod from being evicted")
-	role := &rbacv1.Role{}
-	Expect(c.client.Get(t.Context(), client.ObjectKey{Namespace: fleetNamespace, Name: "heirloom-fleet"}, role)).To(Succeed())
-
+	Expect(helm(releaseNamespace, "install", "heirloom", chartDir(t))).To(Succeed())
+	Expect(helm(fleetNamespace, "install", "heirloom", chartDir(t))).To(MatchError(
+		ContainSubstring("the ClusterRole heirloom belongs to the release in namespace " + releaseNamespace)))
 	// No controllers run that could run a hook.
-	helm("uninstall", "heirloom", "--no-hooks", "--wait=false", "--cascade=background")
-	objects, err := render(t, everything())
+	Expect(helm(releaseNamespace, "uninstall", "heirloom", "--no-hooks", "--cascade=background")).To(Succeed())
+	objects, err := render(t, nil)
 	Expect(err).NotTo(HaveOccurred())
-	for i := range objects {
-		list := &unstructured.UnstructuredList{}
-		list.SetGroupVersionKind(objects[i].GroupVersionKind())
-		Expect(c.client.List(t.Context(), list, client.MatchingLabels{"app.kubernetes.io/instance": "heirloom"})).To(Succeed())
-		Expect(list.Items).To(BeEmpty())
+	for _, object := range objects {
+		err := c.client.Get(t.Context(), client.ObjectKeyFromObject(&object), object.DeepCopy())
+		Expect(apierrors.IsNotFound(err)).To(BeTrue(), "%s: %v", object.GetKind(), err)
 	}
 }

@@ -4,9 +4,7 @@
 package cluster_test
 
 import (
-	"context"
 	"path/filepath"
-	"slices"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -24,6 +22,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 	"github.com/heirloom-dev/heirloom/test/cluster"
 	"github.com/heirloom-dev/heirloom/test/controlplane"
+	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
 // A disruption budget delays the Node's taint, and the softened taint keeps new Pods away meanwhile. The Pod is evicted once its budget
@@ -33,10 +32,7 @@ func TestNoExecuteWithinBudgets(t *testing.T) {
 	drain := func(effect corev1.TaintEffect) corev1.Taint {
 		return corev1.Taint{Key: "drain", Value: "now", Effect: effect}
 	}
-	root, err := controlplane.RepositoryRoot(t.Context())
-	NewWithT(t).Expect(err).NotTo(HaveOccurred())
-	t.Cleanup(func() { keepNoTaint(t, "drain") }) // after the uninstallation: the taint would keep the Pods of later tests away
-	r := newRelease(t, "--values", filepath.Join(root, "docs", "examples", "no-execute-budgets", "values.yaml"),
+	r := newRelease(t, "--values", filepath.Join("..", "..", "docs", "examples", "no-execute-budgets", "values.yaml"),
 		"--set", "managementCluster="+name+"/"+name, "--set", "tolerations[0].operator=Exists")
 	r.settle()
 	r.declareNode(name)
@@ -109,16 +105,28 @@ func (r *release) runWithBudget(namespace string) (pod *corev1.Pod, budget *poli
 	return &pods.Items[0], budget
 }
 
-// keepNoTaint removes a taint from the Node.
-func keepNoTaint(t *testing.T, key string) {
-	t.Helper()
-	if shared.Cluster == nil {
-		return
+// declareNode creates the Machine of the cluster's own Node, and all its owners.
+func (r *release) declareNode(namespace string) {
+	r.t.Helper()
+	owner := stage.Cluster(namespace, namespace)
+	md := stage.MachineDeployment(owner, namespace, stage.Declared{
+		Annotations: map[string]string{taint.AlwaysAnnotation: "dedicated=ml:PreferNoSchedule"}, // which keeps no Pod away
+	})
+	for _, object := range []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, owner, md} {
+		r.Expect(shared.Create(r.ctx, object)).To(Succeed())
 	}
-	ctx := context.WithoutCancel(t.Context())
-	Expect, node := NewWithT(t).Expect, &corev1.Node{}
-	Expect(shared.Get(ctx, client.ObjectKey{Name: cluster.NodeName}, node)).To(Succeed())
-	before := node.DeepCopy()
-	node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == key })
-	Expect(shared.Patch(ctx, node, client.MergeFrom(before))).To(Succeed())
+	ms := stage.MachineSet(md, namespace)
+	r.Expect(shared.Create(r.ctx, ms)).To(Succeed())
+	machine := stage.Machine(ms, namespace)
+	machine.Spec.ProviderID = cluster.ProviderID
+	r.Expect(shared.Create(r.ctx, machine)).To(Succeed())
+}
+
+// eventuallyNode waits until the Node, read anew each time, satisfies the check.
+func (r *release) eventuallyNode(node *corev1.Node, check func(g Gomega)) {
+	r.t.Helper()
+	r.Eventually(func(g Gomega) {
+		g.Expect(shared.Get(r.ctx, client.ObjectKeyFromObject(node), node)).To(Succeed())
+		check(g)
+	}).WithTimeout(patience).WithPolling(polling).Should(Succeed())
 }

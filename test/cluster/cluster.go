@@ -37,9 +37,8 @@ type Cluster struct {
 	// Image is the name of the image in the archive of Options.
 	Image string
 
-	dir     string
-	kubelet *controlplane.Process
-	others  []*controlplane.Process // in the order of their starts
+	dir       string
+	processes []*controlplane.Process // in the order of their starts
 }
 
 // Start starts a cluster in the namespaces that Main has entered. Its Node may not be ready yet. ctx limits only the start: Stop ends the
@@ -105,17 +104,16 @@ func (c *Cluster) start(ctx context.Context, name, user string, args ...string) 
 	if err := c.WriteKubeconfig(kubeconfig, user); err != nil {
 		return err
 	}
-	process, err := c.startProcess(ctx, path, append(args, "--kubeconfig="+kubeconfig)...)
-	if err != nil {
-		return err
-	}
-	c.others = append(c.others, process)
-	return nil
+	return c.startProcess(ctx, path, append(args, "--kubeconfig="+kubeconfig)...)
 }
 
 // startProcess starts a program that outlives ctx.
-func (c *Cluster) startProcess(ctx context.Context, path string, args ...string) (*controlplane.Process, error) {
-	return controlplane.StartProcess(context.WithoutCancel(ctx), path, args, c.path(filepath.Base(path)+".log"))
+func (c *Cluster) startProcess(ctx context.Context, path string, args ...string) error {
+	process, err := controlplane.StartProcess(context.WithoutCancel(ctx), path, args, c.path(filepath.Base(path)+".log"))
+	if err == nil {
+		c.processes = append(c.processes, process)
+	}
+	return err
 }
 
 func (c *Cluster) path(name string) string {
@@ -130,10 +128,7 @@ func (c *Cluster) Logs() ([]string, error) {
 // Stop stops all programs except the containers, which end with this process. It returns an error if a program has ended before.
 func (c *Cluster) Stop() error {
 	var errs []error
-	if c.kubelet != nil {
-		errs = append(errs, stop(c.kubelet))
-	}
-	for _, process := range slices.Backward(c.others) {
+	for _, process := range slices.Backward(c.processes) {
 		errs = append(errs, stop(process))
 	}
 	if c.ControlPlane != nil {

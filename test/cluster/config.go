@@ -4,7 +4,9 @@
 package cluster
 
 import (
+	"bytes"
 	"embed"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -24,43 +26,27 @@ const (
 //go:embed config
 var configFiles embed.FS
 
-// settings are the values that the configuration files of a run need.
-type settings struct {
-	Dir, PauseImage, PluginDir, ProviderID, ControlGroup, DNSService string
-}
-
 // writeConfig writes the configuration files of the Node's programs into the directory of the run.
 func writeConfig(dir string) error {
-	values := settings{
-		Dir: dir, PauseImage: PauseImage, PluginDir: pluginDir, ProviderID: ProviderID, ControlGroup: controlGroup(dir),
-		DNSService: dnsServiceIP,
+	values := map[string]string{
+		"Dir": dir, "PauseImage": PauseImage, "PluginDir": pluginDir, "ProviderID": ProviderID, "ControlGroup": controlGroup(dir),
+		"DNSService": dnsServiceIP,
+	}
+	parsed, err := template.New("").Option("missingkey=error").ParseFS(configFiles, "config/*")
+	if err != nil {
+		return fmt.Errorf("reading the configuration files: %w", err)
 	}
 	for name, target := range map[string]string{
 		"containerd.toml": "containerd.toml",
 		"kubelet.yaml":    "kubelet.yaml",
 		"cni.json":        "cni/10-pods.conflist",
 	} {
-		if err := writeTemplate(filepath.Join("config", name), filepath.Join(dir, target), values); err != nil {
+		var content bytes.Buffer
+		target = filepath.Join(dir, target)
+		err := errors.Join(parsed.ExecuteTemplate(&content, name, values), os.MkdirAll(filepath.Dir(target), 0o700))
+		if err = errors.Join(err, os.WriteFile(target, content.Bytes(), 0o600)); err != nil {
 			return fmt.Errorf("writing %s: %w", name, err)
 		}
 	}
 	return nil
-}
-
-func writeTemplate(source, target string, values settings) error {
-	parsed, err := template.ParseFS(configFiles, source)
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(filepath.Dir(target), 0o700); err != nil {
-		return err
-	}
-	file, err := os.Create(target)
-	if err != nil {
-		return err
-	}
-	if err := parsed.Execute(file, values); err != nil {
-		return err
-	}
-	return file.Close()
 }

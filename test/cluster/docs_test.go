@@ -5,7 +5,9 @@ package cluster_test
 
 import (
 	"context"
+	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -16,24 +18,15 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/heirloom-dev/heirloom/test/cluster"
-	"github.com/heirloom-dev/heirloom/test/controlplane"
 	"github.com/heirloom-dev/heirloom/test/markdown"
 )
 
-// walk plays a reader of the page, who runs every block as it is written, in order.
-type walk struct {
-	*release
-	*session
-	page  string
-	steps []step
-}
-
-// step has the expectations of this test for a block.
+// step has the expectations of this test for a block of a page.
 type step struct {
 	// starts is the beginning of its text.
 	starts string
-	// passed is the reason why this test skips the block. All other blocks of the page run.
-	passed string
+	// skipped is the reason why this test skips the block. All other blocks of the page run.
+	skipped string
 	// without has the beginnings of the lines that do not run here; a comment has the reason.
 	without []string
 	// exits is the exit code that the page announces.
@@ -42,157 +35,197 @@ type step struct {
 	// seconds, so the block runs again until it shows the warning: the loop has then restored the removed entries.
 	warns string
 	// follows checks the effect that the page describes.
-	follows func(w *walk, printed string)
+	follows func(r *reader, printed string)
 }
 
-// The commands of the page for the first hour have the effects that it describes, for a reader who types them one after the other: on a
-// real Node, with cert-manager's controllers, and with the image in a registry.
+// reader plays a reader of the pages, who runs every block as it is written, in order. The exports of a block are visible in the next
+// block.
+type reader struct {
+	*release
+	// dir is the reader's copy of the repository: links to all files, except for the files that the reader creates.
+	dir string
+	// state is the file with all exports so far, change the file with the next change of the editor.
+	state, change string
+	env           []string
+	// names are the reader's names in place of names and placeholders on the pages.
+	names map[string]string
+}
+
+// The commands of the pages for the first hour have the effects that the pages describe, for a reader who types them one after the other,
+// with Cluster API's own programs in Pods: its clusterctl installs them, and the ClusterClass of its Docker provider becomes Machines. Only
+// the step from containers to Nodes is simulated.
 func TestTheDocumentedCommands(t *testing.T) {
 	if shared.Cluster == nil {
 		t.Skip(cluster.Missing())
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	t.Cleanup(cancel)
-	r := &release{WithT: NewWithT(t), t: t, ctx: ctx}
-	w := &walk{release: r, session: newSession(ctx, t), page: gettingStarted, steps: documented()}
-	w.env = append(w.env, "SSL_CERT_FILE="+serveRegistry(t, w.root))
-	w.startCertManager()
-	w.createFleet()
+	r := newReader(ctx, t)
+	r.startCertManager()
+	r.tag("ghcr.io/heirloom-dev/heirloom:dev")
+	r.leadToItself()
+	t.Cleanup(r.removeClusterAPI)
 	t.Cleanup(r.remove)
-	started := time.Now()
-	w.follow()
-	r.settle() // the page ends with an upgrade
-	t.Logf("all commands: %.1f s", time.Since(started).Seconds())
+	for _, page := range pages() {
+		r.step(page.file, func() { r.follow(page) })
+	}
+	r.settle() // the last page ends with an upgrade
 }
 
 // These tests match the pages: they know every placeholder in a block, and every block that they skip or check exists.
 func TestTheDocumentedCommandsAreKnown(t *testing.T) {
-	for page, steps := range map[string][]step{gettingStarted: documented(), quickStart: quickStarted()} {
-		t.Run(page, func(t *testing.T) { knows(t, page, steps) })
+	for _, page := range pages() {
+		r := &reader{release: &release{WithT: NewWithT(t), t: t}}
+		met := map[string]bool{}
+		for _, b := range r.blocks(page.file) {
+			known := r.stepOf(page, b)
+			met[known.starts] = true
+			for _, start := range known.without {
+				r.Expect("\n"+b.Text).To(ContainSubstring("\n"+start), "%s:%d", page.file, b.Line)
+			}
+			r.Expect(b.Language).To(Or(BeElementOf("", "sh", "console", "yaml"), Satisfy(func(string) bool { return known.skipped != "" })), "%s:%d", page.file, b.Line)
+		}
+		for _, known := range page.steps {
+			r.Expect(met).To(HaveKey(known.starts), "no block of %s begins with this text", page.file)
+		}
 	}
 }
 
-func knows(t *testing.T, page string, steps []step) {
+// The recipe for an installation on kind is the same on every page.
+func TestOneRecipeInstalls(t *testing.T) {
+	r, recipes := &reader{release: &release{WithT: NewWithT(t), t: t}}, map[string]string{}
+	for _, page := range []string{"README.md", gettingStarted, quickStart, "deploy/chart/heirloom/README.md"} {
+		for _, b := range r.blocks(page) {
+			if strings.HasPrefix(b.Text, "git clone") {
+				recipes[page] = b.Text
+			}
+		}
+		r.Expect(recipes[page]).To(HavePrefix(recipes["README.md"]), page)
+	}
+	r.Expect(recipes["README.md"]).To(ContainSubstring("helm install"))
+}
+
+// tag gives the image of `make test-cluster` another name.
+func (r *reader) tag(name string) {
+	r.t.Helper()
+	out, err := exec.CommandContext(r.ctx, "ctr", "--namespace", "k8s.io", "images", "tag", shared.Image, name).CombinedOutput()
+	r.Expect(err).NotTo(HaveOccurred(), "%s", out)
+}
+
+func newReader(ctx context.Context, t *testing.T) *reader {
 	t.Helper()
-	root, err := controlplane.RepositoryRoot(t.Context())
-	w := &walk{release: &release{WithT: NewWithT(t), t: t}, session: &session{t: t, root: root}, page: page, steps: steps}
-	w.Expect(err).NotTo(HaveOccurred())
-	met := map[string]bool{}
-	for _, b := range w.blocks() {
-		known := w.stepOf(b)
-		met[known.starts] = true
-		for _, start := range known.without {
-			w.Expect("\n"+b.Text).To(ContainSubstring("\n"+start), "%s:%d", w.page, b.Line)
-		}
-		if known.passed == "" {
-			w.Expect(b.Language).To(BeElementOf("", "sh", "console", "yaml"), "%s:%d", w.page, b.Line)
-			w.filled(b)
-		}
+	own := t.TempDir()
+	r := &reader{
+		release: &release{WithT: NewWithT(t), t: t, ctx: ctx}, dir: t.TempDir(), names: map[string]string{},
+		state: filepath.Join(own, "exported"), change: filepath.Join(own, "change.yaml"),
 	}
-	for _, known := range w.steps {
-		w.Expect(met).To(HaveKey(known.starts), "no block of the page begins with this text")
+	root := r.root()
+	entries, err := os.ReadDir(root)
+	r.Expect(err).NotTo(HaveOccurred())
+	for _, entry := range entries {
+		r.Expect(os.Symlink(filepath.Join(root, entry.Name()), filepath.Join(r.dir, entry.Name()))).To(Succeed())
 	}
+	editor := filepath.Join(own, "editor")
+	const merge = "#!/usr/bin/env bash\nset -euo pipefail\n" +
+		`kubectl patch --local --filename "$1" --type merge --patch-file "$CHANGE" --output yaml >"$1.changed"` + "\n" +
+		`mv "$1.changed" "$1"` + "\n"
+	r.Expect(os.WriteFile(editor, []byte(merge), 0o700)).To(Succeed())
+	// The blocks must not write to the home directory of the user who runs this test.
+	r.env = append(os.Environ(), "HOME="+r.publish(), "CLUSTERCTL_DISABLE_VERSIONCHECK=true",
+		"KUBECONFIG="+shared.Kubeconfig, "KUBE_EDITOR="+editor, "CHANGE="+r.change, "STATE="+r.state, "CLONE="+r.dir,
+		"PATH="+strings.Join([]string{os.Getenv("HEIRLOOM_HELM"), os.Getenv("HEIRLOOM_TOOLS"), os.Getenv("HEIRLOOM_CLUSTER_API"), os.Getenv("PATH")}, ":"))
+	return r
 }
 
-// follow runs all blocks of the page.
-func (w *walk) follow() {
-	w.release.t.Helper()
-	blocks := w.blocks()
-	for i, b := range blocks {
-		var change string
-		if i+1 < len(blocks) && isChange(blocks[i+1]) {
-			change = blocks[i+1].Text
-		}
-		w.do(b, change)
-	}
-}
-
-// blocks returns the code blocks of the page.
-func (w *walk) blocks() []markdown.Block {
-	w.release.t.Helper()
-	content, err := os.ReadFile(filepath.Join(w.root, w.page))
-	w.Expect(err).NotTo(HaveOccurred())
+// blocks returns the code blocks of a page.
+func (r *reader) blocks(page string) []markdown.Block {
+	r.t.Helper()
+	content, err := os.ReadFile(filepath.Join(r.root(), page))
+	r.Expect(err).NotTo(HaveOccurred())
 	blocks := markdown.Parse(content).Blocks
-	w.Expect(blocks).NotTo(BeEmpty())
+	r.Expect(blocks).NotTo(BeEmpty())
 	return blocks
 }
 
-// do runs a block, with the change in the block below it.
-func (w *walk) do(b markdown.Block, change string) {
-	w.release.t.Helper()
-	known := w.stepOf(b)
-	if known.passed != "" {
-		return
+// stepOf returns the step for a block, or an empty step.
+func (r *reader) stepOf(page page, b markdown.Block) step {
+	r.t.Helper()
+	found := slices.DeleteFunc(slices.Clone(page.steps), func(s step) bool { return !strings.HasPrefix(b.Commands(), s.starts) })
+	r.Expect(len(found)).To(BeNumerically("<", 2), "%s:%d: %s", page.file, b.Line, b.Text)
+	return append(found, step{})[0]
+}
+
+// follow runs all blocks of a page. A block of YAML is the change for the editor that the block above it opens.
+func (r *reader) follow(page page) {
+	r.t.Helper()
+	blocks := r.blocks(page.file)
+	for i, b := range blocks {
+		known := r.stepOf(page, b)
+		if known.skipped != "" || b.Language == "yaml" {
+			continue
+		}
+		if strings.Contains(b.Text, " edit ") {
+			r.Expect(blocks[i+1].Language).To(Equal("yaml"), "%s:%d: no block below shows the change", page.file, b.Line)
+			r.Expect(os.WriteFile(r.change, []byte(blocks[i+1].Text), 0o600)).To(Succeed())
+		}
+		r.do(page.file, known, b)
 	}
-	commands := known.kept(w.filled(b))
-	switch {
-	case isChange(b):
-		w.Expect(w.change).NotTo(BeEmpty())
-		return // the block above has made it
-	case strings.Contains(commands, " edit "):
-		w.Expect(change).NotTo(BeEmpty(), "%s:%d: no block below shows the change", w.page, b.Line)
-		w.edits(change)
-	default:
-		w.Expect(b.Language).To(BeElementOf("", "sh", "console"), "%s:%d", w.page, b.Line)
+}
+
+// do runs a block.
+func (r *reader) do(page string, known step, b markdown.Block) {
+	r.t.Helper()
+	var commands string
+	for line := range strings.Lines(r.filled(b)) {
+		if !slices.ContainsFunc(known.without, func(start string) bool { return strings.HasPrefix(line, start) }) {
+			commands += line
+		}
 	}
-	w.release.t.Logf("%s:%d:\n%s", w.page, b.Line, commands)
+	r.t.Logf("%s:%d:\n%s", page, b.Line, commands)
 	started := time.Now()
-	printed, code := w.run(w.ctx, commands)
-	w.release.t.Logf("%.1f s:\n%s", time.Since(started).Seconds(), printed)
+	printed, code := r.run(r.ctx, commands)
+	r.t.Logf("%.1f s:\n%s", time.Since(started).Seconds(), printed)
 	if known.warns != "" {
-		w.Eventually(func() string {
+		r.Eventually(func() string {
 			if ok, _ := MatchRegexp(known.warns).Match(printed); !ok {
-				printed, code = w.run(w.ctx, commands)
+				printed, code = r.run(r.ctx, commands)
 			}
 			return printed
 		}).WithTimeout(patience).WithPolling(time.Second).Should(MatchRegexp(known.warns))
 	}
-	w.Expect(code).To(Equal(known.exits), "%s:%d:\n%s\n%s", w.page, b.Line, commands, printed)
+	r.Expect(code).To(Equal(known.exits), "%s:%d:\n%s\n%s", page, b.Line, commands, printed)
 	if known.follows != nil {
-		known.follows(w, printed)
+		known.follows(r, printed)
 	}
 }
 
-// kept returns the lines of a block that run.
-func (s step) kept(commands string) string {
-	var kept strings.Builder
-	for line := range strings.Lines(commands) {
-		if !slices.ContainsFunc(s.without, func(start string) bool { return strings.HasPrefix(line, start) }) {
-			kept.WriteString(line)
-		}
+// filled returns a block with the reader's names.
+func (r *reader) filled(b markdown.Block) string {
+	r.t.Helper()
+	commands := b.Commands()
+	for name, own := range r.names {
+		commands = strings.ReplaceAll(commands, name, own)
 	}
-	return kept.String()
+	r.Expect(commands).NotTo(MatchRegexp(`<[a-z][a-z -]*>`), "line %d has an unknown placeholder", b.Line)
+	return commands
 }
 
-// isChange reports whether a block is a part of an object, for the editor that the block above it opens.
-func isChange(b markdown.Block) bool {
-	return b.Language == "yaml"
+// run runs a text in bash, which stops at the first command that fails, and returns the output and the exit code.
+func (r *reader) run(ctx context.Context, text string) (out string, exitCode int) {
+	r.t.Helper()
+	script := "set -euo pipefail\n[[ ! -f $STATE ]] || . \"$STATE\"\ncd \"$CLONE\"\n" + text + "\nexport -p >\"$STATE\"\n"
+	ctx, cancel := context.WithTimeout(ctx, 2*patience)
+	defer cancel()
+	command := exec.CommandContext(ctx, "bash", "-c", script)
+	command.Env, command.WaitDelay = r.env, time.Second
+	printed, err := command.CombinedOutput()
+	if exit := (*exec.ExitError)(nil); err != nil && (!errors.As(err, &exit) || ctx.Err() != nil) {
+		r.t.Fatalf("%v:\n%s\n%s", errors.Join(err, ctx.Err()), text, printed)
+	}
+	return string(printed), command.ProcessState.ExitCode()
 }
 
-// stepOf returns the step for a block, or an empty step.
-func (w *walk) stepOf(b markdown.Block) step {
-	w.release.t.Helper()
-	var found []step
-	for _, step := range w.steps {
-		if strings.HasPrefix(b.Commands(), step.starts) {
-			found = append(found, step)
-		}
-	}
-	w.Expect(len(found)).To(BeNumerically("<", 2), "%s:%d: %s", w.page, b.Line, b.Text)
-	if len(found) == 0 {
-		return step{}
-	}
-	return found[0]
-}
-
-// filled returns a block with the reader's names in place of the placeholders.
-func (w *walk) filled(b markdown.Block) string {
-	w.release.t.Helper()
-	names := map[string]string{
-		"<namespace>": fleet, "<cluster>": fleetCluster, "<machine>": fleetNode, "<node>": fleetNode,
-	}
-	return regexp.MustCompile(`<[a-z][a-z -]*>`).ReplaceAllStringFunc(b.Commands(), func(placeholder string) string {
-		w.Expect(names).To(HaveKey(placeholder), "%s:%d", w.page, b.Line)
-		return names[placeholder]
-	})
+// anyName removes random parts: the endings of names, and the last writer.
+func anyName(text string) string {
+	return regexp.MustCompile(`(quick-start-gpu|last written by )[-a-z0-9]+`).ReplaceAllString(text, "$1…")
 }

@@ -4,10 +4,7 @@
 package cluster
 
 import (
-	"archive/tar"
 	"context"
-	"crypto/sha256"
-	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -18,90 +15,31 @@ import (
 	"github.com/heirloom-dev/heirloom/test/controlplane"
 )
 
-// pauseProgram holds a Pod's namespaces: it does nothing until a signal ends it.
-const pauseProgram = "test/cluster/pause"
+// pauseImage builds the image that every Pod needs, as an archive in Docker's format. It has only one program, which is statically linked
+// and holds a Pod's namespaces: it does nothing until a signal ends it.
+const pauseImage = `
+go build -o "$DIR/pause" ./test/cluster/pause
+cd "$DIR"
+tar -cf layer.tar pause
+digest=$(sha256sum layer.tar)
+cat >config.json <<-END
+	{"architecture": "$ARCHITECTURE", "os": "linux", "config": {"Entrypoint": ["/pause"]},
+	 "rootfs": {"type": "layers", "diff_ids": ["sha256:${digest%% *}"]}}
+END
+echo "[{\"Config\": \"config.json\", \"RepoTags\": [\"$IMAGE\"], \"Layers\": [\"layer.tar\"]}]" >manifest.json
+tar -cf pause.tar layer.tar config.json manifest.json`
 
-// buildPauseImage builds the pause image that every Pod needs, as an archive in Docker's format. It has only one program, which is
-// statically linked.
+// buildPauseImage returns the archive of the pause image.
 func buildPauseImage(ctx context.Context, dir string) (archive string, err error) {
-	root, err := controlplane.RepositoryRoot(ctx)
-	if err != nil {
+	build := exec.CommandContext(ctx, "bash", "-euc", pauseImage)
+	if build.Dir, err = controlplane.RepositoryRoot(ctx); err != nil {
 		return "", err
 	}
-	program := filepath.Join(dir, "pause")
-	build := exec.CommandContext(ctx, "go", "build", "-C", root, "-o", program, "./"+pauseProgram)
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0", "DIR="+dir, "IMAGE="+PauseImage, "ARCHITECTURE="+runtime.GOARCH)
 	if out, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("building %s: %w: %s", pauseProgram, err, out)
+		return "", fmt.Errorf("building the pause image: %w: %s", err, out)
 	}
-	layer := program + ".layer.tar"
-	if err := writeTar(layer, map[string]string{"pause": program}); err != nil {
-		return "", fmt.Errorf("making an image: %w", err)
-	}
-	config, manifest, err := describeImage(layer)
-	if err != nil {
-		return "", fmt.Errorf("making an image: %w", err)
-	}
-	archive = program + ".tar"
-	return archive, writeTar(archive, map[string]string{"layer.tar": layer, "config.json": config, "manifest.json": manifest})
-}
-
-// describeImage writes the two metadata files of an image with one layer, whose entry point is /pause.
-func describeImage(layer string) (config, manifest string, err error) {
-	content, err := os.ReadFile(layer)
-	if err != nil {
-		return "", "", err
-	}
-	config, manifest = layer+".config.json", layer+".manifest.json"
-	err = writeJSON(config, map[string]any{
-		"architecture": runtime.GOARCH, "os": "linux",
-		"config": map[string]any{"Entrypoint": []string{"/pause"}},
-		"rootfs": map[string]any{"type": "layers", "diff_ids": []string{fmt.Sprintf("sha256:%x", sha256.Sum256(content))}},
-	})
-	if err != nil {
-		return "", "", err
-	}
-	return config, manifest, writeJSON(manifest, []map[string]any{{
-		"Config": "config.json", "RepoTags": []string{PauseImage}, "Layers": []string{"layer.tar"},
-	}})
-}
-
-func writeJSON(path string, value any) error {
-	content, err := json.Marshal(value)
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(path, content, 0o600)
-}
-
-// writeTar writes an archive of these files, by their names in it.
-func writeTar(path string, files map[string]string) error {
-	out, err := os.Create(path)
-	if err != nil {
-		return err
-	}
-	archive := tar.NewWriter(out)
-	for name, source := range files {
-		if err := addFile(archive, name, source); err != nil {
-			return err
-		}
-	}
-	if err := archive.Close(); err != nil {
-		return err
-	}
-	return out.Close()
-}
-
-func addFile(archive *tar.Writer, name, source string) error {
-	content, err := os.ReadFile(source)
-	if err != nil {
-		return err
-	}
-	if err := archive.WriteHeader(&tar.Header{Name: name, Mode: 0o755, Size: int64(len(content))}); err != nil {
-		return err
-	}
-	_, err = archive.Write(content)
-	return err
+	return filepath.Join(dir, "pause.tar"), nil
 }
 
 // importImage imports the images of an archive into containerd and returns the name of the first image.

@@ -10,7 +10,6 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -33,11 +32,9 @@ func (c *Cluster) startContainerd(ctx context.Context, options Options) error {
 	if err != nil {
 		return err
 	}
-	process, err := c.startProcess(ctx, path, "--config="+c.path("containerd.toml"))
-	if err != nil {
+	if err := c.startProcess(ctx, path, "--config="+c.path("containerd.toml")); err != nil {
 		return err
 	}
-	c.others = append(c.others, process)
 	if err := waitForContainerd(ctx); err != nil {
 		return err
 	}
@@ -61,19 +58,6 @@ func waitForContainerd(ctx context.Context) error {
 	})
 	if err != nil {
 		return fmt.Errorf("waiting for containerd: %w: %s", err, out)
-	}
-	return nil
-}
-
-// Trust lets the Node pull images from a registry by HTTPS, whose certificate the CA in this file has signed.
-func (c *Cluster) Trust(host, ca string) error {
-	dir := c.path(filepath.Join("registries", host))
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("making the Node trust %s: %w", host, err)
-	}
-	content := fmt.Sprintf("[host.%q]\n  capabilities = [\"pull\", \"resolve\"]\n  ca = %q\n", "https://"+host, ca)
-	if err := os.WriteFile(filepath.Join(dir, "hosts.toml"), []byte(content), 0o600); err != nil {
-		return fmt.Errorf("making the Node trust %s: %w", host, err)
 	}
 	return nil
 }
@@ -114,24 +98,11 @@ func (c *Cluster) startNode(ctx context.Context, _ Options) error {
 	if err := c.WriteKubeconfig(c.path("kubelet.kubeconfig"), "system:node:"+NodeName, "system:nodes"); err != nil {
 		return err
 	}
-	return c.StartKubelet(ctx)
-}
-
-// StartKubelet starts the kubelet, which registers its Node unless the Node exists.
-func (c *Cluster) StartKubelet(ctx context.Context) error {
 	path, err := controlplane.NodeProgram("kubelet")
 	if err != nil {
 		return err
 	}
-	c.kubelet, err = c.startProcess(ctx, path,
+	return c.startProcess(ctx, path,
 		"--config="+c.path("kubelet.yaml"), "--kubeconfig="+c.path("kubelet.kubeconfig"),
 		"--hostname-override="+NodeName, "--node-ip="+nodeAddress)
-	return err
-}
-
-// StopKubelet stops the kubelet. Pods keep running.
-func (c *Cluster) StopKubelet() error {
-	kubelet := c.kubelet
-	c.kubelet = nil
-	return stop(kubelet)
 }

@@ -132,14 +132,3 @@ func controlGroups(dir string) ([]string, error) {
 	}
 	return groups, nil
 }
-
-func noMountLeft(dir string) error {
-	mounts, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		return fmt.Errorf("looking for mounts: %w", err)
-	}
-	if bytes.Contains(mounts, []byte(dir)) {
-		return fmt.Errorf("a mount below %s is left:\n%s", dir, mounts)
-	}
-	return nil
-}

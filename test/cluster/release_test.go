@@ -5,8 +5,6 @@ package cluster_test
 
 import (
 	"context"
-	"encoding/base64"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -30,8 +28,8 @@ type release struct {
 	values []string // arguments of helm
 }
 
-// newRelease installs the chart, with further arguments for helm, and waits until it is ready. The release is uninstalled at the end of
-// the test, unless the test has done so.
+// newRelease installs the chart, with further arguments for helm, in a namespace that admits only "restricted" Pods, and waits until it is
+// ready. The release is uninstalled at the end of the test, unless the test has done so.
 func newRelease(t *testing.T, values ...string) *release {
 	t.Helper()
 	if shared.Cluster == nil {
@@ -40,62 +38,31 @@ func newRelease(t *testing.T, values ...string) *release {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	t.Cleanup(cancel)
 	r := &release{WithT: gomega.NewWithT(t), t: t, ctx: ctx}
-	r.createNamespace()
+	r.Expect(shared.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: stage.Namespace, Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"},
+	}})).To(gomega.Succeed())
 	registry, image, _ := strings.Cut(shared.Image, "/")
 	repository, tag, _ := strings.Cut(image, ":")
 	r.values = append([]string{
 		"--set", "image.registry=" + registry, "--set", "image.repository=" + repository,
 		"--set-string", "image.tag=" + tag, // the short hash of a commit may be a number
-		"--set", "networkPolicy.enabled=true",
+		"--set", "networkPolicy.enabled=true", "--set", "certificates.mode=self",
 		// On a busy machine an answer may be slow, and no write may pass without an answer.
 		"--set", "webhooks.timeoutSeconds=10",
 	}, values...)
-	if !strings.Contains(strings.Join(values, " "), "certificates.mode=") {
-		r.values = append(r.values, r.provideCertificate()...)
-	}
 	t.Cleanup(r.remove)
 	r.step("helm install", func() { r.helm(append([]string{"install", "heirloom", r.chart(), "--wait"}, r.values...)...) })
 	return r
 }
 
-// createNamespace creates the namespace of the release, which admits only "restricted" Pods.
-func (r *release) createNamespace() {
+func (r *release) root() string {
 	r.t.Helper()
-	r.Expect(shared.Create(r.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-		Name:   stage.Namespace,
-		Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"},
-	}})).To(gomega.Succeed())
+	root, err := controlplane.RepositoryRoot(context.Background())
+	r.Expect(err).NotTo(gomega.HaveOccurred())
+	return root
 }
 
-// provideCertificate makes a certificate and its Secret, and returns the values that name it.
-func (r *release) provideCertificate() []string {
-	r.t.Helper()
-	dir := r.t.TempDir()
-	ca, err := controlplane.ServingCertificate(dir, "heirloom-webhook."+stage.Namespace+".svc")
-	r.Expect(err).NotTo(gomega.HaveOccurred())
-	secret := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: stage.Namespace, Name: "heirloom-tls"},
-		Type:       corev1.SecretTypeTLS,
-		Data:       map[string][]byte{},
-	}
-	for _, name := range []string{corev1.TLSCertKey, corev1.TLSPrivateKeyKey} {
-		secret.Data[name], err = os.ReadFile(filepath.Join(dir, name))
-		r.Expect(err).NotTo(gomega.HaveOccurred())
-	}
-	r.Expect(shared.Create(r.ctx, secret)).To(gomega.Succeed())
-	return []string{
-		"--set", "certificates.mode=provided",
-		"--set", "certificates.provided.secretName=" + secret.Name,
-		"--set", "certificates.provided.caBundle=" + base64.StdEncoding.EncodeToString(ca),
-	}
-}
-
-func (r *release) chart() string {
-	r.t.Helper()
-	root, err := controlplane.RepositoryRoot(r.ctx)
-	r.Expect(err).NotTo(gomega.HaveOccurred())
-	return filepath.Join(root, "deploy", "chart", "heirloom")
-}
+func (r *release) chart() string { return filepath.Join(r.root(), "deploy", "chart", "heirloom") }
 
 func (r *release) helm(args ...string) {
 	r.t.Helper()

@@ -40,8 +40,8 @@ type stream struct {
 	writes int
 	// failed has the writes that the API server rejected, bare the writes whose answer lacks the label.
 	failed, bare []string
-	// lenient is the number of finished steps in which a write may lack the label. A write that began in such a step may end later.
-	lenient int
+	// step is the number of finished steps. A write that began in an earlier step may lack the label.
+	step int
 }
 
 const (
@@ -112,7 +112,7 @@ func (s *stream) do(verb string, object client.Object, write func(context.Contex
 	if err := s.limit.Wait(ctx); err != nil {
 		return
 	}
-	lenient := s.lenientSteps()
+	step := s.current()
 	had := object.GetLabels()[inheritedKey] == inheritedValue
 	started := time.Now()
 	err := write(ctx)
@@ -122,7 +122,7 @@ func (s *stream) do(verb string, object client.Object, write func(context.Contex
 	if err != nil {
 		s.failed = append(s.failed, what+": "+err.Error())
 	}
-	if lenient != s.lenient {
+	if step != s.step {
 		return
 	}
 	s.writes++
@@ -137,24 +137,22 @@ func (s *stream) do(verb string, object client.Object, write func(context.Contex
 // inherited label.
 func (s *stream) during(r *release, what string, do func()) {
 	r.t.Helper()
-	r.Expect(s.observe(r, what, do, false)).To(gomega.BeEmpty())
+	r.Expect(s.withoutFailure(r, what, do)).To(gomega.BeEmpty())
 }
 
-// withoutFailure runs a step, lets the stream continue for a while, and expects that no write failed meanwhile. It returns the writes
-// whose answers lack the inherited label.
+// withoutFailure runs a step, lets the stream continue for a while, and expects that no write has failed since the last step. It returns
+// the writes whose answers lack the inherited label.
 func (s *stream) withoutFailure(r *release, what string, do func()) (bare []string) {
-	r.t.Helper()
-	return s.observe(r, what, do, true)
-}
-
-// observe runs a step, lets the stream continue for a while, and expects that no write has failed since the last step.
-func (s *stream) observe(r *release, what string, do func(), lenient bool) (bare []string) {
 	r.t.Helper()
 	r.step(what, do)
 	r.Eventually(s.count).WithTimeout(patience).WithPolling(polling).Should(gomega.BeNumerically(">=", fewest))
-	writes, failed, bare := s.take(lenient)
-	r.t.Logf("%s: %d writes, %d failed, %d without what they inherit", what, writes, len(failed), len(bare))
-	r.Expect(failed).To(gomega.BeEmpty())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r.t.Logf("%s: %d writes, %d failed, %d without what they inherit", what, s.writes, len(s.failed), len(s.bare))
+	r.Expect(s.failed).To(gomega.BeEmpty())
+	bare = s.bare
+	s.step++
+	s.writes, s.bare = 0, nil
 	return bare
 }
 
@@ -164,21 +162,8 @@ func (s *stream) count() int {
 	return s.writes
 }
 
-// lenientSteps returns the number of finished steps in which a write could lack the label.
-func (s *stream) lenientSteps() int {
+func (s *stream) current() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.lenient
-}
-
-// take ends a step, and returns the results since the last step.
-func (s *stream) take(lenient bool) (writes int, failed, bare []string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if lenient {
-		s.lenient++
-	}
-	writes, failed, bare = s.writes, s.failed, s.bare
-	s.writes, s.failed, s.bare = 0, nil, nil
-	return writes, failed, bare
+	return s.step
 }

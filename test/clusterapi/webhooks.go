@@ -10,12 +10,12 @@ import (
 	"os"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/heirloom-dev/heirloom/test/controlplane"
 )
@@ -55,9 +55,9 @@ func webhooks(file, name string, server endpoint) ([]unstructured.Unstructured, 
 // convertAt sets the endpoint as the conversion webhook of all kinds with several versions, and adds the labels by which Cluster API
 // finds the version for each contract. In a release, a kustomization also does this.
 func convertAt(ctx context.Context, admin client.Client, bases string, server endpoint) error {
-	names, err := controlplane.CRDsToConvert(bases)
-	if err != nil {
-		return err
+	read := envtest.CRDInstallOptions{Paths: []string{bases}, ErrorIfPathMissing: true}
+	if err := envtest.ReadCRDFiles(&read); err != nil {
+		return fmt.Errorf("reading CRDs: %w", err)
 	}
 	conversion, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"labels": map[string]string{
@@ -74,11 +74,12 @@ func convertAt(ctx context.Context, admin client.Client, bases string, server en
 	if err != nil {
 		return fmt.Errorf("encoding a patch: %w", err)
 	}
-	for _, name := range names {
-		crd := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name}}
-		crd.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
+	for _, crd := range read.CRDs {
+		if len(crd.Spec.Versions) == 1 {
+			continue
+		}
 		if err := admin.Patch(ctx, crd, client.RawPatch(types.MergePatchType, conversion)); err != nil {
-			return fmt.Errorf("patching CRD %s: %w", name, err)
+			return fmt.Errorf("patching CRD %s: %w", crd.Name, err)
 		}
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	// The import keeps Cluster API's module, with the CustomResourceDefinitions of CAPICRDPaths, in go.mod. The package is empty.
 	_ "sigs.k8s.io/cluster-api/controllers"
@@ -33,7 +34,8 @@ func ClusterAPIProgram(name string) (string, error) {
 
 // CAPIModule returns the directory of Cluster API's module, at the version that go.mod requires.
 func CAPIModule(ctx context.Context) (string, error) {
-	return moduleDir(ctx, capiModule)
+	_, dir, err := pinned(ctx, ".", capiModule)
+	return dir, err
 }
 
 // DockerProvider returns the version of Cluster API's Docker provider, its directory in its module, and its manager.
@@ -56,7 +58,11 @@ func program(variable, name string) (string, error) {
 		return "", fmt.Errorf("%s is not set, so there is no %s to run: use `make test` (or one of its parts), which builds it and sets that",
 			variable, name)
 	}
-	return inside(dir, variable, name)
+	path, err := exec.LookPath(filepath.Join(dir, name))
+	if err != nil {
+		return "", fmt.Errorf("%s has no %s: %w", variable, name, err)
+	}
+	return path, nil
 }
 
 // program returns the path of a program of the control plane.
@@ -64,15 +70,7 @@ func (o Options) program(name string) (string, error) {
 	if o.Assets == "" {
 		return program(assetsVariable, name)
 	}
-	return inside(o.Assets, o.Assets, name)
-}
-
-func inside(dir, called, name string) (string, error) {
-	path, err := exec.LookPath(filepath.Join(dir, name))
-	if err != nil {
-		return "", fmt.Errorf("%s has no %s: %w", called, name, err)
-	}
-	return path, nil
+	return exec.LookPath(filepath.Join(o.Assets, name))
 }
 
 // NodeProgram returns the path of a program of a real Node or of its controllers, for test/cluster.
@@ -108,11 +106,8 @@ func Built(ctx context.Context, name string) (string, error) {
 // CAPICRDPaths returns the directories with the CustomResourceDefinitions of Cluster API's core, of its kubeadm
 // bootstrap provider and of its kubeadm control-plane provider, at the version that go.mod requires.
 func CAPICRDPaths() ([]string, error) {
-	module, err := moduleDir(context.Background(), capiModule)
-	if err != nil {
-		return nil, err
-	}
-	return capiCRDPaths(module, "core"), nil
+	module, err := CAPIModule(context.Background())
+	return capiCRDPaths(module, "core"), err
 }
 
 // ProviderCRDPath returns the directory with the CustomResourceDefinitions of the tests' own providers: InfraMachines in two API
@@ -128,11 +123,8 @@ func ProviderCRDPath(ctx context.Context) (string, error) {
 // CertManagerCRDs returns the directory with cert-manager's CustomResourceDefinitions, at the version that go.mod
 // requires.
 func CertManagerCRDs() (string, error) {
-	module, err := moduleDir(context.Background(), "github.com/cert-manager/cert-manager")
-	if err != nil {
-		return "", err
-	}
-	return filepath.Join(module, "deploy", "crds"), nil
+	_, dir, err := pinned(context.Background(), ".", "github.com/cert-manager/cert-manager")
+	return filepath.Join(dir, "deploy", "crds"), err
 }
 
 // PrometheusOperatorCRDs returns the files with the CustomResourceDefinitions of the Prometheus Operator's kinds in the chart.
@@ -150,25 +142,22 @@ func PrometheusOperatorCRDs(ctx context.Context) ([]string, error) {
 	return []string{prefix + "podmonitors.yaml", prefix + "prometheusrules.yaml", prefix + "servicemonitors.yaml"}, nil
 }
 
-// moduleDir returns the directory in which the go command keeps a module.
-func moduleDir(ctx context.Context, module string) (string, error) {
-	dir, err := goCommand(ctx, "list", "-m", "-f", "{{.Dir}}", module)
-	if err != nil {
-		return "", err
-	}
-	if dir == "" {
-		return "", fmt.Errorf("module %s is not downloaded: run `go mod download`", module)
-	}
-	return dir, nil
-}
+// goAnswers are the results of goCommand by its arguments. They do not change while this process runs, and the go command is slow.
+var goAnswers sync.Map
 
 func goCommand(ctx context.Context, args ...string) (string, error) {
+	key := strings.Join(args, " ")
+	if known, ok := goAnswers.Load(key); ok {
+		return fmt.Sprint(known), nil
+	}
 	command := exec.CommandContext(ctx, "go", args...)
 	var stderr strings.Builder
 	command.Stderr = &stderr
 	stdout, err := command.Output()
 	if err != nil {
-		return "", fmt.Errorf("go %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(stderr.String()))
+		return "", fmt.Errorf("go %s: %w: %s", key, err, strings.TrimSpace(stderr.String()))
 	}
-	return strings.TrimSpace(string(stdout)), nil
+	answer := strings.TrimSpace(string(stdout))
+	goAnswers.Store(key, answer)
+	return answer, nil
 }

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package controlplane runs real Kubernetes programs on this machine, for integration tests, end-to-end tests and the
-// demo: etcd and kube-apiserver, kubelets with a fake container runtime, helm, kubectl and Heirloom itself.
+// demo: etcd and kube-apiserver by controller-runtime's envtest, kubelets with a fake container runtime, helm, kubectl and Heirloom
+// itself. It adds to envtest: an audit log, an end of all programs with this process, and control planes that one test after the other
+// uses, because nothing deletes a namespace where no controller manager runs.
 //
 // hack/tools/build.sh prints the directories of the programs. The environment variables KUBEBUILDER_ASSETS, HEIRLOOM_TOOLS and
 // HEIRLOOM_HELM name them, and hack/test.sh sets these variables. The package needs no container runtime, no cluster and no root, and
@@ -14,7 +16,5 @@
 //	...
 //	node, err := kubelet.WaitRegistered(ctx)
 //
-// No function takes a *testing.T, because the demo is not a test: the functions return errors. Nothing outlives the process that
-// started it, even if that process is killed: on Linux, the kernel ends its programs; sockets claim ports; and a shell that waits
-// for its end removes its directories.
+// No function takes a *testing.T, because the demo is not a test: the functions return errors.
 package controlplane

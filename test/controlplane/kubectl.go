@@ -33,7 +33,7 @@ func run(ctx context.Context, variable, tool string, args ...string) (stdout, st
 	var out, errOut strings.Builder
 	command := exec.CommandContext(ctx, path, args...)
 	command.Stdout, command.Stderr = &out, &errOut
-	if err := Run(command); err != nil {
+	if err := command.Run(); err != nil {
 		err = fmt.Errorf("%s %s: %w: %s", tool, strings.Join(args, " "), err, strings.TrimSpace(errOut.String()))
 		return out.String(), errOut.String(), err
 	}

@@ -10,12 +10,11 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/rest"
 )
 
 // KubeletOptions describes the kubelet of one Node.
@@ -28,16 +27,14 @@ type KubeletOptions struct {
 	Dir string
 }
 
-// kubeletFiles is a regular expression, for Go and for grep -E, that matches the paths of kubemark's files in /tmp in its log.
-const kubeletFiles = `/tmp/(hollow-kubelet\.[0-9]+|kubelet_remote_[0-9]+\.sock)`
+// kubeletFiles matches the paths of kubemark's files in /tmp in its log.
+var kubeletFiles = regexp.MustCompile(`/tmp/(hollow-kubelet\.[0-9]+|kubelet_remote_[0-9]+\.sock)`)
 
 // Kubelet is a kubelet with a fake container runtime (kubemark). It registers its Node and reports its status like any kubelet.
 type Kubelet struct {
 	*Process
-	name       string
-	kubeconfig string
-	log        string
-	stop       func() error
+	name, log string
+	config    *rest.Config
 }
 
 // StartKubelet starts a kubelet. It stops when ctx is done, or with its own Stop or the control plane's.
@@ -46,19 +43,20 @@ func (cp *ControlPlane) StartKubelet(ctx context.Context, options KubeletOptions
 	if err != nil {
 		return nil, err
 	}
+	user, groups := "system:node:"+options.Name, "system:nodes"
+	k := &Kubelet{name: options.Name, log: filepath.Join(options.Dir, options.Name+".log")}
+	if k.config, err = cp.User(user, groups); err != nil {
+		return nil, err
+	}
 	kubeconfig := filepath.Join(options.Dir, options.Name+".kubeconfig")
-	if err := cp.WriteKubeconfig(kubeconfig, "system:node:"+options.Name, "system:nodes"); err != nil {
+	if err := cp.WriteKubeconfig(kubeconfig, user, groups); err != nil {
 		return nil, err
 	}
 	port, err := FreePort()
 	if err != nil {
 		return nil, err
 	}
-	log := filepath.Join(options.Dir, options.Name+".log")
-	if err := leave("log", log); err != nil {
-		return nil, err
-	}
-	process, err := StartProcess(ctx, kubemark, []string{
+	k.Process, err = StartProcess(ctx, kubemark, []string{
 		"--morph=kubelet",
 		"--name=" + options.Name,
 		"--kubeconfig=" + kubeconfig,
@@ -68,45 +66,30 @@ func (cp *ControlPlane) StartKubelet(ctx context.Context, options KubeletOptions
 		// Otherwise the kubelet asks the containerd of this machine for images.
 		"--use-host-image-service=false",
 		"--vmodule=remote_runtime=3", // so that its log has the path of its socket
-	}, log)
+	}, k.log)
 	if err != nil {
 		return nil, err
 	}
-	kubelet := &Kubelet{Process: process, name: options.Name, kubeconfig: kubeconfig, log: log}
-	kubelet.stop = sync.OnceValue(func() error { return errors.Join(process.Stop(), kubelet.removeFiles()) })
 	cp.mu.Lock()
 	defer cp.mu.Unlock()
-	cp.kubelets = append(cp.kubelets, kubelet)
-	return kubelet, nil
+	cp.kubelets = append(cp.kubelets, k)
+	return k, nil
 }
 
-// Stop stops the process and removes the kubelet's files. The first call reads the kubelet's log, which must still exist.
+// Stop stops the process and removes a directory and a socket of the kubelet, which kubemark always creates in /tmp and never removes. The
+// first call reads the kubelet's log, which must still exist.
 func (k *Kubelet) Stop() error {
-	return k.stop()
-}
-
-// removeFiles removes a directory and a socket of the kubelet, which kubemark always creates in /tmp and never removes.
-func (k *Kubelet) removeFiles() error {
-	log, err := os.ReadFile(k.log)
-	if err != nil {
-		return fmt.Errorf("looking for the files of kubelet %s: %w", k.name, err)
+	errs := []error{k.Process.Stop()}
+	content, _ := os.ReadFile(k.log) // another call may have been first
+	for _, file := range kubeletFiles.FindAllString(string(content), -1) {
+		errs = append(errs, os.RemoveAll(file))
 	}
-	for _, file := range regexp.MustCompile(kubeletFiles).FindAllString(string(log), -1) {
-		if err := os.RemoveAll(file); err != nil {
-			return fmt.Errorf("removing the files of kubelet %s: %w", k.name, err)
-		}
-	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // WaitRegistered waits until the Node exists and returns it, with the rights of the kubelet.
 func (k *Kubelet) WaitRegistered(ctx context.Context) (*corev1.Node, error) {
-	config, err := clientcmd.BuildConfigFromFlags("", k.kubeconfig)
-	if err != nil {
-		return nil, fmt.Errorf("reading the kubeconfig of kubelet %s: %w", k.name, err)
-	}
-	config.QPS = -1
-	clientset, err := kubernetes.NewForConfig(config)
+	clientset, err := kubernetes.NewForConfig(k.config)
 	if err != nil {
 		return nil, fmt.Errorf("making a client for kubelet %s: %w", k.name, err)
 	}
@@ -115,8 +98,5 @@ func (k *Kubelet) WaitRegistered(ctx context.Context) (*corev1.Node, error) {
 		node, err = clientset.CoreV1().Nodes().Get(ctx, k.name, metav1.GetOptions{})
 		return err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return node, nil
+	return node, err
 }

@@ -4,65 +4,69 @@ package controlplane
 
 import (
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"sync"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
+
+// watchedParameters is a policy that matches no resource. When the last policy with parameters of a kind is deleted, Kubernetes v1.36 stops
+// watching that kind and never starts again, so the policies of the next test would have no effect.
+//
+//go:embed watched-parameters.yaml
+var watchedParameters string
 
 // Pool lends control planes to one test after the other: starting a control plane takes much longer than wiping it. The zero value is
 // an empty pool. It is safe for concurrent use.
 type Pool struct {
-	mu   sync.Mutex
-	free map[string][]*Lent
-	all  []*Lent
+	mu  sync.Mutex
+	all []*Lent
 }
 
-// Lent is a control plane that belongs to its borrower until GiveBack.
+// Lent is a control plane that belongs to its borrower until GiveBack. Its audit log has the requests of earlier borrowers also.
 type Lent struct {
 	*ControlPlane
-	// AuditLog is a file to which the API server writes one line of JSON per request. It has the lines of earlier tests also.
-	AuditLog string
-
-	pool     *Pool
-	kind, of string // the key of equal control planes, and the directory of the logs
+	pool *Pool
+	kind string // the same for equal control planes
+	free bool
 }
 
 // Lend returns an empty control plane with these programs, CRDs and flags. It starts a control plane only if no free control plane has
-// them. The pool chooses the directory of the logs.
+// them.
 func (p *Pool) Lend(ctx context.Context, options Options) (*Lent, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	kind := fmt.Sprint(options.Assets, options.CRDPaths, options.APIServerArgs)
-	if free := p.take(kind); free != nil {
-		return free, nil
+	for _, l := range p.all {
+		if l.free && l.kind == kind {
+			l.free = false
+			return l, nil
+		}
 	}
-	dir, err := TempDir("lent")
+	cp, err := Start(ctx, options)
 	if err != nil {
 		return nil, err
 	}
-	l := &Lent{pool: p, kind: kind, of: dir, AuditLog: filepath.Join(dir, "audit.log")}
-	options.LogDir, options.AuditLog = dir, l.AuditLog
-	if l.ControlPlane, err = Start(ctx, options); err != nil {
-		return nil, errors.Join(err, os.RemoveAll(dir))
-	}
-	if err := l.keepParameters(ctx); err != nil {
-		return nil, errors.Join(err, l.Stop(), os.RemoveAll(dir))
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	l := &Lent{ControlPlane: cp, pool: p, kind: kind}
 	p.all = append(p.all, l)
-	return l, nil
+	return l, l.watchParameters(ctx)
 }
 
-func (p *Pool) take(kind string) *Lent {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	free := p.free[kind]
-	if len(free) == 0 {
+func (l *Lent) watchParameters(ctx context.Context) error {
+	if !l.ServesAdmissionPolicies() {
 		return nil
 	}
-	p.free[kind] = free[:len(free)-1]
-	return free[len(free)-1]
+	c, err := client.New(l.AdminConfig(), client.Options{})
+	if err != nil {
+		return err
+	}
+	objects, err := DecodeObjects(watchedParameters)
+	if err != nil {
+		return err
+	}
+	return errors.Join(Apply(ctx, c, objects), l.remember())
 }
 
 // GiveBack deletes all objects in the control plane, so that another test can use it.
@@ -72,10 +76,7 @@ func (l *Lent) GiveBack(ctx context.Context) error {
 	}
 	l.pool.mu.Lock()
 	defer l.pool.mu.Unlock()
-	if l.pool.free == nil {
-		l.pool.free = map[string][]*Lent{}
-	}
-	l.pool.free[l.kind] = append(l.pool.free[l.kind], l)
+	l.free = true
 	return nil
 }
 
@@ -85,8 +86,8 @@ func (p *Pool) Stop() (count int, err error) {
 	defer p.mu.Unlock()
 	var errs []error
 	for _, l := range p.all {
-		errs = append(errs, l.Stop(), os.RemoveAll(l.of))
+		errs = append(errs, l.Stop())
 	}
-	count, p.all, p.free = len(p.all), nil, nil
+	count, p.all = len(p.all), nil
 	return count, errors.Join(errs...)
 }

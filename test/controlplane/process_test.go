@@ -4,10 +4,13 @@ package controlplane_test
 
 import (
 	"context"
-	"net/http"
-	"net/http/httptest"
+	"fmt"
+	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -16,8 +19,24 @@ import (
 	"github.com/heirloom-dev/heirloom/test/controlplane"
 )
 
+// victimVariable turns this test binary into a process that starts a program and waits until it is killed. The program writes to the
+// named pipe in the variable.
+const victimVariable = "HEIRLOOM_TEST_VICTIM"
+
+func TestMain(m *testing.M) {
+	if pipe, is := os.LookupEnv(victimVariable); is {
+		process, err := controlplane.StartProcess(context.Background(), "/bin/sh", []string{"-c", `exec sleep 300 >"$0"`, pipe}, pipe+".log")
+		if err != nil {
+			panic(err)
+		}
+		fmt.Println("started")
+		<-process.Done()
+	}
+	os.Exit(m.Run())
+}
+
 func TestProcess(t *testing.T) {
-	tests := map[string]struct {
+	for name, test := range map[string]struct {
 		script string
 		err    string // of Stop; empty: none
 	}{
@@ -26,17 +45,15 @@ func TestProcess(t *testing.T) {
 		"answers SIGTERM with a fault": {script: "trap 'exit 3' TERM; echo $WORD; while :; do sleep 0.01; done", err: "exit status 3"},
 		"has failed before":            {script: "echo $WORD; exit 4", err: "ended by itself: exit status 4"},
 		"has ended before":             {script: "echo $WORD", err: "ended by itself"},
-	}
-	for name, test := range tests {
+	} {
 		t.Run(name, func(t *testing.T) {
 			Expect := NewWithT(t).Expect
 			log := filepath.Join(t.TempDir(), "log")
 			process, err := controlplane.StartProcess(t.Context(), "/bin/sh", []string{"-c", test.script}, log, "WORD=up")
 			Expect(err).NotTo(HaveOccurred())
-			if test.err == "" || test.err == "exit status 3" {
-				NewWithT(t).Eventually(os.ReadFile).WithArguments(log).WithTimeout(time.Minute).Should(BeEquivalentTo("up\n"))
-			} else {
-				NewWithT(t).Eventually(process.Done()).WithTimeout(time.Minute).Should(BeClosed())
+			NewWithT(t).Eventually(os.ReadFile).WithArguments(log).WithTimeout(time.Minute).Should(BeEquivalentTo("up\n"))
+			if strings.Contains(test.err, "by itself") {
+				<-process.Done()
 			}
 			for range 2 {
 				if test.err == "" {
@@ -49,64 +66,25 @@ func TestProcess(t *testing.T) {
 	}
 }
 
-func TestProcessStopsWithContext(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	process := startSleep(ctx, t, "60")
-	cancel()
-	NewWithT(t).Eventually(process.Done()).WithTimeout(time.Minute).Should(BeClosed())
-	NewWithT(t).Expect(process.Stop()).To(Succeed())
-}
-
-func startSleep(ctx context.Context, t *testing.T, seconds string) *controlplane.Process {
-	t.Helper()
-	process, err := controlplane.StartProcess(ctx, "/bin/sleep", []string{seconds}, filepath.Join(t.TempDir(), "log"))
-	NewWithT(t).Expect(err).NotTo(HaveOccurred())
-	return process
-}
-
-func TestProcessWaitReady(t *testing.T) {
-	answer := func(t *testing.T, codes ...int) string {
-		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			w.WriteHeader(codes[0])
-			codes = codes[min(1, len(codes)-1):]
-		}))
-		t.Cleanup(server.Close)
-		return server.URL
-	}
-	t.Run("after a while", func(t *testing.T) {
-		process := startSleep(t.Context(), t, "60")
-		url := answer(t, http.StatusServiceUnavailable, http.StatusOK)
-		NewWithT(t).Expect(process.WaitReady(t.Context(), url)).To(Succeed())
-		NewWithT(t).Expect(process.Stop()).To(Succeed())
-	})
-	t.Run("not in time", func(t *testing.T) {
-		process := startSleep(t.Context(), t, "60")
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		answers := 0
-		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			if answers++; answers == 2 {
-				cancel() // the time is over, in the middle of a request
-			}
-			w.WriteHeader(http.StatusServiceUnavailable)
-		}))
-		defer server.Close()
-		err := process.WaitReady(ctx, server.URL)
-		NewWithT(t).Expect(err).To(MatchError(ContainSubstring("503")))
-		NewWithT(t).Expect(process.Stop()).To(Succeed())
-	})
-	t.Run("the program has ended", func(t *testing.T) {
-		err := startSleep(t.Context(), t, "0").WaitReady(t.Context(), answer(t, http.StatusServiceUnavailable))
-		NewWithT(t).Expect(err).To(MatchError(ContainSubstring("ended by itself")))
-	})
-}
-
-func TestProgramsAreNamedWhenMissing(t *testing.T) {
-	t.Setenv("KUBEBUILDER_ASSETS", "")
-	_, err := controlplane.Start(t.Context(), controlplane.Options{})
-	NewWithT(t).Expect(err).To(MatchError(And(ContainSubstring("KUBEBUILDER_ASSETS is not set"), ContainSubstring("make test"))))
-
-	t.Setenv("HEIRLOOM_TOOLS", t.TempDir())
-	_, _, err = controlplane.Kubectl(t.Context(), "kubeconfig", "version")
-	NewWithT(t).Expect(err).To(MatchError(ContainSubstring("HEIRLOOM_TOOLS has no kubectl")))
+// A program ends with the process that has started it, even if this process is killed. envtest starts etcd and kube-apiserver with the same
+// script.
+func TestProgramsEndWithTheirParent(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	path := filepath.Join(t.TempDir(), "pipe")
+	Expect(syscall.Mkfifo(path, 0o600)).To(Succeed())
+	victim := exec.Command(os.Args[0])
+	victim.Env = append(os.Environ(), victimVariable+"="+path)
+	out, err := victim.StdoutPipe()
+	Expect(err).NotTo(HaveOccurred())
+	Expect(victim.Start()).To(Succeed())
+	t.Cleanup(func() { _ = victim.Process.Kill() }) // it may have ended
+	_, err = fmt.Fscanln(out, new(string))
+	Expect(err).NotTo(HaveOccurred())
+	pipe, err := os.Open(path) // waits until the program runs
+	Expect(err).NotTo(HaveOccurred())
+	defer pipe.Close()
+	Expect(victim.Process.Kill()).To(Succeed())
+	Expect(victim.Wait()).NotTo(Succeed())
+	Expect(pipe.SetReadDeadline(time.Now().Add(time.Minute))).To(Succeed())
+	Expect(io.ReadAll(pipe)).To(BeEmpty(), "the end of the program closes the pipe")
 }

@@ -26,18 +26,16 @@ func Releases(ctx context.Context) ([]Release, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Core has its own directory only since v1.14.
-	known := []struct{ pinnedIn, core string }{
-		{"hack/tools/dev", ""},
+	var releases []Release
+	for _, known := range []struct{ pinnedIn, core string }{
+		{"hack/tools/dev", ""}, // core has its own directory only since v1.14
 		{"", "core"},
-	}
-	releases := make([]Release, 0, len(known))
-	for _, k := range known {
-		name, dir, err := pinned(ctx, filepath.Join(root, filepath.FromSlash(k.pinnedIn)), capiModule)
+	} {
+		name, dir, err := pinned(ctx, filepath.Join(root, known.pinnedIn), capiModule)
 		if err != nil {
 			return nil, err
 		}
-		releases = append(releases, Release{Name: name, CRDPaths: capiCRDPaths(dir, k.core)})
+		releases = append(releases, Release{Name: name, CRDPaths: capiCRDPaths(dir, known.core)})
 	}
 	return releases, nil
 }

@@ -5,6 +5,7 @@ package controlplane
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -81,22 +82,14 @@ func (r *Recorder) record(event watch.Event) {
 // Versions returns the versions of one object so far, oldest first. The namespace of a cluster-scoped object is "".
 // The objects are shared: the caller must not change them.
 func (r *Recorder) Versions(namespace, name string) []Version {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	var versions []Version
-	for _, version := range r.versions {
-		if version.Object.GetNamespace() == namespace && version.Object.GetName() == name {
-			versions = append(versions, version)
-		}
-	}
-	return versions
+	return slices.DeleteFunc(r.All(), func(v Version) bool { return v.Object.GetNamespace() != namespace || v.Object.GetName() != name })
 }
 
 // All returns the versions of all objects so far, oldest first.
 func (r *Recorder) All() []Version {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return append([]Version(nil), r.versions...)
+	return slices.Clone(r.versions)
 }
 
 // Stop ends the recording and returns an error if it is incomplete.

@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,59 +15,65 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
-	admissionv1 "k8s.io/api/admissionregistration/v1"
-	appsv1 "k8s.io/api/apps/v1"
+	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
+	"github.com/heirloom-dev/heirloom/pkg/config"
 	"github.com/heirloom-dev/heirloom/test/controlplane"
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
+
+// managementCluster is an API server with cert-manager's API and a clusterctl that installs from local repositories. Without a controller
+// manager and Nodes, the installed programs do not run.
+type managementCluster struct {
+	*WithT
+	ctx    context.Context
+	client client.Client
+	// dir is the directory of an administrator's kubeconfig, and of clusterctl's configuration and repositories.
+	dir string
+}
 
 // The output of `hack/release.sh components` is a provider for the real clusterctl: it installs, configures, upgrades and deletes it.
 func TestClusterctl(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	m := newManagementCluster(ctx, t)
-	m.keepsContract(m.release("v0.1.0"))
+	m.release("v0.1.0")
 	m.release("v0.1.1")
-	m.Expect(m.clusterctl.Configure("")).To(Succeed())
+	m.configure("")
 
 	described := m.run("generate", "provider", "--addon", "heirloom:v0.1.0", "--describe")
 	m.Expect(described).To(ContainSubstring("ghcr.io/heirloom-dev/heirloom:v0.1.0"))
 	m.Expect(described).To(MatchRegexp(`TargetNamespace:\s+heirloom-system`))
-	m.Expect(variables(described)).To(Equal(documentedVariables(t)))
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "clusterctl.md"))
+	m.Expect(err).NotTo(HaveOccurred())
+	m.Expect(names(`(?m)^\s+- (HEIRLOOM_\w+)`, described)).To(ConsistOf(names("(?m)^\\| `(HEIRLOOM_\\w+)` \\|", string(page))))
 
 	// Without --core and the rest, clusterctl would install its defaults on a cluster that has no core provider.
 	m.run("init", "--core", "cluster-api", "--bootstrap", "-", "--control-plane", "-", "--addon", "heirloom:v0.1.0")
 	m.finishNamespaces()
-	m.installed("heirloom-system", "v0.1.0")
-	m.starts("heirloom-system")
-
+	m.expectInstalled("heirloom-system", "v0.1.0")
 	m.run("upgrade", "apply", "--addon", "heirloom-system/heirloom:v0.1.1")
-	m.installed("heirloom-system", "v0.1.1")
-
-	m.releases()
+	m.expectInstalled("heirloom-system", "v0.1.1")
 	m.run("delete", "--addon", "heirloom")
-	m.deleted("heirloom-system", "v0.1.1")
+	m.expectDeleted("heirloom-system", "v0.1.1")
 
 	// The operator chooses the Namespace and the variables.
-	m.Expect(m.clusterctl.Configure(chosen)).To(Succeed())
+	m.configure(chosen)
 	m.run("init", "--addon", "heirloom:v0.1.1", "--target-namespace", "elsewhere")
 	m.finishNamespaces()
-	m.installed("elsewhere", "v0.1.1")
-	container := m.deployment("elsewhere").Spec.Template.Spec.Containers[0]
+	container := m.expectInstalled("elsewhere", "v0.1.1")
 	m.Expect(container.Image).To(Equal("registry.example.com/mirror/heirloom:v0.1.1"))
 	m.Expect(container.Args).To(ContainElements(
 		"--namespace=fleet", "--watch-filter=blue", "--v=4", "--management-cluster=fleet/self", "--no-execute-rate=0.5",
 		"--workload-admission=policy", `--additional-sync-machine-labels=^example\.com/.*$,^team$`,
 		`--additional-sync-machine-annotations=^note\.example\.com/`,
 	))
-	m.starts("elsewhere")
 }
 
 // chosen sets every variable to another value than its default, and a private registry.
@@ -82,130 +89,159 @@ HEIRLOOM_ADDITIONAL_SYNC_MACHINE_LABELS: '^example\.com/.*$,^team$'
 HEIRLOOM_ADDITIONAL_SYNC_MACHINE_ANNOTATIONS: '^note\.example\.com/'
 `
 
-// keepsContract checks the requirements of the provider contract for the files before clusterctl changes them.
-func (m *managementCluster) keepsContract(dir string) {
-	m.t.Helper()
-	content, err := os.ReadFile(filepath.Join(dir, "addon-components.yaml"))
-	m.Expect(err).NotTo(HaveOccurred())
-	objects, err := controlplane.DecodeObjects(string(content))
-	m.Expect(err).NotTo(HaveOccurred())
-	var namespaces []string
-	for _, object := range objects {
-		m.Expect(object.GetLabels()).To(HaveKeyWithValue(clusterv1.ProviderNameLabel, "addon-heirloom"), object.GetKind())
-		if object.GetKind() == "Namespace" {
-			namespaces = append(namespaces, object.GetName())
-		}
-	}
-	m.Expect(namespaces).To(ConsistOf("heirloom-system"))
-}
-
-// variables returns the names of the variables in clusterctl's description of a provider.
-func variables(described string) []string {
-	var found []string
-	for _, match := range regexp.MustCompile(`(?m)^\s+- (HEIRLOOM_\w+)`).FindAllStringSubmatch(described, -1) {
+// names returns what the group of a regular expression matches in a text.
+func names(expression, text string) (found []string) {
+	for _, match := range regexp.MustCompile(expression).FindAllStringSubmatch(text, -1) {
 		found = append(found, match[1])
 	}
-	slices.Sort(found)
 	return found
 }
 
-// documentedVariables returns the variables in the table of docs/clusterctl.md.
-func documentedVariables(t *testing.T) []string {
+func newManagementCluster(ctx context.Context, t *testing.T) *managementCluster {
 	t.Helper()
-	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "clusterctl.md"))
-	NewWithT(t).Expect(err).NotTo(HaveOccurred())
-	var found []string
-	for _, match := range regexp.MustCompile("(?m)^\\| `(HEIRLOOM_\\w+)` \\|").FindAllSubmatch(page, -1) {
-		found = append(found, string(match[1]))
+	m := &managementCluster{WithT: NewWithT(t), ctx: ctx, dir: t.TempDir()}
+	certManager, err := controlplane.CertManagerCRDs()
+	m.Expect(err).NotTo(HaveOccurred())
+	plane := lend(t, certManager)
+	m.client, err = client.New(plane.AdminConfig(), client.Options{Scheme: stage.Scheme()})
+	m.Expect(err).NotTo(HaveOccurred())
+	m.Expect(plane.WriteKubeconfig(m.path("admin.kubeconfig"), "admin", "system:masters")).To(Succeed())
+	m.addCore()
+	return m
+}
+
+func (m *managementCluster) path(elements ...string) string {
+	return filepath.Join(append([]string{m.dir}, elements...)...)
+}
+
+func (m *managementCluster) write(path, content string) {
+	m.Expect(os.MkdirAll(filepath.Dir(path), 0o700)).To(Succeed())
+	m.Expect(os.WriteFile(path, []byte(content), 0o600)).To(Succeed())
+}
+
+// addCore puts Cluster API's core provider into clusterctl's repository, rendered from the manifests of its release.
+func (m *managementCluster) addCore() {
+	module, err := controlplane.CAPIModule(m.ctx)
+	m.Expect(err).NotTo(HaveOccurred())
+	base := filepath.Join(module, "core", "config", "default")
+	components, _, err := controlplane.Kubectl(m.ctx, m.path("admin.kubeconfig"), "kustomize", base)
+	m.Expect(err).NotTo(HaveOccurred())
+	metadata, err := os.ReadFile(filepath.Join(module, "metadata.yaml"))
+	m.Expect(err).NotTo(HaveOccurred())
+	_, version, _ := strings.Cut(filepath.Base(module), "@")
+	m.write(m.path("repository", "cluster-api", version, "core-components.yaml"), components)
+	m.write(m.path("repository", "cluster-api", version, "metadata.yaml"), string(metadata))
+}
+
+// configure writes clusterctl's configuration: the names of the providers in the repository, and variables.
+func (m *managementCluster) configure(variables string) {
+	m.write(m.path("clusterctl.yaml"), fmt.Sprintf(`providers:
+- {name: cluster-api, type: CoreProvider, url: "file://%[1]s/cluster-api/latest/core-components.yaml"}
+- {name: heirloom, type: AddonProvider, url: "file://%[1]s/addon-heirloom/latest/addon-components.yaml"}
+`, m.path("repository"))+variables)
+}
+
+// release puts a version of Heirloom into clusterctl's repository, as `make release` does.
+func (m *managementCluster) release(version string) {
+	dir := m.path("repository", "addon-heirloom", version)
+	m.Expect(os.MkdirAll(dir, 0o700)).To(Succeed())
+	command := exec.CommandContext(m.ctx, filepath.Join("..", "..", "hack", "release.sh"), "components")
+	command.Env = append(os.Environ(), "VERSION="+version, "DIST="+dir)
+	out, err := command.CombinedOutput()
+	m.Expect(err).NotTo(HaveOccurred(), "%s", out)
+}
+
+// run runs clusterctl and returns its standard output.
+func (m *managementCluster) run(args ...string) string {
+	path, err := controlplane.ClusterAPIProgram("clusterctl")
+	m.Expect(err).NotTo(HaveOccurred())
+	args = append(args, "--config", m.path("clusterctl.yaml"))
+	if args[0] != "generate" {
+		args = append(args, "--kubeconfig", m.path("admin.kubeconfig"))
 	}
-	slices.Sort(found)
+	command := exec.CommandContext(m.ctx, path, args...)
+	command.Env = append(os.Environ(), "HOME="+m.dir, "XDG_CONFIG_HOME="+m.dir, "CLUSTERCTL_DISABLE_VERSIONCHECK=true")
+	var stderr strings.Builder
+	command.Stderr = &stderr
+	stdout, err := command.Output()
+	m.Expect(err).NotTo(HaveOccurred(), "clusterctl %v: %s", args, &stderr)
+	return string(stdout)
+}
+
+// finishNamespaces acts as the controller manager for Namespaces that are being deleted: clusterctl tests cert-manager in a Namespace of
+// its own.
+func (m *managementCluster) finishNamespaces() {
+	namespaces := &corev1.NamespaceList{}
+	m.Expect(m.client.List(m.ctx, namespaces)).To(Succeed())
+	for i := range namespaces.Items {
+		if namespace := &namespaces.Items[i]; namespace.DeletionTimestamp != nil {
+			namespace.Spec.Finalizers = nil
+			m.Expect(m.client.SubResource("finalize").Update(m.ctx, namespace)).To(Succeed())
+		}
+	}
+}
+
+// components returns the objects that clusterctl installs.
+func (m *managementCluster) components(namespace, version string) []unstructured.Unstructured {
+	out := m.run("generate", "provider", "--addon", "heirloom:"+version, "--target-namespace", namespace)
+	objects, err := controlplane.DecodeObjects(out)
+	m.Expect(err).NotTo(HaveOccurred())
+	m.Expect(len(objects)).To(BeNumerically(">", 10))
+	return objects
+}
+
+// providers returns clusterctl's inventory of add-ons, each as "namespace/name version".
+func (m *managementCluster) providers() (found []string) {
+	list := &unstructured.UnstructuredList{}
+	list.SetAPIVersion("clusterctl.cluster.x-k8s.io/v1alpha3")
+	list.SetKind("ProviderList")
+	m.Expect(m.client.List(m.ctx, list)).To(Succeed())
+	for _, provider := range list.Items {
+		if provider.Object["type"] == "AddonProvider" {
+			found = append(found, fmt.Sprintf("%s/%s %s", provider.GetNamespace(), provider.GetName(), provider.Object["version"]))
+		}
+	}
 	return found
 }
 
-// installed checks that all objects of a version exist, in this Namespace and nowhere else.
-func (m *managementCluster) installed(namespace, version string) {
-	m.t.Helper()
+// expectInstalled expects that all objects of a version exist, that they are in this Namespace and name no other, and that the program
+// accepts its arguments. It returns the program's container.
+func (m *managementCluster) expectInstalled(namespace, version string) *corev1.Container {
 	m.Expect(m.providers()).To(ConsistOf(namespace + "/addon-heirloom " + version))
-	objects := m.components(namespace, version)
-	m.Expect(len(objects)).To(BeNumerically(">", 10))
-	for i := range objects {
-		object := objects[i].DeepCopy()
-		m.Expect(m.client.Get(m.ctx, client.ObjectKeyFromObject(object), object)).To(Succeed(), "%s", object.GetKind())
-		m.Expect(object.GetNamespace()).To(BeElementOf("", namespace), object.GetKind())
-		m.Expect(object.GetLabels()).To(HaveKeyWithValue(clusterv1.ProviderNameLabel, "addon-heirloom"), object.GetKind())
-		m.Expect(object.GetLabels()).To(HaveKeyWithValue("app.kubernetes.io/version", version), object.GetKind())
-	}
-	template := m.deployment(namespace).Spec.Template
-	m.Expect(template.Labels).To(HaveKeyWithValue(clusterv1.ProviderNameLabel, "addon-heirloom"))
-	m.Expect(template.Spec.Containers).To(HaveLen(1))
-	m.Expect(template.Spec.Containers[0].Name).To(Equal("manager"))
-	m.Expect(template.Spec.Containers[0].Image).To(HaveSuffix("/heirloom:" + version))
-	m.Expect(template.Spec.Containers[0].Args).To(ContainElement(HavePrefix("--namespace=")))
-	m.pointsTo(namespace)
-}
-
-// deleted checks that only the Namespace of a version is left.
-func (m *managementCluster) deleted(namespace, version string) {
-	m.t.Helper()
+	container := &corev1.Container{}
 	for _, object := range m.components(namespace, version) {
-		err := m.client.Get(m.ctx, client.ObjectKeyFromObject(&object), object.DeepCopy())
-		if object.GetKind() == "Namespace" {
-			m.Expect(err).NotTo(HaveOccurred())
+		m.Expect(m.client.Get(m.ctx, client.ObjectKeyFromObject(&object), &object)).To(Succeed(), object.GetKind())
+		m.Expect(object.GetNamespace()).To(BeElementOf("", namespace), object.GetKind())
+		m.Expect(object.GetLabels()).To(And(HaveKeyWithValue(clusterv1.ProviderNameLabel, "addon-heirloom"),
+			HaveKeyWithValue("app.kubernetes.io/version", version)), object.GetKind())
+		content := text(object.Object)
+		// The names of cluster-wide roles begin with the Namespace of the release file.
+		for _, named := range names(`"(?:namespace":"|[^"]*inject-ca-from":"|heirloom-webhook\.)([a-z-]+)`, content) {
+			m.Expect(named).To(Equal(namespace), content)
+		}
+		if object.GetKind() != "Deployment" {
 			continue
 		}
+		containers, _, _ := unstructured.NestedSlice(object.Object, "spec", "template", "spec", "containers")
+		m.Expect(containers).To(HaveLen(1))
+		m.Expect(yaml.Unmarshal([]byte(text(containers[0])), container)).To(Succeed())
+	}
+	m.Expect(container.Name).To(Equal("manager"))
+	m.Expect(container.Image).To(HaveSuffix("/heirloom:" + version))
+	options, flags := config.NewOptions(), pflag.NewFlagSet("heirloom", pflag.ContinueOnError)
+	options.AddFlags(flags)
+	m.Expect(flags.Parse(container.Args)).To(Succeed())
+	_, err := options.Complete()
+	m.Expect(err).NotTo(HaveOccurred())
+	return container
+}
+
+// expectDeleted expects that only the Namespace of a version is left.
+func (m *managementCluster) expectDeleted(namespace, version string) {
+	m.Expect(m.providers()).To(BeEmpty())
+	objects := slices.DeleteFunc(m.components(namespace, version), func(o unstructured.Unstructured) bool { return o.GetKind() == "Namespace" })
+	for _, object := range objects {
+		err := m.client.Get(m.ctx, client.ObjectKeyFromObject(&object), object.DeepCopy())
 		m.Expect(apierrors.IsNotFound(err)).To(BeTrue(), "%s %s: %v", object.GetKind(), object.GetName(), err)
 	}
-	m.Expect(m.providers()).To(BeEmpty())
-}
-
-// releases gives up everything that Heirloom owns, with the command on the page, while everything is still installed.
-func (m *managementCluster) releases() {
-	m.t.Helper()
-	ofCore := client.MatchingLabels{clusterv1.ProviderNameLabel: "cluster-api"}
-	const command = "kubectl heirloom release --stop --yes"
-	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "clusterctl.md"))
-	m.Expect(err).NotTo(HaveOccurred())
-	m.Expect(string(page)).To(MatchRegexp(`(?s)\n    ` + command + `\n.*\n    clusterctl delete --addon heirloom\n`))
-
-	// No manager of Cluster API runs here.
-	m.Expect(m.client.DeleteAllOf(m.ctx, &admissionv1.MutatingWebhookConfiguration{}, ofCore)).To(Succeed())
-	m.Expect(m.client.DeleteAllOf(m.ctx, &admissionv1.ValidatingWebhookConfiguration{}, ofCore)).To(Succeed())
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "fleet"}}
-	md := stage.MachineDeployment(stage.Cluster("fleet", "fleet"), "workers", stage.Declared{})
-	m.Expect(m.client.Create(m.ctx, namespace)).To(Succeed())
-	m.Expect(m.client.Create(m.ctx, md)).To(Succeed())
-	own := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": clusterv1.GroupVersion.String(), "kind": "MachineDeployment",
-		"metadata": map[string]any{"namespace": "fleet", "name": "workers", "labels": map[string]any{"inherited": "yes"}},
-	}}
-	m.Expect(m.client.Apply(m.ctx, client.ApplyConfigurationFromUnstructured(own), client.FieldOwner("heirloom"))).To(Succeed())
-
-	args := strings.Fields(command)[2:]
-	released := exec.CommandContext(m.ctx, binary(m.t, "kubectl-heirloom"), args...)
-	released.Env = append(os.Environ(), "KUBECONFIG="+m.clusterctl.Kubeconfig, "HOME="+m.dir)
-	out, err := released.CombinedOutput()
-	m.Expect(err).NotTo(HaveOccurred(), "%s", out)
-	m.Expect(m.client.Get(m.ctx, client.ObjectKeyFromObject(md), md)).To(Succeed())
-	m.Expect(md.Labels).NotTo(HaveKey("inherited"), "%s", out)
-	for _, configuration := range []client.Object{
-		&admissionv1.MutatingWebhookConfiguration{}, &admissionv1.ValidatingWebhookConfiguration{},
-	} {
-		err := m.client.Get(m.ctx, client.ObjectKey{Name: "heirloom"}, configuration)
-		m.Expect(apierrors.IsNotFound(err)).To(BeTrue(), "%v", err)
-	}
-}
-
-func (m *managementCluster) deployment(namespace string) *appsv1.Deployment {
-	m.t.Helper()
-	deployment := &appsv1.Deployment{}
-	m.Expect(m.client.Get(m.ctx, client.ObjectKey{Namespace: namespace, Name: "heirloom"}, deployment)).To(Succeed())
-	return deployment
-}
-
-// starts runs the program until it is ready, with the arguments and the rights from clusterctl.
-func (m *managementCluster) starts(namespace string) {
-	m.t.Helper()
-	process, health := m.startProgram(namespace, m.deployment(namespace).Spec.Template.Spec.Containers[0].Args)
-	m.Expect(process.WaitReady(m.ctx, health+"/readyz")).To(Succeed())
-	m.Expect(process.Stop()).To(Succeed())
 }

@@ -33,7 +33,9 @@ type fleet struct {
 // build creates the fleet.
 func (f *fleet) build() {
 	f.t.Helper()
-	objects, err := controlplane.DecodeObjects(string(f.read(filepath.Join("testdata", "managed.yaml"))))
+	content, err := os.ReadFile(filepath.Join("testdata", "managed.yaml"))
+	f.Expect(err).NotTo(HaveOccurred())
+	objects, err := controlplane.DecodeObjects(string(content))
 	f.Expect(err).NotTo(HaveOccurred())
 	for i := range objects {
 		objects[i].SetNamespace(f.namespace)
@@ -60,13 +62,6 @@ func (f *fleet) allNodes() []unstructured.Unstructured {
 		return nil
 	}
 	return list.Items
-}
-
-func (f *fleet) read(file string) []byte {
-	f.t.Helper()
-	content, err := os.ReadFile(file)
-	f.Expect(err).NotTo(HaveOccurred())
-	return content
 }
 
 // built expects that the Cluster has everything that its topology declares.
@@ -171,33 +166,6 @@ func scaled(workers int32) func(*fleet) {
 // upgrade rolls the control plane and the workers.
 func (f *fleet) upgrade() {
 	f.changeCluster(func(topology *clusterv1.Topology) { topology.Version = "v1.36.1" })
-}
-
-// labelMachineDeployment adds a label to the MachineDeployment's template as a user, changes it, and waits for both; then it removes it.
-func (f *fleet) labelMachineDeployment() {
-	f.t.Helper()
-	const label = "node.cluster.x-k8s.io/by-hand"
-	for _, value := range []string{"yes", "no", ""} {
-		md := &f.items(&clusterv1.MachineDeploymentList{}).(*clusterv1.MachineDeploymentList).Items[0] //nolint:forcetypeassert // it is given
-		before := md.DeepCopy()
-		if md.Spec.Template.Labels[label] = value; value == "" {
-			delete(md.Spec.Template.Labels, label)
-		}
-		f.Expect(f.Client.Patch(f.ctx, md, client.MergeFrom(before))).To(Succeed())
-		f.Eventually(func(g Gomega) {
-			for _, machine := range f.machines(clusterv1.MachineDeploymentNameLabel) {
-				g.Expect(machine.GetLabels()[label]).To(Equal(value))
-				node := &corev1.Node{}
-				g.Expect(f.nodes.Get(f.ctx, client.ObjectKey{Name: machine.GetName()}, node)).To(Succeed())
-				g.Expect(node.Labels[label]).To(Equal(value))
-			}
-		}).Should(Succeed())
-	}
-}
-
-func (f *fleet) items(list client.ObjectList) client.ObjectList {
-	f.Expect(f.Client.List(f.ctx, list, client.InNamespace(f.namespace))).To(Succeed())
-	return list
 }
 
 // remediate makes a Node of the MachineDeployment unready, so that its MachineHealthCheck remediates the Machine.

@@ -30,7 +30,7 @@ import (
 
 const patience = time.Minute
 
-// planes lends a management cluster to one test at a time, so the tests are not parallel.
+// planes lends one management cluster to one test at a time, so the tests are not parallel.
 var planes controlplane.Pool
 
 func TestMain(m *testing.M) {
@@ -92,12 +92,13 @@ func worldDir(t *testing.T) string {
 	return dir
 }
 
-// lend lends a control plane for as long as the test lasts.
-func lend(t *testing.T, options controlplane.Options) *controlplane.Lent {
+// lend lends the management cluster until the end of the test, with at least these CRDs.
+func lend(t *testing.T, crds ...string) *controlplane.Lent {
 	t.Helper()
-	lent, err := planes.Lend(t.Context(), options)
+	lent, err := planes.Lend(t.Context(), controlplane.Options{})
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() { NewWithT(t).Expect(lent.GiveBack(context.Background())).To(Succeed()) })
+	NewWithT(t).Expect(lent.InstallCRDs(t.Context(), crds...)).To(Succeed())
 	return lent
 }
 
@@ -109,8 +110,10 @@ func newStage(t *testing.T, dir string, args []string) (s *stage.Stage, auditLog
 	Expect(err).NotTo(HaveOccurred())
 	options, err := stage.ControlPlaneOptions(t.Context(), controlplane.Options{CRDPaths: crds})
 	Expect(err).NotTo(HaveOccurred())
-	lent := lend(t, options)
-	s, err = stage.New(t.Context(), stage.Options{Program: binary(t, "heirloom"), Args: args, Dir: dir, On: lent.ControlPlane})
+	lent := lend(t, options.CRDPaths...)
+	program, err := controlplane.Built(t.Context(), "heirloom") // by make build
+	Expect(err).NotTo(HaveOccurred())
+	s, err = stage.New(t.Context(), stage.Options{Program: program, Args: args, Dir: dir, On: lent.ControlPlane})
 	Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() { Expect(s.Stop()).To(Succeed()) })
 	return s, lent.AuditLog
@@ -127,14 +130,6 @@ func (w *world) list(c client.Client, gvk schema.GroupVersionKind, namespace str
 	list.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
 	w.Expect(c.List(w.ctx, list, client.InNamespace(namespace))).To(Succeed())
 	return list.Items
-}
-
-// binary returns the path of a program that `make build` has built.
-func binary(t *testing.T, name string) string {
-	t.Helper()
-	path, err := controlplane.Built(t.Context(), name)
-	NewWithT(t).Expect(err).NotTo(HaveOccurred())
-	return path
 }
 
 func text(v any) string {

@@ -26,9 +26,6 @@ func (c writeCounts) total() int {
 	return total
 }
 
-// stored leaves out dry runs as well.
-func (c writeCounts) stored() int { return c.total() - c.of("try to ").total() }
-
 // of returns the counts with this prefix.
 func (c writeCounts) of(prefix string) writeCounts {
 	some := writeCounts{}
@@ -40,15 +37,12 @@ func (c writeCounts) of(prefix string) writeCounts {
 	return some
 }
 
-func everyone(string) bool          { return true }
-func byClusterAPI(user string) bool { return user == "cluster-api" }
-
-// writesIn counts the writes of these users in each Namespace, according to an API server's audit log, without events and leases.
-func writesIn(auditLog string, by func(user string) bool) (map[string]writeCounts, error) {
+// writesIn counts the writes of a user in each Namespace, according to an API server's audit log, without events and leases.
+func writesIn(auditLog, user string) (map[string]writeCounts, error) {
 	counts := map[string]writeCounts{}
 	_, err := controlplane.ReadAudit(auditLog, 0, func(event *auditv1.Event) {
 		of := event.ObjectRef
-		if !by(event.User.Username) || !slices.Contains([]string{"create", "update", "patch", "delete"}, event.Verb) ||
+		if event.User.Username != user || !slices.Contains([]string{"create", "update", "patch", "delete"}, event.Verb) ||
 			of.Resource == "events" || of.Resource == "leases" {
 			return
 		}

@@ -6,7 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -19,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -118,7 +121,7 @@ func newPolicyScene(t *testing.T) *policyScene {
 	lent := lend(t, controlplane.ForWorkload(controlplane.Options{}))
 	needsPolicies(t, lent.ControlPlane)
 	s := sceneOn(t, lent, stage.Options{WithoutWebhooks: true, WithoutProgram: true})
-	t.Cleanup(func() { s.Expect(refusedKubeletRequests(t, s.audit, "")).To(BeEmpty(), "no create may ever fail") })
+	t.Cleanup(func() { s.Expect(refusedKubeletRequests(t, s.audit)).To(BeEmpty(), "no create may ever fail") })
 	additional := []*regexp.Regexp{regexp.MustCompile("team|zone|^note")}
 	return &policyScene{scene: s, rules: inherit.Policy{AdditionalLabels: additional, AdditionalAnnotations: additional}}
 }
@@ -231,4 +234,28 @@ func (s *policyScene) versions() map[string]string {
 		}
 	}
 	return versions
+}
+
+func ready(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.Status.Conditions, func(condition corev1.NodeCondition) bool {
+		return condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue
+	})
+}
+
+// refusedKubeletRequests returns the writes of Nodes by kubelets that the API server answered with an error other than a conflict.
+func refusedKubeletRequests(t *testing.T, audit tail) (refused []string) {
+	t.Helper()
+	events, err := audit.events()
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	writes := slices.DeleteFunc(events, func(event auditv1.Event) bool {
+		return !strings.HasPrefix(event.User.Username, "system:node:") || event.ObjectRef == nil || event.ObjectRef.Resource != "nodes" ||
+			slices.Contains([]string{"get", "list", "watch"}, event.Verb) || event.ResponseStatus == nil
+	})
+	NewWithT(t).Expect(writes).NotTo(BeEmpty())
+	for _, event := range writes {
+		if code := event.ResponseStatus.Code; code >= 300 && code != http.StatusConflict {
+			refused = append(refused, event.Verb+" "+event.RequestURI+": "+event.ResponseStatus.Message)
+		}
+	}
+	return refused
 }

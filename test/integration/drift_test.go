@@ -103,7 +103,8 @@ func (s *scene) fleetInGit(team string) []unstructured.Unstructured {
 	return fleet
 }
 
-// childrenOfGit creates what Cluster API creates for the fleet.
+// childrenOfGit creates the objects that Cluster API creates for the fleet: those of its MachineDeployment, and the MachineDeployment of its
+// topology.
 func (s *scene) childrenOfGit() []client.Object {
 	s.t.Helper()
 	workers, topology := &clusterv1.MachineDeployment{}, &clusterv1.Cluster{}
@@ -112,27 +113,17 @@ func (s *scene) childrenOfGit() []client.Object {
 	ofTopology := stage.MachineDeployment(topology, "topology-md-0", stage.Declared{})
 	ofTopology.Labels[clusterv1.ClusterTopologyOwnedLabel] = ""
 	ofTopology.Labels[clusterv1.ClusterTopologyMachineDeploymentNameLabel] = "md-0"
-	ofTopology.OwnerReferences = []metav1.OwnerReference{stage.ControlledBy(topology, "Cluster")}
-	s.create(ofTopology)
-	children := []client.Object{ofTopology}
-	for _, md := range []*clusterv1.MachineDeployment{workers, ofTopology} {
-		ms := stage.MachineSet(md, md.Name+"-1")
-		s.create(ms)
-		m := stage.Machine(ms, ms.Name+"-a")
-		s.create(m)
-		children = append(children, ms, m)
-	}
-	return children
+	ms := stage.MachineSet(workers, "workers-1")
+	s.create(ofTopology, ms)
+	m := stage.Machine(ms, "workers-1-a")
+	s.create(m)
+	return []client.Object{ofTopology, m}
 }
 
-// teamOf returns the team of a Machine, or the team that another object declares for its Machines.
+// teamOf returns the team of a Machine, or the team that a MachineDeployment declares for its Machines.
 func teamOf(object client.Object) string {
-	switch object := object.(type) {
-	case *clusterv1.MachineDeployment:
-		return object.Spec.Template.Labels["team"]
-	case *clusterv1.MachineSet:
-		return object.Spec.Template.Labels["team"]
-	default:
-		return object.GetLabels()["team"]
+	if md, ok := object.(*clusterv1.MachineDeployment); ok {
+		return md.Spec.Template.Labels["team"]
 	}
+	return object.GetLabels()["team"]
 }

@@ -14,6 +14,7 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/klog/v2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -235,8 +236,11 @@ func withoutSet(name string) *clusterv1.Machine {
 }
 
 func ofControlPlane(s *examples, machine string) *clusterv1.Machine {
-	cp := kubeadmControlPlane("prod")
+	cp := &unstructured.Unstructured{}
+	cp.SetAPIVersion("controlplane.cluster.x-k8s.io/v1beta2")
+	cp.SetKind("KubeadmControlPlane")
 	cp.SetNamespace("fleet")
+	cp.SetName("prod")
 	s.get(cp)
 	return machineOf(cp, withoutSet(machine))
 }

@@ -3,166 +3,72 @@
 package integration
 
 import (
+	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
-// fleet has an object of each kind that inherits from a Cluster's topology, owners before their children.
-type fleet struct {
-	*scene
-	class    *clusterv1.ClusterClass
-	cluster  *clusterv1.Cluster
-	children []client.Object
-}
-
-// fleetName is the usual name of a fleet's namespace and of most objects in it.
+// fleetName is the namespace of the fleet.
 const fleetName = "fleet"
 
-func newFleet(s *scene, name string) *fleet {
-	f := &fleet{scene: s, class: clusterClass(name), cluster: stage.Cluster(name, name)}
-	s.ensureNamespace(name)
-	f.cluster.Spec.Topology = clusterv1.Topology{
-		ClassRef: clusterv1.ClusterClassRef{Name: name}, Version: "v1.36.0",
-		Workers: clusterv1.WorkersTopology{
-			MachineDeployments: []clusterv1.MachineDeploymentTopology{{Name: "md", Class: "worker"}},
-			MachinePools:       []clusterv1.MachinePoolTopology{{Name: "mp", Class: "worker"}},
-		},
+// createFleet creates the objects of testdata/fleet.yaml, with the field managers of their creators: Cluster prod of ClusterClass standard, with
+// an object of each kind that inherits, and Cluster edge without a topology. It calls created after each object.
+func (s *scene) createFleet(created func(*unstructured.Unstructured)) (all []*unstructured.Unstructured) {
+	s.t.Helper()
+	var fleet []struct {
+		Manager string
+		Objects []map[string]any
 	}
-	f.cluster.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{
-		APIGroup: "controlplane.cluster.x-k8s.io", Kind: "ModernControlPlane", Name: name,
+	s.Expect(yaml.Unmarshal([]byte(s.read("testdata/fleet.yaml")), &fleet)).To(Succeed())
+	s.ensureNamespace(fleetName)
+	s.ensureNamespace("capi-system")
+	uids := map[string]types.UID{}
+	for _, by := range fleet {
+		for _, content := range by.Objects {
+			u := &unstructured.Unstructured{Object: content}
+			owners := u.GetOwnerReferences()
+			for i, owner := range owners {
+				owners[i].UID = uids[owner.Kind+owner.Name]
+			}
+			u.SetOwnerReferences(owners)
+			s.Expect(s.Client.Create(s.ctx, u, client.FieldOwner(by.Manager))).To(Succeed())
+			uids[u.GetKind()+u.GetName()] = u.GetUID()
+			all = append(all, u)
+			created(u)
+		}
 	}
-	f.set("one")
-	s.create(f.class, f.cluster)
-
-	owned := map[string]string{clusterv1.ClusterNameLabel: name, clusterv1.ClusterTopologyOwnedLabel: ""}
-	cp := modernControlPlane(name, owned)
-	md := stage.MachineDeployment(f.cluster, name, stage.Declared{})
-	md.Labels = labels.Merge(owned, map[string]string{clusterv1.ClusterTopologyMachineDeploymentNameLabel: "md"})
-	mp := &clusterv1.MachinePool{ObjectMeta: metav1.ObjectMeta{
-		Namespace: name, Name: name, Labels: labels.Merge(owned, map[string]string{clusterv1.ClusterTopologyMachinePoolNameLabel: "mp"}),
-	}, Spec: clusterv1.MachinePoolSpec{ClusterName: name, Template: md.Spec.Template}}
-	mp.Spec.Template.Labels = nil
-	f.add(cp, md, mp)
-	ms := stage.MachineSet(md, name)
-	f.add(ms)
-	f.addMachine(ms, "of-set", stage.ControlledBy(ms, "MachineSet"))
-	f.addMachine(ms, "of-control-plane", *metav1.NewControllerRef(cp, cp.GroupVersionKind()))
-	pooled := stage.Machine(ms, "of-pool")
-	pooled.OwnerReferences = []metav1.OwnerReference{stage.ControlledBy(mp, "MachinePool")}
-	f.add(pooled)
-	return f
+	return all
 }
 
-func (f *fleet) add(children ...client.Object) {
-	f.create(children...)
-	f.children = append(f.children, children...)
-}
-
-// addMachine adds a Machine with its InfraMachine and its BootstrapConfig.
-func (f *fleet) addMachine(ms *clusterv1.MachineSet, name string, owner metav1.OwnerReference) {
-	m := stage.Machine(ms, name)
-	m.OwnerReferences = []metav1.OwnerReference{owner}
-	m.Spec.InfrastructureRef.Name = name
-	m.Spec.Bootstrap = clusterv1.Bootstrap{ConfigRef: clusterv1.ContractVersionedObjectReference{
-		APIGroup: "bootstrap.cluster.x-k8s.io", Kind: "KubeadmConfig", Name: name,
-	}}
-	f.add(m)
-	f.add(infraMachine(m), bootstrapConfig(m))
-}
-
-// declare changes a label in every section of the class and the Cluster to this value, and adds a label with the value in its key. An
+// declare sets a label with this value, and a label with the value in its key, in every section of the fleet's class and of its topology. An
 // empty value removes all labels.
-func (f *fleet) declare(value string) {
-	f.t.Helper()
-	for _, object := range []client.Object{f.class, f.cluster} {
-		f.get(object)
-		f.update(object, func() { f.set(value) })
-	}
-}
-
-func (f *fleet) set(value string) {
+func (s *scene) declare(value string) {
+	s.t.Helper()
 	metadata := clusterv1.ObjectMeta{}
 	if value != "" {
 		metadata.Labels = map[string]string{"cluster": value, "cluster-" + value: ""}
 	}
-	class, topology := &f.class.Spec, &f.cluster.Spec.Topology
-	for _, declares := range []*clusterv1.ObjectMeta{
-		&class.ControlPlane.Metadata, &class.Workers.MachineDeployments[0].Metadata, &class.Workers.MachinePools[0].Metadata,
-		&topology.ControlPlane.Metadata, &topology.Workers.MachineDeployments[0].Metadata, &topology.Workers.MachinePools[0].Metadata,
-	} {
-		*declares = metadata
+	class, cluster := &clusterv1.ClusterClass{}, stage.Cluster(fleetName, "prod")
+	class.Namespace, class.Name = fleetName, "standard"
+	for _, object := range []client.Object{class, cluster} {
+		s.get(object)
+		s.update(object, func() {
+			workers, topology := &class.Spec.Workers, &cluster.Spec.Topology
+			class.Spec.ControlPlane.Metadata, topology.ControlPlane.Metadata = metadata, metadata
+			for i := range workers.MachineDeployments {
+				workers.MachineDeployments[i].Metadata, workers.MachinePools[i].Metadata = metadata, metadata
+			}
+			for i := range topology.Workers.MachineDeployments {
+				topology.Workers.MachineDeployments[i].Metadata, topology.Workers.MachinePools[i].Metadata = metadata, metadata
+			}
+		})
 	}
-}
-
-// clusterClass returns a ClusterClass with Machines for its control plane and with one class of workers.
-func clusterClass(name string) *clusterv1.ClusterClass {
-	template := func(group, kind string) clusterv1.ClusterClassTemplateReference {
-		return clusterv1.ClusterClassTemplateReference{APIVersion: group + ".cluster.x-k8s.io/v1beta2", Kind: kind, Name: "fake"}
-	}
-	infrastructure, bootstrap := template("infrastructure", "FakeMachineTemplate"), template("bootstrap", "KubeadmConfigTemplate")
-	return &clusterv1.ClusterClass{
-		ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: name},
-		Spec: clusterv1.ClusterClassSpec{
-			Infrastructure: clusterv1.InfrastructureClass{TemplateRef: template("infrastructure", "FakeClusterTemplate")},
-			ControlPlane: clusterv1.ControlPlaneClass{
-				TemplateRef:           template("controlplane", "ModernControlPlaneTemplate"),
-				MachineInfrastructure: clusterv1.ControlPlaneClassMachineInfrastructureTemplate{TemplateRef: infrastructure},
-			},
-			Workers: clusterv1.WorkersClass{
-				MachineDeployments: []clusterv1.MachineDeploymentClass{{
-					Class:          "worker",
-					Bootstrap:      clusterv1.MachineDeploymentClassBootstrapTemplate{TemplateRef: bootstrap},
-					Infrastructure: clusterv1.MachineDeploymentClassInfrastructureTemplate{TemplateRef: infrastructure},
-				}},
-				MachinePools: []clusterv1.MachinePoolClass{{
-					Class:          "worker",
-					Bootstrap:      clusterv1.MachinePoolClassBootstrapTemplate{TemplateRef: bootstrap},
-					Infrastructure: clusterv1.MachinePoolClassInfrastructureTemplate{TemplateRef: infrastructure},
-				}},
-			},
-		},
-	}
-}
-
-func modernControlPlane(name string, labels map[string]string) *unstructured.Unstructured {
-	cp := &unstructured.Unstructured{Object: map[string]any{
-		"spec": map[string]any{"machineTemplate": map[string]any{"spec": map[string]any{
-			"infrastructureRef": map[string]any{"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "FakeMachineTemplate", "name": "fake"},
-		}}},
-	}}
-	cp.SetAPIVersion("controlplane.cluster.x-k8s.io/v1beta2")
-	cp.SetKind("ModernControlPlane")
-	cp.SetNamespace(name)
-	cp.SetName(name)
-	cp.SetLabels(labels)
-	return cp
-}
-
-func kubeadmControlPlane(name string) *unstructured.Unstructured {
-	return &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "controlplane.cluster.x-k8s.io/v1beta2", "kind": "KubeadmControlPlane",
-		"metadata": map[string]any{"namespace": name, "name": name, "labels": map[string]any{clusterv1.ClusterNameLabel: name}},
-		"spec": map[string]any{
-			"replicas": int64(1), "version": "v1.36.0",
-			"machineTemplate": map[string]any{
-				"metadata": map[string]any{
-					"labels": map[string]any{"team": "platform"}, "annotations": map[string]any{"note": "x"},
-				},
-				"spec": map[string]any{
-					"infrastructureRef": map[string]any{"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "FakeMachineTemplate", "name": "fake"},
-					"deletion":          map[string]any{"nodeDrainTimeoutSeconds": int64(30)},
-					"taints": []any{map[string]any{
-						"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule", "propagation": "Always",
-					}},
-				},
-			},
-		},
-	}}
 }
 
 // machineOf makes m a Machine of the control plane.
@@ -183,13 +89,4 @@ func infraMachine(m *clusterv1.Machine) *unstructured.Unstructured {
 	u.SetLabels(map[string]string{clusterv1.ClusterNameLabel: m.Spec.ClusterName})
 	u.SetOwnerReferences([]metav1.OwnerReference{stage.ControlledBy(m, "Machine")})
 	return u
-}
-
-// bootstrapConfig returns the KubeadmConfig of a Machine, with the name of its InfraMachine.
-func bootstrapConfig(m *clusterv1.Machine) *unstructured.Unstructured {
-	config := infraMachine(m)
-	config.SetAPIVersion("bootstrap.cluster.x-k8s.io/v1beta2")
-	config.SetKind("KubeadmConfig")
-	config.Object["spec"] = map[string]any{"verbosity": int64(1)}
-	return config
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
-// A child that is created without entries has the declarations of its owner after the write that creates it. This is the main promise:
-// the other tests cover its details.
+// A child that is created without entries has the declarations of its owner after the write that creates it, and an existing child gets them
+// from the loop. This is the main promise on a real API server: test/sim/conformance covers each rule.
 func TestChildrenInheritInTheWriteThatCreatesThem(t *testing.T) {
 	t.Parallel()
 	s := sharedScene(t)
@@ -56,4 +56,7 @@ func TestChildrenInheritInTheWriteThatCreatesThem(t *testing.T) {
 	), "the first privileged write adds the labels that the kubelet may not set")
 	s.Expect(taint.Find(node.Spec.Taints, taint.IDOf(clusterv1.NodeUninitializedTaint))).To(Equal(-1))
 	s.Expect(taint.Find(node.Spec.Taints, taint.ID{Key: "gpu", Effect: corev1.TaintEffectNoSchedule})).NotTo(Equal(-1))
+
+	s.update(f.md, func() { f.md.Spec.Template.Labels["node.cluster.x-k8s.io/pool"] = "cpu" })
+	s.eventually(node, func(g Gomega) { g.Expect(node.Labels).To(HaveKeyWithValue("node.cluster.x-k8s.io/pool", "cpu")) })
 }

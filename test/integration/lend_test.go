@@ -38,8 +38,7 @@ func borrow(ctx context.Context, options controlplane.Options) (*controlplane.Le
 // At a time, only one test has a management cluster of its own, and only one test has workload clusters, at most two. The other tests
 // wait for a running API server: the start of another would use both processors.
 var (
-	atHome = make(chan struct{}, 1)
-	away   = make(chan struct{}, 1)
+	atHome, away sync.Mutex
 	// travellers are the names of the tests that have workload clusters.
 	travellers sync.Map
 )
@@ -47,8 +46,8 @@ var (
 // lend takes an API server for a management cluster out of the pool until the test has ended.
 func lend(t *testing.T, options controlplane.Options) *controlplane.Lent {
 	t.Helper()
-	atHome <- struct{}{}
-	t.Cleanup(func() { <-atHome })
+	atHome.Lock()
+	t.Cleanup(atHome.Unlock)
 	return lendNow(t, options)
 }
 
@@ -56,10 +55,10 @@ func lend(t *testing.T, options controlplane.Options) *controlplane.Lent {
 func lendAbroad(t *testing.T) *controlplane.Lent {
 	t.Helper()
 	if _, has := travellers.LoadOrStore(t.Name(), true); !has {
-		away <- struct{}{}
+		away.Lock()
 		t.Cleanup(func() {
 			travellers.Delete(t.Name())
-			<-away
+			away.Unlock()
 		})
 	}
 	return lendNow(t, controlplane.ForWorkload(controlplane.Options{}))
@@ -72,15 +71,13 @@ func lendNow(t *testing.T, options controlplane.Options) *controlplane.Lent {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
+		var err error
 		if t.Failed() { // its state is unknown
-			if err := lent.Stop(); err != nil {
-				t.Error(err)
-			}
-			return
+			err = lent.Stop()
+		} else {
+			err = lent.GiveBack(context.WithoutCancel(t.Context()))
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
-		defer cancel()
-		if err := lent.GiveBack(ctx); err != nil {
+		if err != nil {
 			t.Error(err)
 		}
 	})

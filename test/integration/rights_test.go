@@ -17,6 +17,7 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -120,8 +121,8 @@ func (s *scene) doEverything(gates string) {
 	s.update(reserved, func() { reserved.Spec.Replicas = ptr.To(int32(2)) })
 	s.reported(ms, 2)
 
-	f := newFleet(s, fleetName)
-	s.create(stage.Node("of-set"))
+	fleet := s.createFleet(func(*unstructured.Unstructured) {})
+	s.create(stage.Node("prod-gpu-1"))
 	own := stage.Cluster(fleetName, "own")
 	s.create(own)
 	declares := stage.MachineDeployment(own, "own", declared())
@@ -140,18 +141,23 @@ func (s *scene) doEverything(gates string) {
 	}
 	s.update(machine, func() { machine.Labels[inherit.IgnoreLabel] = inherit.IgnoreAndRelease })
 	s.eventually(node, func(g Gomega) { g.Expect(node.Labels).NotTo(HaveKey(inherit.RecordLabel)) })
-	s.workload(f.cluster)
-	s.get(f.cluster)
-	s.update(f.cluster, func() { f.cluster.Labels = map[string]string{"heirloom.dev/workload-admission": "webhook"} })
+	prod := stage.Cluster(fleetName, "prod")
+	s.get(prod)
+	s.workload(prod)
+	s.get(prod)
+	s.update(prod, func() { prod.Labels = map[string]string{"heirloom.dev/workload-admission": "webhook"} })
 	for _, value := range []string{"two", ""} {
-		f.declare(value)
-		for _, child := range f.children {
+		s.declare(value)
+		for _, child := range fleet {
+			if child.GetLabels()[clusterv1.ClusterNameLabel] != "prod" {
+				continue
+			}
 			s.eventually(child, func(g Gomega) {
 				if value == "" {
-					g.Expect(child.GetLabels()).NotTo(HaveKey("cluster"), "%T", child)
+					g.Expect(child.GetLabels()).NotTo(HaveKey("cluster"), child.GetKind())
 					return
 				}
-				g.Expect(child.GetLabels()).To(HaveKeyWithValue("cluster", value), "%T", child)
+				g.Expect(child.GetLabels()).To(HaveKeyWithValue("cluster", value), child.GetKind())
 			})
 		}
 	}

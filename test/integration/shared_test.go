@@ -6,9 +6,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
+	"path/filepath"
 	"sync"
 	"testing"
+
+	"github.com/onsi/gomega"
 
 	"github.com/heirloom-dev/heirloom/test/controlplane"
 	"github.com/heirloom-dev/heirloom/test/stage"
@@ -19,23 +21,18 @@ import (
 var shared struct {
 	set sync.Once
 	*stage.Stage
-	lent *controlplane.Lent
-	dir  string
-	err  error
+	err error
 }
 
 // setShared sets up the shared stage, which runs until all tests have ended.
 func setShared(ctx context.Context) error {
 	ctx = context.WithoutCancel(ctx)
-	var err error
-	if shared.lent, err = borrow(ctx, controlplane.Options{}); err != nil {
-		return err
-	}
-	if shared.dir, err = controlplane.TempDir("stage-shared"); err != nil {
+	lent, err := borrow(ctx, controlplane.Options{})
+	if err != nil {
 		return err
 	}
 	shared.Stage, err = stage.New(ctx, stage.Options{
-		Program: program, Dir: shared.dir, On: shared.lent.ControlPlane, FailClosed: true,
+		Program: program, Dir: filepath.Dir(program), On: lent.ControlPlane, FailClosed: true,
 		Args: []string{taintGate + "enabled", "--no-execute-rate=12"}, // a rate for each Cluster, so that tests do not affect each other
 	})
 	return err
@@ -47,50 +44,36 @@ func endShared() error {
 		return nil
 	}
 	err := shared.Stop()
-	if err != nil {
-		err = fmt.Errorf("stopping the shared stage: %w", err)
-	}
 	for _, fault := range tailOf(shared.HeirloomLog()).fromStart().faults() {
 		err = errors.Join(err, fmt.Errorf("the log of the shared stage has %q", fault))
 	}
-	return errors.Join(err, os.RemoveAll(shared.dir))
+	return err
 }
 
 // sharedScene returns a scene on the shared stage.
 func sharedScene(t *testing.T) *scene {
 	t.Helper()
-	s := emptyScene(t)
-	shared.set.Do(func() { shared.err = setShared(s.ctx) })
+	shared.set.Do(func() { shared.err = setShared(t.Context()) })
 	if shared.err != nil {
 		t.Fatalf("setting the shared stage: %v", shared.err)
 	}
-	s.Stage, s.audit = shared.Stage, tailOf(shared.lent.AuditLog)
 	log := tailOf(shared.HeirloomLog())
-	t.Cleanup(func() {
-		if t.Failed() {
-			showLog(t, log)
-		}
-		expectNoRace(t, log)
-	})
-	return s
+	t.Cleanup(func() { expectNoRace(t, log) })
+	return &scene{
+		WithT: gomega.NewWithT(t), t: t, ctx: t.Context(), dir: t.TempDir(), Stage: shared.Stage, audit: tailOf(shared.AuditLog),
+	}
 }
 
-// names counts the names that tests have requested.
-var names struct {
-	sync.Mutex
-	taken map[string]int
-}
+// names are the names that tests have requested.
+var names sync.Map
 
 // own returns a name that no other test has, nor the same test in another run. It begins with the given name.
 func (s *scene) own(name string) string {
-	names.Lock()
-	defer names.Unlock()
-	if names.taken == nil {
-		names.taken = map[string]int{}
+	unique := name
+	for i := 2; ; i++ {
+		if _, taken := names.LoadOrStore(unique, true); !taken {
+			return unique
+		}
+		unique = fmt.Sprintf("%s-%d", name, i)
 	}
-	names.taken[name]++
-	if count := names.taken[name]; count > 1 {
-		return fmt.Sprintf("%s-%d", name, count)
-	}
-	return name
 }

@@ -6,6 +6,7 @@ package integration
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -46,7 +47,7 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) int {
-	dir, err := controlplane.TempDir("heirloom")
+	dir, err := os.MkdirTemp("", "heirloom")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -57,13 +58,10 @@ func run(m *testing.M) int {
 		return 1
 	}
 	code := m.Run()
-	if err := endShared(); err != nil {
-		fmt.Fprintln(os.Stderr, "FAIL:", err)
-		code = 1
-	}
+	ofShared := endShared()
 	started, err := planes.Stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "FAIL: stopping API servers:", err)
+	if err := errors.Join(ofShared, err); err != nil {
+		fmt.Fprintln(os.Stderr, "FAIL:", err)
 		code = 1
 	}
 	fmt.Printf("%d API servers were started\n", started)
@@ -102,60 +100,29 @@ func newScene(t *testing.T, options stage.Options) *scene {
 	return sceneOn(t, lend(t, options.ControlPlane), options)
 }
 
-// sceneOn sets up a stage on an API server until the end of the test. It leaves the API server as it then is.
-func sceneOn(t *testing.T, on *controlplane.Lent, options stage.Options) *scene {
-	t.Helper()
-	s := emptyScene(t)
-	s.audit = tailOf(on.AuditLog)
-	options.On = on.ControlPlane
-	s.set(options)
-	return s
-}
-
-// emptyScene returns a scene without a stage, with a directory until the end of the test.
-func emptyScene(t *testing.T) *scene {
-	t.Helper()
-	dir, err := controlplane.TempDir("scene")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute) // ends only a test that hangs
-	t.Cleanup(func() {
-		cancel()
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
-	})
-	return &scene{WithT: gomega.NewWithT(t), t: t, ctx: ctx, dir: dir}
-}
-
 // taintGate sets the state of Cluster API's feature gate. Without the flag, the program detects the state some seconds after it sees the
 // first Machine with taints, in the middle of a test, and then writes the taints again.
 const taintGate = "--cluster-api-taint-propagation="
 
-// set sets up a stage until the end of the test.
-func (s *scene) set(options stage.Options) {
-	s.t.Helper()
-	options.Program, options.Dir = program, s.dir
+// sceneOn sets up a stage on an API server until the end of the test. It leaves the API server as it then is.
+func sceneOn(t *testing.T, on *controlplane.Lent, options stage.Options) *scene {
+	t.Helper()
+	s := &scene{WithT: gomega.NewWithT(t), t: t, ctx: t.Context(), dir: t.TempDir(), audit: tailOf(on.AuditLog)}
+	options.On, options.Program, options.Dir = on.ControlPlane, program, s.dir
 	if !slices.ContainsFunc(options.Args, func(arg string) bool { return strings.HasPrefix(arg, taintGate) }) {
 		options.Args = append(slices.Clip(options.Args), taintGate+"enabled")
 	}
-	set, err := stage.New(s.ctx, options)
-	if err != nil {
-		showLog(s.t, tailOf(filepath.Join(s.dir, "heirloom.log")).fromStart())
-		s.t.Fatal(err)
+	t.Cleanup(func() { expectNoRace(t, tail{path: filepath.Join(s.dir, "heirloom.log")}) })
+	var err error
+	if s.Stage, err = stage.New(s.ctx, options); err != nil {
+		t.Fatal(err)
 	}
-	log := tailOf(set.HeirloomLog()).fromStart()
-	s.t.Cleanup(func() {
-		if err := set.Stop(); err != nil {
-			s.t.Errorf("stopping the stage: %v", err)
+	t.Cleanup(func() {
+		if err := s.Stop(); err != nil {
+			t.Errorf("stopping the stage: %v", err)
 		}
-		if s.t.Failed() {
-			showLog(s.t, log)
-		}
-		expectNoRace(s.t, log)
 	})
-	s.Stage = set
+	return s
 }
 
 // in returns the same scene inside a subtest.

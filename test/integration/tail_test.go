@@ -4,16 +4,16 @@ package integration
 
 import (
 	"bytes"
-	"encoding/json"
-	"fmt"
-	"io"
 	"os"
+	"slices"
 	"testing"
 
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+
+	"github.com/heirloom-dev/heirloom/test/controlplane"
 )
 
-// tail is the end of a file: the bytes that were added since tailOf, and the last byte before them.
+// tail is the end of a file: the bytes that were added since tailOf.
 type tail struct {
 	path string
 	from int64
@@ -22,7 +22,7 @@ type tail struct {
 func tailOf(path string) tail {
 	t := tail{path: path}
 	if info, err := os.Stat(path); err == nil {
-		t.from = max(info.Size()-1, 0)
+		t.from = info.Size()
 	}
 	return t
 }
@@ -31,59 +31,35 @@ func (t tail) fromStart() tail {
 	return tail{path: t.path}
 }
 
-func (t tail) read() ([]byte, error) {
-	file, err := os.Open(t.path)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	if _, err := file.Seek(t.from, io.SeekStart); err != nil {
-		return nil, err
-	}
-	return io.ReadAll(file)
+// read returns nothing if there is no file: a program that never started has no log.
+func (t tail) read() []byte {
+	content, _ := os.ReadFile(t.path)
+	return content[min(t.from, int64(len(content))):]
 }
 
-// events returns the audit events whose lines begin after tailOf and are complete.
-func (t tail) events() ([]auditv1.Event, error) {
-	content, err := t.read()
-	if err != nil {
-		return nil, err
-	}
-	if t.from > 0 { // the tail begins at the end or in the middle of a line
-		_, content, _ = bytes.Cut(content, []byte{'\n'})
-	}
-	var events []auditv1.Event
-	for line := range bytes.Lines(content[:bytes.LastIndexByte(content, '\n')+1]) {
-		var event auditv1.Event
-		if err := json.Unmarshal(line, &event); err != nil {
-			return nil, fmt.Errorf("%s: %w", t.path, err)
-		}
-		events = append(events, event)
-	}
-	return events, nil
+// events returns the events of an audit log.
+func (t tail) events() (events []auditv1.Event, err error) {
+	_, err = controlplane.ReadAudit(t.path, t.from, func(event *auditv1.Event) { events = append(events, *event) })
+	return events, err
 }
 
 // faults returns the forbidden texts in a log of the program.
 func (t tail) faults() []string {
-	log, _ := t.read() // a program that never started has no log
-	var faults []string
-	for _, fault := range []string{"DATA RACE", "Panic in an admission handler", "Observed a panic"} {
-		if bytes.Contains(log, []byte(fault)) {
-			faults = append(faults, fault)
-		}
-	}
-	return faults
+	log := t.read()
+	return slices.DeleteFunc([]string{"DATA RACE", "Panic in an admission handler", "Observed a panic"},
+		func(fault string) bool { return !bytes.Contains(log, []byte(fault)) })
 }
 
 func showLog(t *testing.T, log tail) {
-	if content, err := log.read(); err == nil {
-		t.Logf("%s:\n%s", log.path, content)
-	}
+	t.Logf("%s:\n%s", log.path, log.read())
 }
 
+// expectNoRace fails if the log of a program has a forbidden text, and shows the log of a test that has failed.
 func expectNoRace(t *testing.T, log tail) {
 	for _, fault := range log.faults() {
 		t.Errorf("%s has %q", log.path, fault)
+	}
+	if t.Failed() {
 		showLog(t, log)
 	}
 }

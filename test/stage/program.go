@@ -20,6 +20,7 @@ type program struct {
 	// WebhookURL, WorkloadURL, HealthURL and MetricsURL are the URLs that the program serves.
 	WebhookURL, WorkloadURL, HealthURL, MetricsURL string
 
+	binary    string
 	arguments []string // of the process, with env, each NAME=value
 	env       []string
 	log       string
@@ -34,11 +35,11 @@ func (s *Stage) StartReplica(ctx context.Context, name string, args ...string) (
 	if err != nil {
 		return nil, err
 	}
-	return &Replica{p}, p.start(ctx, s.options.Program)
+	return &Replica{p}, p.StartHeirloom(ctx)
 }
 
 // Stop stops the replica.
-func (r *Replica) Stop() error { return r.stop() }
+func (r *Replica) Stop() error { return r.StopHeirloom() }
 
 // newProgram chooses the ports of a program and returns it without starting it.
 func (s *Stage) newProgram(name string, args []string) (*program, error) {
@@ -59,6 +60,7 @@ func (s *Stage) newProgram(name string, args []string) (*program, error) {
 		WorkloadURL: fmt.Sprintf("https://%s:%d", host, ports[3]),
 		HealthURL:   fmt.Sprintf("http://127.0.0.1:%d", ports[1]),
 		MetricsURL:  fmt.Sprintf("http://127.0.0.1:%d/metrics", ports[2]),
+		binary:      s.options.Program,
 		log:         filepath.Join(s.options.Dir, name+".log"),
 		env:         s.options.Env,
 		arguments: slices.Concat([]string{
@@ -74,8 +76,9 @@ func (s *Stage) newProgram(name string, args []string) (*program, error) {
 	}, nil
 }
 
-func (p *program) start(ctx context.Context, binary string) error {
-	process, err := controlplane.StartProcess(ctx, binary, p.arguments, p.log, p.env...)
+// StartHeirloom starts the program and waits until it is ready.
+func (p *program) StartHeirloom(ctx context.Context) error {
+	process, err := controlplane.StartProcess(ctx, p.binary, p.arguments, p.log, p.env...)
 	if err != nil {
 		return err
 	}
@@ -86,11 +89,22 @@ func (p *program) start(ctx context.Context, binary string) error {
 	return nil
 }
 
-func (p *program) stop() error {
-	if p.Heirloom == nil {
+// StopHeirloom stops only the program, if it runs.
+func (p *program) StopHeirloom() error {
+	if p == nil || p.Heirloom == nil {
 		return nil
 	}
 	process := p.Heirloom
 	p.Heirloom = nil
 	return process.Stop()
+}
+
+// HeirloomLog returns the path of the program's log.
+func (p *program) HeirloomLog() string {
+	return p.log
+}
+
+// Metrics returns the metrics that a program serves at a URL.
+func Metrics(ctx context.Context, url string) (string, error) {
+	return controlplane.Get(ctx, url)
 }

@@ -97,16 +97,15 @@ func New(ctx context.Context, options Options) (*Stage, error) {
 // ControlPlaneOptions returns options with the CRDs that a stage needs: Cluster API's, unless the options have CRDs, and the CRDs
 // of the test's providers.
 func ControlPlaneOptions(ctx context.Context, options controlplane.Options) (controlplane.Options, error) {
-	files, err := here()
-	if err != nil {
-		return options, err
+	if len(options.CRDPaths) == 0 {
+		var err error
+		if options.CRDPaths, err = controlplane.CAPICRDPaths(); err != nil {
+			return options, err
+		}
 	}
-	crds := options.CRDPaths
-	if len(crds) == 0 {
-		crds = files.clusterAPI
-	}
-	options.CRDPaths = slices.Concat(crds, []string{files.providers})
-	return options, ctx.Err()
+	providers, err := controlplane.ProviderCRDPath(ctx)
+	options.CRDPaths = append(slices.Clip(options.CRDPaths), providers)
+	return options, err
 }
 
 func (s *Stage) set(ctx context.Context) error {
@@ -120,13 +119,8 @@ func (s *Stage) set(ctx context.Context) error {
 	if err := s.install(ctx); err != nil {
 		return err
 	}
-	if err := s.releaseLease(ctx); err != nil {
+	if err := s.setLease(ctx); err != nil {
 		return err
-	}
-	if s.options.WithoutLoop {
-		if err := s.holdLease(ctx); err != nil {
-			return err
-		}
 	}
 	if s.options.WithoutProgram {
 		return nil
@@ -191,32 +185,31 @@ func (s *Stage) install(ctx context.Context) error {
 	for key, value := range s.options.Values {
 		values[key] = value
 	}
-	files, err := here()
+	root, err := controlplane.RepositoryRoot(ctx)
 	if err != nil {
 		return err
 	}
-	objects, err := controlplane.RenderChart(ctx, files.chart, controlplane.ChartOptions{Namespace: Namespace, Values: values})
+	chart := filepath.Join(root, "deploy", "chart", "heirloom")
+	objects, err := controlplane.RenderChart(ctx, chart, controlplane.ChartOptions{Namespace: Namespace, Values: values})
 	if err != nil {
 		return err
-	}
-	for _, object := range objects {
-		if s.options.FailClosed && isWebhookConfiguration(object) {
-			failClosed(object)
-		}
 	}
 	if s.options.WithoutWebhooks {
-		objects = slices.DeleteFunc(objects, isWebhookConfiguration)
+		objects = slices.DeleteFunc(objects, func(object unstructured.Unstructured) bool {
+			return object.GroupVersionKind().Group == "admissionregistration.k8s.io"
+		})
+	}
+	if s.options.FailClosed {
+		for _, object := range objects {
+			failClosed(object)
+		}
 	}
 	return controlplane.Apply(ctx, s.Client, objects)
 }
 
-func isWebhookConfiguration(object unstructured.Unstructured) bool {
-	return object.GroupVersionKind().Group == "admissionregistration.k8s.io"
-}
-
-// failClosed changes all webhooks of a configuration, see Options.FailClosed. The chart has no values for these fields.
-func failClosed(configuration unstructured.Unstructured) {
-	hooks, _ := configuration.Object["webhooks"].([]any)
+// failClosed changes all webhooks in an object, see Options.FailClosed. The chart has no values for these fields.
+func failClosed(object unstructured.Unstructured) {
+	hooks, _ := object.Object["webhooks"].([]any)
 	for _, hook := range hooks {
 		if hook, ok := hook.(map[string]any); ok {
 			hook["failurePolicy"], hook["timeoutSeconds"] = "Fail", int64(30)
@@ -229,27 +222,9 @@ func (s *Stage) Dir() string {
 	return s.options.Dir
 }
 
-// StartHeirloom starts the program and waits until it is ready.
-func (s *Stage) StartHeirloom(ctx context.Context) error {
-	return s.start(ctx, s.options.Program)
-}
-
-// StopHeirloom stops only the program.
-func (s *Stage) StopHeirloom() error {
-	return s.stop()
-}
-
-// HeirloomLog returns the path of the program's log.
-func (s *Stage) HeirloomLog() string {
-	return s.log
-}
-
 // Stop stops the program and the control plane, unless Options.On gave the control plane.
 func (s *Stage) Stop() error {
-	var err error
-	if s.program != nil {
-		err = s.StopHeirloom()
-	}
+	err := s.StopHeirloom()
 	if s.options.On != nil {
 		return err
 	}

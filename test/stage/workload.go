@@ -3,13 +3,13 @@
 package stage
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"net/url"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -41,15 +41,11 @@ func (s *Stage) UseWorkload(ctx context.Context, cluster *clusterv1.Cluster, cp 
 
 // lead does the work of a control plane provider and an infrastructure provider.
 func (s *Stage) lead(ctx context.Context, cluster *clusterv1.Cluster, w *Workload) error {
-	kubeconfig, err := w.throughDoor("heirloom")
+	secret, err := w.secret(cluster, "heirloom")
 	if err != nil {
 		return err
 	}
-	err = s.Client.Create(ctx, &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: cluster.Name + "-kubeconfig", Labels: clusterLabel(cluster.Name)},
-		Type:       clusterv1.ClusterSecretType, Data: map[string][]byte{"value": kubeconfig},
-	})
-	if err != nil {
+	if err := s.Client.Create(ctx, secret); err != nil {
 		return fmt.Errorf("creating the kubeconfig Secret: %w", err)
 	}
 	before := cluster.DeepCopy()
@@ -73,23 +69,14 @@ func (w *Workload) open() error {
 	return err
 }
 
-// throughDoor returns an administrator's kubeconfig with the address of the door.
-func (w *Workload) throughDoor(user string) ([]byte, error) {
-	raw, err := w.Kubeconfig(user, "system:masters")
-	if err != nil {
-		return nil, err
-	}
-	kubeconfig, err := clientcmd.Load(raw)
-	if err != nil {
-		return nil, fmt.Errorf("reading a kubeconfig: %w", err)
-	}
-	for _, cluster := range kubeconfig.Clusters {
-		cluster.Server = "https://" + w.Door.Address()
-	}
-	if raw, err = clientcmd.Write(*kubeconfig); err != nil {
-		return nil, fmt.Errorf("writing a kubeconfig: %w", err)
-	}
-	return raw, nil
+// secret returns a Cluster's Secret with the kubeconfig of an administrator who uses the door.
+func (w *Workload) secret(cluster *clusterv1.Cluster, user string) (*corev1.Secret, error) {
+	kubeconfig, err := w.Kubeconfig(user, "system:masters")
+	kubeconfig = bytes.ReplaceAll(kubeconfig, []byte("https://"+w.Door.behind), []byte("https://"+w.Door.Address()))
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: cluster.Name + "-kubeconfig", Labels: clusterLabel(cluster.Name)},
+		Type:       clusterv1.ClusterSecretType, Data: map[string][]byte{"value": kubeconfig},
+	}, err
 }
 
 // Rotate replaces the kubeconfig of a Cluster with a kubeconfig of another user and another door. The previous door stays shut.
@@ -98,13 +85,11 @@ func (s *Stage) Rotate(ctx context.Context, cluster *clusterv1.Cluster, w *Workl
 	if err := w.open(); err != nil {
 		return err
 	}
-	kubeconfig, err := w.throughDoor("heirloom-rotated")
+	secret, err := w.secret(cluster, "heirloom-rotated")
 	if err != nil {
 		return err
 	}
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: cluster.Name + "-kubeconfig"}}
-	patch := &corev1.Secret{ObjectMeta: *secret.ObjectMeta.DeepCopy(), Data: map[string][]byte{"value": kubeconfig}}
-	if err := s.Client.Patch(ctx, patch, client.MergeFrom(secret)); err != nil {
+	if err := s.Client.Update(ctx, secret); err != nil {
 		return fmt.Errorf("replacing the kubeconfig Secret: %w", err)
 	}
 	return nil

@@ -87,13 +87,6 @@ func saysProtocol() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.Proto) })
 }
 
-// With HTTP/2, a connection has many requests at a time, and keeps their headers until their answers are read.
-func TestWebhooksDoNotSpeakHTTP2(t *testing.T) {
-	status, body := statusOf(t, serve(t, t.Context(), saysProtocol()), "")
-	NewWithT(t).Expect(status).To(Equal(http.StatusOK))
-	NewWithT(t).Expect(body).To(Equal("HTTP/1.1"))
-}
-
 func TestHeadersOfWebhooksAreLimited(t *testing.T) {
 	url := serve(t, t.Context(), saysProtocol())
 	for size, want := range map[int]int{mostHeaders - 200: http.StatusOK, 2 * mostHeaders: http.StatusRequestHeaderFieldsTooLarge} {
@@ -178,7 +171,7 @@ func TestConnectionsAreLimited(t *testing.T) {
 }
 
 // Any client can make any number of handshakes fail.
-func TestHandshakesThatFailDoNotFillTheLog(t *testing.T) {
+func TestFailedHandshakesAreLoggedOnce(t *testing.T) {
 	var lines atomic.Int32
 	previous, stderr := ctrl.Log, log.Writer()
 	defer func() {

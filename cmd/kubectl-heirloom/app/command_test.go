@@ -22,20 +22,6 @@ func ran(t *testing.T, args ...string) (out string, err error) {
 	return stdout.String(), err
 }
 
-// A command's help lists its own flags, and says where the others are.
-func TestHelp(t *testing.T) {
-	Expect := NewWithT(t).Expect
-	for _, command := range NewCommand(genericiooptions.NewTestIOStreamsDiscard()).Commands() {
-		if !command.IsAvailableCommand() || command.Name() == "help" || command.Name() == "options" {
-			continue
-		}
-		out, err := ran(t, command.Name(), "--help")
-		Expect(err).NotTo(HaveOccurred())
-		Expect(out).To(ContainSubstring(`Use "kubectl heirloom options" for a list of global command-line options`), command.Name())
-		Expect(out).NotTo(Or(ContainSubstring("--as-group"), ContainSubstring("--color")), command.Name())
-	}
-}
-
 // A wrong command line is an error of the plugin, not an answer. The error comes before any request to an API server.
 func TestWrongCommandLines(t *testing.T) {
 	for line, says := range map[string]string{

@@ -3,13 +3,10 @@
 package compare_test
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/compare"
@@ -37,30 +34,4 @@ func TestListsAreReadOnce(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(*asked).To(ConsistOf("list ClusterList", "list ClusterClassList", "list MachineDeploymentList", "list MachinePoolList",
 		"list MachineSetList", "list MachineList", "list AcmeMachineList", "list NodeList"))
-}
-
-// The objects below inherit from an object that a visit has put into the store.
-func TestVisit(t *testing.T) {
-	g := NewWithT(t)
-	w, _ := serve(t)
-	var nodes []string
-	_, err := w.Tree(t.Context(), types.NamespacedName{Namespace: "fleet", Name: "prod"}, func(o *compare.Object) error {
-		if o.Kind == "MachineSet" {
-			u := &unstructured.Unstructured{}
-			u.SetGroupVersionKind(o.GVK)
-			var err error
-			u.Object, err = runtime.DefaultUnstructuredConverter.ToUnstructured(o.Object)
-			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(unstructured.SetNestedField(u.Object, "new", "spec", "template", "metadata", "labels", "added")).To(Succeed())
-			w.Store.Put(u)
-		}
-		for _, e := range o.Entries {
-			if e.Key == "added" {
-				nodes = append(nodes, fmt.Sprintf("%s %s=%s %s", o.Ref, e.Key, e.Value, e.Status))
-			}
-		}
-		return nil
-	})
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(nodes).To(ConsistOf("Machine fleet/good added=new missing", "Machine fleet/lacking added=new missing", "AcmeMachine fleet/good added=new missing"))
 }

@@ -5,7 +5,6 @@ package explain
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"testing"
 
@@ -16,8 +15,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/settings"
-	"github.com/heirloom-dev/heirloom/pkg/workload/connect"
 	"github.com/heirloom-dev/heirloom/test/fleet"
 )
 
@@ -35,7 +32,7 @@ func nodeOf(name, providerID string) *corev1.Node {
 }
 
 // A Node's name is looked up among the Nodes of the management cluster and of its workload clusters.
-func TestWhichNodeIsMeant(t *testing.T) {
+func TestNodeByName(t *testing.T) {
 	one, two := machineOf("default", "one", "m1", "n"), machineOf("other", "two", "m2", "n")
 	ofPool := &clusterv1.MachinePool{ObjectMeta: fleet.Named("mp", ""), Spec: clusterv1.MachinePoolSpec{ClusterName: "one", ProviderIDList: []string{"pooled"}}}
 	ofPool.Status.NodeRefs = []corev1.ObjectReference{{Name: "pooled"}}
@@ -92,8 +89,6 @@ func TestWhichNodeIsMeant(t *testing.T) {
 	}
 }
 
-const pool = "node.cluster.x-k8s.io/pool"
-
 // However many Nodes of a Cluster are explained, its kubeconfig is read once.
 func TestNodesShareAConnection(t *testing.T) {
 	g := NewWithT(t)
@@ -105,40 +100,4 @@ func TestNodesShareAConnection(t *testing.T) {
 	_, err := x.All(t.Context(), slices.Repeat([]Object{{corev1.SchemeGroupVersion.WithKind("Node"), types.NamespacedName{Name: "n"}}}, 3))
 	g.Expect(err).To(MatchError(ContainSubstring("prod-kubeconfig")))
 	g.Expect(asked).To(Equal(1))
-}
-
-// An explanation of a single key of a Node costs the management cluster at most eight requests, including the settings and the kubeconfig,
-// however many Machines there are.
-func TestRequestsForAKeyOfANode(t *testing.T) {
-	g := NewWithT(t)
-	w := newTopology(t)
-	w.throughout(pool, "node")
-	w.m.Status.NodeRef.Name = w.node.Name
-	kubeconfig := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "c-kubeconfig"}, Data: map[string][]byte{"value": []byte(
-		`{"clusters": [{"name": "c", "cluster": {"server": "https://c.example.com"}}], "contexts": [{"name": "c", "context": {"cluster": "c"}}], "current-context": "c"}`)}}
-	objects := []client.Object{&w.class, &w.cluster, &w.md, &w.ms, &w.m, kubeconfig}
-	for i := range 499 {
-		m := w.m.DeepCopy()
-		m.Name, m.UID, m.Spec.ProviderID, m.Status.NodeRef.Name = fmt.Sprint("m", i), types.UID(fmt.Sprint("m", i)), fmt.Sprint("id", i), fmt.Sprint("n", i)
-		objects = append(objects, m)
-	}
-	var requests []string
-	live := fleet.Server(objects...).WithInterceptorFuncs(fleet.Asks(func(request string) error {
-		requests = append(requests, request)
-		return nil
-	})).Build()
-	as, err := (&settings.Flags{}).Read(t.Context(), live)
-	g.Expect(err).NotTo(HaveOccurred())
-	x := New(fleet.World(t, live))
-	x.Settings, x.Now, x.Key = as, w.now, pool
-	x.Nodes = func(ctx context.Context, cluster types.NamespacedName) (client.Reader, error) {
-		if _, err := connect.RESTConfig(ctx, live, cluster); err != nil {
-			return nil, err
-		}
-		return fleet.Server(&w.node).Build(), nil
-	}
-	e, err := x.Explain(t.Context(), Object{corev1.SchemeGroupVersion.WithKind("Node"), types.NamespacedName{Name: w.node.Name}})
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(e.Entries).To(ConsistOf(HaveField("Reason", "NotYet")))
-	g.Expect(len(requests)).To(And(BeNumerically("<=", 8), BeNumerically(">", 5)), "%q", requests)
 }

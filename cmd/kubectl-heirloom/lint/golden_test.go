@@ -14,7 +14,6 @@ import (
 
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/manifest"
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/settings"
-	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/version"
 	"github.com/heirloom-dev/heirloom/test/fleet"
 	"github.com/heirloom-dev/heirloom/test/markdown"
@@ -79,45 +78,6 @@ func TestSARIF(t *testing.T) {
 	fleet.Golden(t, "sarif", strings.Replace(out.String(), version.String(), "VERSION", 1))
 	g.Expect((&Report{}).SARIF(&none)).To(Succeed())
 	g.Expect(none.String()).To(ContainSubstring(`"results": []`)) // null is no valid list of results
-}
-
-// TestExamples lints the examples of the documentation. Their findings are intended.
-func TestExamples(t *testing.T) {
-	root := filepath.Join("..", "..", "..", "docs", "examples")
-	meant := map[string][]string{
-		"clusterclass": {listReplaced.ID}, // its README says that a pool overrides all taints
-		"gpu-pool":     {notForNodes.ID},
-		// No file has the Cluster, which names the keys.
-		"keys-per-cluster": {notForNodes.ID, notForNodes.ID, notForNodes.ID},
-	}
-	dirs, err := filepath.Glob(filepath.Join(root, "*", "README.md"))
-	NewWithT(t).Expect(err).NotTo(HaveOccurred())
-	valuesAlone := func(readme string) bool {
-		return slices.Contains([]string{"facts", "no-execute-budgets", "required-keys"}, filepath.Base(filepath.Dir(readme)))
-	}
-	dirs = slices.DeleteFunc(dirs, valuesAlone)
-	NewWithT(t).Expect(dirs).To(HaveLen(10))
-	for _, readme := range dirs {
-		dir := filepath.Base(filepath.Dir(readme))
-		t.Run(dir, func(t *testing.T) {
-			g, set := NewWithT(t), &manifest.Set{}
-			files, err := filepath.Glob(filepath.Join(root, dir, "*.yaml"))
-			g.Expect(err).NotTo(HaveOccurred())
-			for _, file := range files {
-				content, err := os.ReadFile(file)
-				g.Expect(err).NotTo(HaveOccurred())
-				g.Expect(set.Parse(file, content)).To(Succeed())
-			}
-			report, err := Lint(set, Settings{Policy: inherit.Policy{SyncAllowed: []string{inherit.SyncAnyKey}}})
-			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(report.Objects).To(BeNumerically(">", 0))
-			var found []string
-			for _, f := range report.Findings {
-				found = append(found, f.Rule)
-			}
-			g.Expect(found).To(Equal(meant[dir]))
-		})
-	}
 }
 
 // TestPage compares the table of rules and the example in docs/kubectl.md with the code.

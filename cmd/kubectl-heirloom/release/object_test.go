@@ -112,22 +112,7 @@ func TestRelease(t *testing.T) {
 	}
 }
 
-func TestPreview(t *testing.T) {
-	Expect := NewWithT(t).Expect
-	f := newWorld(t, "")
-	before := f.stored(t, &clusterv1.Machine{}, "m")
-	Expect(f.of("Cluster", "x").Preview(t.Context())).To(Succeed())
-	Expect(f.out.String()).To(Equal(`cluster.cluster.x-k8s.io/x labeled in namespace fleet (dry run)
-machineset.cluster.x-k8s.io/ms released in namespace fleet (dry run)
-  .metadata.labels.team
-machine.cluster.x-k8s.io/m released in namespace fleet (dry run)
-  .metadata.labels.team
-`))
-	Expect(f.stored(t, &clusterv1.Machine{}, "m")).To(Equal(before))
-	Expect(f.of("Machine", "none").Preview(t.Context())).NotTo(Succeed())
-}
-
-func TestWhatCanBeReleased(t *testing.T) {
+func TestValidateKinds(t *testing.T) {
 	kinds := []schema.GroupVersionKind{
 		{Group: "controlplane.cluster.x-k8s.io", Version: "v1", Kind: "CP"}, {Group: "infrastructure.cluster.x-k8s.io", Version: "v1", Kind: "InfraMachine"}, clusterv1.GroupVersion.WithKind("Machine"),
 	}

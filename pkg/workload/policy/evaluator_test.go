@@ -6,7 +6,6 @@ import (
 	"context"
 	"slices"
 	"testing"
-	"time"
 
 	. "github.com/onsi/gomega"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -156,17 +155,6 @@ func TestThePolicyIsForKubeletsAndTheirOwnNodes(t *testing.T) {
 			NewWithT(t).Expect(matches).To(Equal(tc.want))
 		})
 	}
-}
-
-// A correct taint is not replaced: a NoExecute taint counts from its timeAdded.
-func TestATaintThatIsRightIsLeftAsItIs(t *testing.T) {
-	m := instance(1)
-	m.Spec.Taints[0].Effect, m.Spec.Taints[0].Value = corev1.TaintEffectNoExecute, ""
-	node := nodeNamed(m.Name)
-	node.Spec.Taints = []corev1.Taint{{Key: m.Spec.Taints[0].Key, Effect: corev1.TaintEffectNoExecute, TimeAdded: &metav1.Time{Time: time.Unix(1_800_000_000, 0)}}}
-	got := newEvaluator(t).register(node, parametersOf(t, m))
-	NewWithT(t).Expect(got.Spec.Taints[:1]).To(Equal(node.Spec.Taints))
-	NewWithT(t).Expect(got.Annotations).NotTo(BeEmpty(), "the Machine has been found")
 }
 
 func TestThePolicyFailsOpenAndIsForCreatesOnly(t *testing.T) {

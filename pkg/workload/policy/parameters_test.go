@@ -60,73 +60,8 @@ func TestTheFormatIsTheDocumentedOne(t *testing.T) {
 	}))
 }
 
-// Cluster API removes entries from a Node that its own annotations list and the Machine does not have, so these annotations list only
-// entries that the Machine has. Heirloom's annotations list the others.
-func TestWhatAMachineDoesNotHaveYetIsListedAsHeirlooms(t *testing.T) {
-	const (
-		key, other, note = "node.cluster.x-k8s.io/a", "node.cluster.x-k8s.io/b", "node.cluster.x-k8s.io/note"
-		noTaints         = "cluster.x-k8s.io/taints-from-machine="
-	)
-	for _, tc := range []struct {
-		name string
-		// has changes the current Machine, which may lack entries that it will have.
-		has  func(*clusterv1.Machine)
-		want []string
-	}{
-		{name: "nothing", has: func(m *clusterv1.Machine) { m.Labels, m.Annotations, m.Spec.Taints = nil, nil, nil }, want: []string{
-			noTaints, "heirloom.dev/annotations-from-machine=" + note, "heirloom.dev/labels-from-machine=" + key + "," + other,
-			"heirloom.dev/taints-from-machine=gpu=yes:NoSchedule",
-		}},
-		{name: "one label of two", has: func(m *clusterv1.Machine) { m.Labels = map[string]string{other: "2"} }, want: []string{
-			"cluster.x-k8s.io/annotations-from-machine=" + note, "cluster.x-k8s.io/labels-from-machine=" + other,
-			"cluster.x-k8s.io/taints-from-machine=gpu:NoSchedule", "heirloom.dev/labels-from-machine=" + key,
-		}},
-		{name: "no taint", has: func(m *clusterv1.Machine) { m.Spec.Taints = nil }, want: []string{
-			"cluster.x-k8s.io/annotations-from-machine=" + note, "cluster.x-k8s.io/labels-from-machine=" + key + "," + other, noTaints,
-			"heirloom.dev/taints-from-machine=gpu=yes:NoSchedule",
-		}},
-		{name: "everything", has: func(*clusterv1.Machine) {}, want: []string{
-			"cluster.x-k8s.io/annotations-from-machine=" + note, "cluster.x-k8s.io/labels-from-machine=" + key + "," + other,
-			"cluster.x-k8s.io/taints-from-machine=gpu:NoSchedule",
-		}},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			Expect := NewWithT(t).Expect
-			m := declaring("m")
-			m.Labels, m.Annotations = map[string]string{key: "1", other: "2"}, map[string]string{note: "ours"}
-			m.Spec.Taints = []clusterv1.MachineTaint{
-				{Key: "gpu", Value: "yes", Effect: "NoSchedule", Propagation: "Always"},
-				{Key: "once", Effect: "NoSchedule", Propagation: "OnInitialization"},
-			}
-			actual := m.DeepCopy()
-			tc.has(actual)
-			parameters := parametersBy(t, inherit.Policy{}, []inherit.Machine{{Actual: actual, Effective: m}})
-			lines := strings.Split(parameters.Data["c.1"], "\n")
-			Expect(lines[:3]).To(Equal([]string{"guard", key + "=1," + other + "=2", "gpu=yes:NoSchedule,once=:NoSchedule"}), "the Node gets all entries")
-			Expect(lines[3:]).To(ConsistOf(append(tc.want, note+"=ours")))
-		})
-	}
-}
-
-// The label that opts a Machine out counts once the Machine has it, as in the webhook.
-func TestAMachineThatWillBeSkippedIsNotYet(t *testing.T) {
-	now := declaring("m")
-	later := now.DeepCopy()
-	later.Labels[inherit.IgnoreLabel] = ""
-	for _, tc := range []struct {
-		machine inherit.Machine
-		brings  bool
-	}{
-		{machine: inherit.Machine{Actual: now, Effective: later}, brings: true},
-		{machine: inherit.Machine{Actual: later, Effective: later}},
-	} {
-		_, brings := parametersBy(t, inherit.Policy{}, []inherit.Machine{tc.machine}).Data["c.1"]
-		NewWithT(t).Expect(brings).To(Equal(tc.brings))
-	}
-}
-
 // A tab or a line break would make a Machine look like another. No Node has a tab or a line break in its name.
-func TestSeparatorsInWhatMachinesAreFoundBy(t *testing.T) {
+func TestSeparatorsInNamesAndProviderIDs(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	const machine = "1\taws:///eu-central-1a/i-00000000000001eef\t10.0.0.1\tip-10-0-0-1.eu-central-1.compute.internal\tworkers-00001"
 	for _, separator := range []string{"\n", "\t"} {
@@ -140,7 +75,7 @@ func TestSeparatorsInWhatMachinesAreFoundBy(t *testing.T) {
 }
 
 // An API server would refuse to create a Node with an invalid entry. A Node with only its taints is better.
-func TestNothingIsBroughtThatAnAPIServerWouldRefuse(t *testing.T) {
+func TestPolicyKeepsNodesValid(t *testing.T) {
 	everything := inherit.Policy{AdditionalLabels: []*regexp.Regexp{regexp.MustCompile("")}, AdditionalAnnotations: []*regexp.Regexp{regexp.MustCompile("")}}
 	for _, tc := range []struct {
 		name   string
@@ -208,6 +143,15 @@ func nodeNamed(name string) *corev1.Node {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
 }
 
+// anonymous returns a Node with addresses and without a providerID.
+func anonymous(name string, addresses ...string) *corev1.Node {
+	node := nodeNamed(name)
+	for _, address := range addresses {
+		node.Status.Addresses = append(node.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: address})
+	}
+	return node
+}
+
 // The largest possible number of Machines costs an API server a part of its budget, and the right Machine is found.
 func TestManyMachinesWaitForTheirNodes(t *testing.T) {
 	Expect := NewWithT(t).Expect
@@ -230,7 +174,7 @@ func TestManyMachinesWaitForTheirNodes(t *testing.T) {
 }
 
 // The error counts the Machines that have no room. Their Nodes inherit nothing, and are not matched with other Machines.
-func TestMachinesForWhichThereIsNoRoom(t *testing.T) {
+func TestParametersWithoutRoom(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
 		machines []*clusterv1.Machine
@@ -268,7 +212,7 @@ func TestMachinesForWhichThereIsNoRoom(t *testing.T) {
 }
 
 // Machines that no Node can match take no room from others.
-func TestParametersSkipMachinesThatNoNodeCanMatch(t *testing.T) {
+func TestParametersSkipMachinesWithoutIdentity(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	unknown := instance(2)
 	unknown.Spec.ProviderID, unknown.Status.Addresses = "", nil
@@ -278,7 +222,7 @@ func TestParametersSkipMachinesThatNoNodeCanMatch(t *testing.T) {
 }
 
 // The MutatingAdmissionPolicy accepts content up to a limit. A Machine with longer content counts as a Machine without room.
-func TestAContentThatIsTooLong(t *testing.T) {
+func TestParametersSkipLongContent(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	machines := instances(2)
 	machines[1].Annotations = map[string]string{"node.cluster.x-k8s.io/a": strings.Repeat("%", 180<<10)}

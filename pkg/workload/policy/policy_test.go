@@ -145,7 +145,7 @@ func TestEnsure(t *testing.T) {
 }
 
 // Heirloom writes the MutatingAdmissionPolicy in a version that the API server serves, and prefers v1.
-func TestTheVersionThatIsServed(t *testing.T) {
+func TestPolicyVersions(t *testing.T) {
 	for _, tc := range []struct {
 		serves []string
 		want   string
@@ -194,7 +194,7 @@ func TestNobodyKnowsWhetherPoliciesAreServed(t *testing.T) {
 }
 
 // Heirloom restores its own fields. Fields of other managers may stay.
-func TestWhatSomebodyChangesIsPutBack(t *testing.T) {
+func TestChangedPolicyIsRestored(t *testing.T) {
 	w := newWorkload(t)
 	w.Expect(w.ensure(instance(1))).To(BeTrue())
 	read := func() (*policyObject, *bindingObject, *corev1.ConfigMap) {
@@ -203,24 +203,41 @@ func TestWhatSomebodyChangesIsPutBack(t *testing.T) {
 	p, b, c := read()
 	want := []any{*p.Spec.DeepCopy(), b.Spec.ParamRef.Name, c.DeepCopy().Data, c.DeepCopy().Labels}
 
-	*p.Spec.FailurePolicy = admissionregistrationv1.Fail
-	p.Spec.MatchConstraints.ObjectSelector.MatchLabels = map[string]string{"theirs": "1"}
-	rule := &p.Spec.MatchConstraints.ResourceRules[0]
-	rule.Operations, rule.Resources = append(rule.Operations, admissionregistrationv1.Update), append(rule.Resources, "nodes/status")
-	p.Spec.Mutations = append(p.Spec.Mutations, *p.Spec.Mutations[0].DeepCopy())
+	type spec = admissionregistrationv1.MutatingAdmissionPolicySpec
+	for _, change := range []func(*spec){
+		func(s *spec) { *s.FailurePolicy = admissionregistrationv1.Fail },
+		func(s *spec) { s.ReinvocationPolicy = admissionregistrationv1.NeverReinvocationPolicy },
+		func(s *spec) { s.MatchConstraints.ObjectSelector.MatchLabels = map[string]string{"theirs": "1"} },
+		func(s *spec) {
+			rule := &s.MatchConstraints.ResourceRules[0]
+			rule.Operations, rule.Resources = append(rule.Operations, admissionregistrationv1.Update), append(rule.Resources, "nodes/status")
+		},
+		func(s *spec) { s.Mutations = append(s.Mutations, *s.Mutations[0].DeepCopy()) },
+		func(s *spec) { s.MatchConditions = s.MatchConditions[1:] },
+		func(s *spec) { s.MatchConditions[0].Expression = "false" },
+		func(s *spec) { s.Variables = s.Variables[:2] },
+		func(s *spec) { slices.Reverse(s.Variables) }, // a variable uses the variables above it
+	} {
+		p = stored[policyObject](w)
+		change(&p.Spec)
+		w.Expect(w.Update(t.Context(), p)).To(Succeed())
+		w.Expect(w.ensure(instance(1))).To(BeFalse())
+		w.Expect(w.writes).To(Equal(everything[:1]))
+		w.Expect(stored[policyObject](w).Spec).To(Equal(want[0]))
+	}
 	b.Spec.ParamRef.Name = "theirs"
 	c.Data, c.Labels = nil, nil
-	for _, object := range []client.Object{p, b, c} {
+	for _, object := range []client.Object{b, c} {
 		w.Expect(w.Update(t.Context(), object)).To(Succeed())
 	}
 	w.Expect(w.ensure(instance(1))).To(BeFalse())
-	w.Expect(w.writes).To(Equal(everything))
-	p, b, c = read()
-	w.Expect([]any{p.Spec, b.Spec.ParamRef.Name, c.Data, c.Labels}).To(Equal(want))
+	w.Expect(w.writes).To(Equal(everything[1:]))
+	_, b, c = read()
+	w.Expect([]any{b.Spec.ParamRef.Name, c.Data, c.Labels}).To(Equal(want[1:]))
 }
 
 // Further match conditions and labels of an administrator stay, and a label causes no writes.
-func TestWhatAnAdministratorAddsStays(t *testing.T) {
+func TestAdditionsOfAnAdministratorStay(t *testing.T) {
 	w := newWorkload(t)
 	w.Expect(w.ensure(instance(1))).To(BeTrue())
 	p := stored[policyObject](w)
@@ -238,29 +255,6 @@ func TestWhatAnAdministratorAddsStays(t *testing.T) {
 	w.Expect(w.writes).To(BeEmpty())
 }
 
-// Each item must be there and unchanged, in its order: a variable uses the variables above it.
-func TestALostOrChangedItemIsPutBack(t *testing.T) {
-	for _, change := range []func(*admissionregistrationv1.MutatingAdmissionPolicySpec){
-		func(s *admissionregistrationv1.MutatingAdmissionPolicySpec) {
-			s.MatchConditions = s.MatchConditions[1:]
-		},
-		func(s *admissionregistrationv1.MutatingAdmissionPolicySpec) {
-			s.MatchConditions[0].Expression = "false"
-		},
-		func(s *admissionregistrationv1.MutatingAdmissionPolicySpec) { s.Variables = s.Variables[:2] },
-		func(s *admissionregistrationv1.MutatingAdmissionPolicySpec) { slices.Reverse(s.Variables) },
-		func(s *admissionregistrationv1.MutatingAdmissionPolicySpec) { s.ReinvocationPolicy = "Never" },
-	} {
-		w := newWorkload(t)
-		w.Expect(w.ensure()).To(BeTrue())
-		p := stored[policyObject](w)
-		change(&p.Spec)
-		w.Expect(w.Update(t.Context(), p)).To(Succeed())
-		w.Expect(w.ensure()).To(BeFalse())
-		w.Expect(w.writes).To(Equal(everything[:1]))
-	}
-}
-
 // A tenant may declare any number of Machines: the set-up ends with its context.
 func TestASetUpEndsWithItsContext(t *testing.T) {
 	w := newWorkload(t)
@@ -271,7 +265,7 @@ func TestASetUpEndsWithItsContext(t *testing.T) {
 }
 
 // If a step is forbidden, the next steps are skipped. The next call goes on from there.
-func TestASetUpThatFailsHalfway(t *testing.T) {
+func TestFailedSetUpGoesOn(t *testing.T) {
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "things"}, "nodes.heirloom.dev", errors.New("not yours"))
 	for _, tc := range []struct {
 		request, problem string
@@ -345,7 +339,7 @@ func TestRemoveWherePoliciesAreServedNoLonger(t *testing.T) {
 	w.Expect(w.writes).To(Equal([]string{"delete ConfigMap"}))
 }
 
-func TestWhatSomebodyElseHasJustDeletedIsGone(t *testing.T) {
+func TestRemoveOfDeletedObjects(t *testing.T) {
 	w := newWorkload(t)
 	w.Expect(w.ensure(instance(1))).To(BeTrue())
 	w.fail["delete MutatingAdmissionPolicy"] = apierrors.NewNotFound(schema.GroupResource{}, policy.Name)
@@ -354,7 +348,7 @@ func TestWhatSomebodyElseHasJustDeletedIsGone(t *testing.T) {
 }
 
 // Heirloom deletes only its own objects: a user who may label objects of the workload cluster may have no right to delete them.
-func TestWhatIsSomebodyElses(t *testing.T) {
+func TestForeignObjectsAreNotDeleted(t *testing.T) {
 	ours := policy.Binding(admissionregistrationv1.SchemeGroupVersion).GetLabels()
 	theirs := []client.Object{
 		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "theirs", Name: policy.Name, Labels: ours}},

@@ -84,13 +84,11 @@ func TestBaseURL(t *testing.T) {
 		{name: "a host is enough", raw: "https://heirloom.example.com", want: "https://heirloom.example.com"},
 		{name: "a port and a path may be there", raw: "https://heirloom.example.com:8443/base/path", want: "https://heirloom.example.com:8443/base/path"},
 		{name: "a slash at the end is dropped", raw: "https://heirloom.example.com/", want: "https://heirloom.example.com"},
-		{name: "a slash at the end of a path is, too", raw: "https://heirloom.example.com/base/", want: "https://heirloom.example.com/base"},
 		{name: "an address will do", raw: "https://[2001:db8::1]:443", want: "https://[2001:db8::1]:443"},
 
 		{name: "plain HTTP is refused", raw: "http://heirloom.example.com", problem: "must be https://"},
 		{name: "a host without a scheme is refused", raw: "heirloom.example.com", problem: "must be https://"},
 		{name: "a URL without a host is refused", raw: "https:///base", problem: "must be https://"},
-		{name: "a URL without slashes is refused", raw: "https:heirloom.example.com", problem: "must be https://"},
 		{name: "a port without a host is refused", raw: "https://:8443", problem: "must be https://"},
 		{name: "a user is refused", raw: "https://me@heirloom.example.com", problem: "no user"},
 		{name: "a query is refused", raw: "https://heirloom.example.com?a=b", problem: "no query"},
@@ -101,7 +99,6 @@ func TestBaseURL(t *testing.T) {
 		{name: "two slashes are refused", raw: "https://heirloom.example.com//", problem: "plain path"},
 		{name: "a way up is refused", raw: "https://heirloom.example.com/a/../b", problem: "plain path"},
 		{name: "an escape is refused", raw: "https://heirloom.example.com/a%2Fb", problem: "plain path"},
-		{name: "nothing is refused", raw: "", problem: "must be https://"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			Expect := NewWithT(t).Expect

@@ -150,7 +150,7 @@ func (h *hooks) addresses(body string) string {
 
 // waitForHooks waits until a configuration is in force: it sends a probe to the webhook that hook adds.
 func (s *side) waitForHooks(ctx context.Context, name string) {
-	probe := step{name: "probe", do: "POST configmaps?dryRun=All", body: "{apiVersion: v1, kind: ConfigMap, metadata: {name: probe, labels: {probe: " + name + "}}}"}
+	probe := step{Name: "probe", Do: "POST configmaps?dryRun=All", Body: "{apiVersion: v1, kind: ConfigMap, metadata: {name: probe, labels: {probe: " + name + "}}}"}
 	s.Eventually(func() string {
 		response := s.send(ctx, probe)
 		_ = response.Body.Close()
@@ -159,13 +159,12 @@ func (s *side) waitForHooks(ctx context.Context, name string) {
 	s.hooks.take()
 }
 
-// hook returns a step that creates a configuration with webhooks for objects that are labelled with its name. Each webhook is a line of
-// YAML; one more webhook answers probes.
-func hook(name string, webhooks ...string) step {
+// configuration returns the step that creates a configuration with webhooks for objects that are labelled with its name. Each webhook is a line
+// of YAML; one more webhook answers probes.
+func (of step) configuration() step {
 	var b strings.Builder
-	fmt.Fprintf(&b, "apiVersion: admissionregistration.k8s.io/v1\nkind: MutatingWebhookConfiguration\nmetadata: {name: %s}\nwebhooks:\n", name)
-	webhooks = append(webhooks, "probe-"+name+", objectSelector: {matchLabels: {probe: "+name+"}}")
-	for i, line := range webhooks {
+	fmt.Fprintf(&b, "apiVersion: admissionregistration.k8s.io/v1\nkind: MutatingWebhookConfiguration\nmetadata: {name: %s}\nwebhooks:\n", of.Hook)
+	for i, line := range append(of.Webhooks, "probe-"+of.Hook+", objectSelector: {matchLabels: {probe: "+of.Hook+"}}") {
 		at, more, _ := strings.Cut(line, ", ")
 		address := "$hooks/" + at
 		if at == "away" {
@@ -175,13 +174,14 @@ func hook(name string, webhooks ...string) step {
 			more = ", " + more
 		}
 		if !strings.Contains(more, "objectSelector") {
-			more += ", objectSelector: {matchLabels: {hook: " + name + "}}"
+			more += ", objectSelector: {matchLabels: {hook: " + of.Hook + "}}"
 		}
 		if !strings.Contains(more, "sideEffects") {
 			more += ", sideEffects: None"
 		}
 		fmt.Fprintf(&b, "- {name: h%d.%s.example.com, clientConfig: {url: '%s', caBundle: $ca}, admissionReviewVersions: [v1]%s, "+
-			"rules: [{operations: [CREATE, UPDATE], apiGroups: ['*'], apiVersions: ['*'], resources: ['*', 'machines/status', 'nodes/status']}]}\n", i, name, address, more)
+			"rules: [{operations: [CREATE, UPDATE], apiGroups: ['*'], apiVersions: ['*'], resources: ['*', 'machines/status', 'nodes/status']}]}\n", i, of.Hook, address, more)
 	}
-	return step{name: "webhook " + name, do: "POST mutatingwebhookconfigurations", body: b.String(), hook: name}
+	of.Name, of.Do, of.Body = "webhook "+of.Hook, "POST mutatingwebhookconfigurations", b.String()
+	return of
 }

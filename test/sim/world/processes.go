@@ -108,25 +108,26 @@ func (p *process) hasBegun() {
 	}
 }
 
-// kill ends the program in the middle of its work: from now on, its requests are neither sent nor answered.
+// kill ends the program in the middle of its work, perhaps of its start: from now on, its writes are neither sent nor answered.
 func (p *process) kill() {
-	p.end(func() { p.dead.Store(true) })
+	p.dead.Store(true)
+	p.serving.Store(nil)
+	p.end()
 }
 
 // stop ends the program as SIGTERM does.
 func (p *process) stop() {
-	p.end(func() {})
+	p.end()
 }
 
 // end ends the program once its caches are filled: until then, controller-runtime's manager spins for ever when its context is done. The
 // real program just exits.
-func (p *process) end(how func()) {
+func (p *process) end() {
 	for {
 		p.mu.Lock()
 		begun := p.begun
 		select {
 		case <-begun:
-			how()
 			p.cancel()
 			p.mu.Unlock()
 			p.serving.Store(nil)
@@ -156,7 +157,8 @@ func (m mortal) RoundTrip(r *http.Request) (*http.Response, error) {
 			r = r.WithContext(context.WithoutCancel(r.Context()))
 		}
 	}
-	if m.dead.Load() {
+	dead := func() bool { return m.dead.Load() && r.Method != http.MethodGet } // a program that is killed while it starts still fills its caches
+	if dead() {
 		return nil, errDead
 	}
 	if strings.Contains(r.URL.Path, "/events") && r.Method != http.MethodGet {
@@ -169,7 +171,7 @@ func (m mortal) RoundTrip(r *http.Request) (*http.Response, error) {
 	switch {
 	case err != nil:
 		return nil, err
-	case m.dead.Load():
+	case dead():
 		err = errDead
 	case m.loses(r):
 		err = errLost
@@ -226,6 +228,9 @@ func (w *World) runHeirloom(ctx context.Context, p *process) error {
 	go func() {
 		if h.Manager.GetCache().WaitForCacheSync(ctx) && ctx.Err() == nil {
 			p.hasBegun()
+			if p.dead.Load() {
+				return
+			}
 			mine, theirs := webhook.NewServer(webhook.Options{}), webhook.NewServer(webhook.Options{})
 			webhooks.Register(mine, h.Webhooks)
 			webhooks.RegisterWorkload(theirs, h.Webhooks, h.Key)
