@@ -41,9 +41,8 @@ type history struct {
 	missing map[types.UID]time.Time
 	// pools has the UIDs of MachinePools, by set.
 	pools map[string]types.UID
-	// topologies has the declarations of ClusterClasses and Clusters, by set and resource, and classes the UIDs of ClusterClasses, by Cluster.
+	// topologies has the declarations of ClusterClasses and Clusters, by set and resource.
 	topologies map[string]map[string]*unstructured.Unstructured
-	classes    map[string]types.UID
 	// asked has the times since which a Machine or set has declared its Always taints without a break.
 	asked map[string]map[string]time.Time
 	// declares has the declarations of a MachineDeployment and of its MachineSet, by set and resource.
@@ -84,7 +83,7 @@ const mostRefused = 200
 func newHistory() *history {
 	return &history{
 		began: time.Now(), members: map[string]string{}, alive: map[types.UID]bool{}, missing: map[types.UID]time.Time{}, pools: map[string]types.UID{},
-		topologies: map[string]map[string]*unstructured.Unstructured{}, classes: map[string]types.UID{}, asked: map[string]map[string]time.Time{},
+		topologies: map[string]map[string]*unstructured.Unstructured{}, asked: map[string]map[string]time.Time{},
 		declares: map[string]map[string]map[string]bool{}, lost: map[string]map[string]moment{}, written: map[string]since{}, paced: map[string]time.Time{},
 		excused: map[string]map[string]bool{}, blind: map[string]bool{}, disowned: map[string]bool{}, failures: map[string]int{},
 	}

@@ -64,9 +64,6 @@ func (h *history) ownerOf(object *unstructured.Unstructured) types.UID {
 	if set := poolOf(object.GetName()); set != "" && object.GetKind() == "Node" {
 		return h.pools[set]
 	}
-	if set := setOf(object); set != "" && set == object.GetName() && h.topologies[set] != nil {
-		return h.classes[clusterOf(set)]
-	}
 	return controllerOf(object)
 }
 

@@ -294,9 +294,6 @@ func alwaysOf(set string) string { return "topology of " + set }
 // declaresTopology remembers what a Cluster or a ClusterClass declares.
 func (h *history) declaresTopology(w apiserver.Write) {
 	cluster := strings.TrimSuffix(w.After.GetName(), ofClass)
-	if w.GVR.Resource == "clusterclasses" {
-		h.classes[cluster] = w.After.GetUID()
-	}
 	for _, set := range []string{cluster + ofTopology, cluster + ofControlPlane} {
 		template := section(w.After, set)
 		if template == nil {
