@@ -41,6 +41,8 @@ type history struct {
 	missing map[types.UID]time.Time
 	// pools has the UIDs of MachinePools, by set.
 	pools map[string]types.UID
+	// topologies has the declarations of ClusterClasses and Clusters, by set and resource.
+	topologies map[string]map[string]*unstructured.Unstructured
 	// asked has the times since which a Machine or set has declared its Always taints without a break.
 	asked map[string]map[string]time.Time
 	// declares has the declarations of a MachineDeployment and of its MachineSet, by set and resource.
@@ -80,7 +82,8 @@ const mostRefused = 200
 
 func newHistory() *history {
 	return &history{
-		began: time.Now(), members: map[string]string{}, alive: map[types.UID]bool{}, missing: map[types.UID]time.Time{}, pools: map[string]types.UID{}, asked: map[string]map[string]time.Time{},
+		began: time.Now(), members: map[string]string{}, alive: map[types.UID]bool{}, missing: map[types.UID]time.Time{}, pools: map[string]types.UID{},
+		topologies: map[string]map[string]*unstructured.Unstructured{}, asked: map[string]map[string]time.Time{},
 		declares: map[string]map[string]map[string]bool{}, lost: map[string]map[string]moment{}, written: map[string]since{}, paced: map[string]time.Time{},
 		excused: map[string]map[string]bool{}, blind: map[string]bool{}, disowned: map[string]bool{}, failures: map[string]int{},
 	}
@@ -182,7 +185,7 @@ func (h *history) stored(server string, w apiserver.Write) {
 	case "machines":
 		h.bringsNothingBack(w, versionOf(w.Before), setOf(w.After))
 		h.ownsWhatItBrings(w)
-	case "machinesets", "fakemachines":
+	case "machinedeployments", "moderncontrolplanes", "machinesets", "fakemachines", "fakeconfigs":
 		h.ownsWhatItBrings(w)
 	case "nodes":
 		h.keepsAlways(w)
@@ -206,14 +209,17 @@ func (h *history) remembers(server string, w apiserver.Write) {
 	switch w.GVR.Resource {
 	case "clusters":
 		h.writesIn(w.After)
+		h.declaresTopology(w)
+	case "clusterclasses":
+		h.declaresTopology(w)
 	case "machinedeployments", "moderncontrolplanes", "machinepools":
 		if w.GVR.Resource == "machinepools" {
 			h.pools[set] = w.After.GetUID()
 		}
 		h.asks(set, templateOf(w.After))
-		h.drops(w, set)
+		h.drops(w, set, templateOf(w.After))
 	case "machinesets":
-		h.drops(w, set)
+		h.drops(w, set, templateOf(w.After))
 	case "machines":
 		h.members[name] = set
 		h.asks(name, w.After)
@@ -269,8 +275,9 @@ func templateOf(set *unstructured.Unstructured) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: template}
 }
 
-// drops remembers the entries that neither a MachineDeployment nor its MachineSet declares any more.
-func (h *history) drops(w apiserver.Write, set string) {
+// drops remembers the entries that neither a topology nor its MachineDeployment nor its MachineSet declares any more. template has the
+// declarations of one of them.
+func (h *history) drops(w apiserver.Write, set string, template *unstructured.Unstructured) {
 	if w.After.GetDeletionTimestamp() != nil { // another object takes its place
 		return
 	}
@@ -285,7 +292,7 @@ func (h *history) drops(w apiserver.Write, set string) {
 		return found
 	}
 	before := all()
-	h.declares[set][w.GVR.Resource] = inherited(templateOf(w.After))
+	h.declares[set][w.GVR.Resource] = inherited(template)
 	h.loses(set, before, all())
 }
 

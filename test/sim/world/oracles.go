@@ -93,21 +93,36 @@ func (h *history) keepsForeign(w apiserver.Write) {
 	}
 }
 
-// keepsOrphans checks that Heirloom takes nothing from an object whose owner is missing.
+// keepsOrphans checks that Heirloom takes nothing from an object whose owner is missing: at once what the owner declared last, and a request
+// later nothing at all.
 func (h *history) keepsOrphans(w apiserver.Write) {
 	owner := h.ownerOf(w.Before)
-	if !strings.HasPrefix(w.User, heirloomUser) || owner == "" || h.alive[owner] || time.Since(h.missing[owner]) <= h.takes(w.GVR.Resource) {
+	if !strings.HasPrefix(w.User, heirloomUser) || owner == "" || h.alive[owner] {
 		return
 	}
+	decidedBefore := time.Since(h.missing[owner]) <= h.takes(w.GVR.Resource)
 	before, after := inherited(w.Before), inherited(w.After)
 	if w.GVR.Resource == "machinesets" {
 		before, after = inherited(templateOf(w.Before)), inherited(templateOf(w.After))
 	}
 	for entry := range before {
-		if !after[entry] {
+		if !after[entry] && (!decidedBefore || h.takes() == calm && h.declaredLast(w, entry)) {
 			h.violate("%s takes %s from %s %s, whose owner is missing", w.User, entry, w.GVR.Resource, w.After.GetName())
 		}
 	}
+}
+
+// declaredLast reports whether the last version of an object's owner declares an entry.
+func (h *history) declaredLast(w apiserver.Write, entry string) bool {
+	set := setOf(w.Before)
+	if w.GVR.Resource == "nodes" {
+		set = h.members[w.Before.GetName()]
+	}
+	by := map[string]string{"MachineDeployment": "machinesets", "ModernControlPlane": "moderncontrolplanes", "MachinePool": "machinepools"}[kindOf(set)]
+	if w.GVR.Resource == "machinesets" {
+		by = "machinedeployments"
+	}
+	return w.GVR.Resource != "fakemachines" && w.GVR.Resource != "fakeconfigs" && h.declares[set][by][entry]
 }
 
 // keepsAlways checks that a write of a Node that Heirloom has admitted keeps the Always taints that its Machine and set declare.
@@ -123,9 +138,11 @@ func (h *history) keepsAlways(w apiserver.Write) {
 	}
 	after := taintsOf(w.After)
 	for _, t := range taintsOf(w.Before) {
-		since, asked := h.asked[set][taint.Format(t)]
-		machine, asks := h.asked[h.ownersOf(name)[0]][taint.Format(t)]
-		if asked && asks && time.Since(since) > takes && time.Since(machine) > takes && !slices.ContainsFunc(after, func(a corev1.Taint) bool { return a.MatchTaint(&t) && a.Value == t.Value }) {
+		asked := !slices.ContainsFunc(h.declaringAlways(name), func(owner string) bool {
+			since, asks := h.asked[owner][taint.Format(t)]
+			return !asks || time.Since(since) <= takes
+		})
+		if asked && !slices.ContainsFunc(after, func(a corev1.Taint) bool { return a.MatchTaint(&t) && a.Value == t.Value }) {
 			h.violate("%s removes the Always taint %s from Node %s, and admission lets it", w.User, taint.Format(t), name)
 		}
 	}

@@ -342,6 +342,7 @@ func (w *World) runClusterAPI(ctx context.Context, p *process) error {
 				Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), ClusterCache: clusters, RemoteConditionsGracePeriod: 5 * time.Minute,
 			}).SetupWithManager(ctx, mgr, several),
 			w.setUpPools(ctx, mgr, clusters, several),
+			w.setUpTopologies(ctx, mgr, clusters, several),
 		)
 	})
 	if err != nil {

@@ -51,7 +51,7 @@ func Run(t *testing.T, s Schedule) Result {
 	utilrand.Seed(int64(s.Seed))          // generated names
 	cryptotest.SetGlobalRandom(t, s.Seed) // keys and certificates
 	runtime.GC()                          // see scheduler.run
-	if err := feature.MutableGates.Set(fmt.Sprintf("MachineTaintPropagation=%t", s.Options.TypedTaints == propagatesTaints)); err != nil {
+	if err := feature.MutableGates.Set(fmt.Sprintf("ClusterTopology=true,MachineTaintPropagation=%t", s.Options.TypedTaints == propagatesTaints)); err != nil {
 		t.Fatal(err)
 	}
 	// Both run programs, which follow the clock of the machine.
@@ -164,7 +164,10 @@ func (w *World) begin(ctx context.Context) error {
 		p.start()
 	}
 	w.provider.Go(func() { w.history.must(w.provide(ctx)) })
-	if w.options.ControlPlanes {
+	if w.options.Topologies {
+		w.provider.Go(func() { w.history.must(w.provideTopologies(ctx)) })
+	}
+	if w.options.ControlPlanes || w.options.Topologies {
 		w.provider.Go(func() { w.history.must(w.provideControlPlanes(ctx)) })
 	}
 	if w.options.Pools {

@@ -33,6 +33,8 @@ type Options struct {
 	TwoSets bool `json:"twoSets,omitempty"`
 	// ControlPlanes adds a control plane with Machines to each Cluster.
 	ControlPlanes bool `json:"controlPlanes,omitempty"`
+	// Topologies gives each Cluster a ClusterClass, from which Cluster API makes a MachineDeployment and the control plane.
+	Topologies bool `json:"topologies,omitempty"`
 	// Pools adds a MachinePool without Machines to each Cluster.
 	Pools bool `json:"pools,omitempty"`
 	// Resync makes Heirloom reconcile everything every few minutes. Otherwise no resync hides a missing event.
@@ -100,7 +102,7 @@ func drawn(t *rapid.T, seed uint64) Schedule {
 		TypedTaints: d.oneOf(propagatesTaints, propagatesTaints, ignoresTaints, refusesTaints), TwoSets: d.below(2) == 1, Resync: d.below(2) == 1,
 		Unguarded: d.below(4) == 3, Labelled: d.below(4) == 3,
 	}
-	d.ControlPlanes, d.Pools = d.below(2) == 1, d.below(3) == 2
+	d.ControlPlanes, d.Pools, d.Topologies = d.below(2) == 1, d.below(3) == 2, d.below(3) == 2
 	d.about = d.below(clusters)
 	var names []string
 	for name, k := range kinds {

@@ -45,6 +45,8 @@ var resources = map[string]schema.GroupVersionResource{
 	"ModernControlPlane":  {Group: "controlplane.cluster.x-k8s.io", Version: "v1beta2", Resource: "moderncontrolplanes"},
 	"MachinePool":         clusterv1.GroupVersion.WithResource("machinepools"),
 	"FakeMachinePool":     {Group: "infrastructure.cluster.x-k8s.io", Version: "v1beta2", Resource: "fakemachinepools"},
+	"ClusterClass":        clusterv1.GroupVersion.WithResource("clusterclasses"),
+	"FakeConfig":          {Group: "bootstrap.cluster.x-k8s.io", Version: "v1beta2", Resource: "fakeconfigs"},
 	"MachineSet":          clusterv1.GroupVersion.WithResource("machinesets"),
 	"Machine":             clusterv1.GroupVersion.WithResource("machines"),
 	"FakeMachine":         {Group: "infrastructure.cluster.x-k8s.io", Version: "v1beta2", Resource: "fakemachines"},
@@ -63,7 +65,7 @@ var managementCRDs = sync.OnceValues(func() ([]*apiextensionsv1.CustomResourceDe
 		return nil, err
 	}
 	needed := map[schema.GroupResource]bool{}
-	for _, plural := range []string{"clusterclasses", "machinedrainrules", "machinehealthchecks"} { // Cluster API's controllers read them
+	for _, plural := range []string{"machinedrainrules", "machinehealthchecks"} { // Cluster API's controllers read them
 		needed[schema.GroupResource{Group: clusterv1.GroupVersion.Group, Resource: plural}] = true
 	}
 	for _, gvr := range resources {
@@ -81,7 +83,7 @@ var managementCRDs = sync.OnceValues(func() ([]*apiextensionsv1.CustomResourceDe
 			}
 		}
 	}
-	return crds, nil
+	return append(crds, topologyCRDs()...), nil
 })
 
 func readCRDs(path string) ([]*apiextensionsv1.CustomResourceDefinition, error) {
@@ -215,7 +217,12 @@ func (w *World) create(ctx context.Context, name string) error {
 	}
 	cluster.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: name, Port: 6443}
 	cluster.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: resources["FakeMachine"].Group, Kind: "FakeCluster", Name: name}
-	if w.options.ControlPlanes {
+	if w.options.Topologies {
+		if err := w.createClass(ctx, name); err != nil {
+			return err
+		}
+		cluster.Spec.InfrastructureRef, cluster.Spec.Topology = clusterv1.ContractVersionedObjectReference{}, topologyOf(name)
+	} else if w.options.ControlPlanes {
 		cluster.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{APIGroup: resources["ModernControlPlane"].Group, Kind: "ModernControlPlane", Name: name + ofControlPlane}
 	}
 	template := named("FakeMachineTemplate", name)
@@ -233,6 +240,9 @@ func (w *World) create(ctx context.Context, name string) error {
 		return fmt.Errorf("making the Cluster %s ready: %w", name, err)
 	}
 	for i, set := range setsOf(name, w.options) {
+		if w.topological(set) {
+			continue
+		}
 		object := newSet(set)
 		if md, ok := object.(*clusterv1.MachineDeployment); ok && (name != nameOf(0) || i > 0) {
 			md.Spec.Replicas = ptr.To[int32](2)

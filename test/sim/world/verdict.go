@@ -34,9 +34,12 @@ func (w *World) judge() {
 		if object.GetKind() == "MachineDeployment" && sets[set] != 1 {
 			w.history.violated("MachineDeployment %s has %d MachineSets: what can be changed in place has rolled out", set, sets[set])
 		}
-		template := templateOf(object)
+		template := w.templateFor(object)
 		want := content{labels: template.GetLabels(), annotations: template.GetAnnotations()}
-		for _, kind := range []string{"Machine", "FakeMachine"} {
+		if w.topological(set) {
+			w.equal(object.GetKind(), object, want)
+		}
+		for _, kind := range []string{"Machine", "FakeMachine", "FakeConfig"} {
 			for _, child := range w.management.objects(kind) {
 				if w.history.members[child.GetName()] == set && w.stays(child) {
 					w.equal(kind, child, want)
