@@ -38,6 +38,9 @@ func drawEntry(d draws) Action {
 	if d.TypedTaints == propagatesTaints && kindOf(a.Who) != "MachinePool" {
 		places = append(places, inTaints)
 	}
+	if d.StartupTaints {
+		places = append(places, taint.InitializeAnnotation, taint.UntilAnnotation)
+	}
 	switch place := d.oneOf(places...); place {
 	case inLabels:
 		a.Key, a.Value = place+d.oneOf(labels...), d.oneOf(values...)
@@ -45,6 +48,13 @@ func drawEntry(d draws) Action {
 		a.Key, a.Value = place+d.oneOf(annotations...), d.oneOf(values...)
 	case inTaints:
 		a.Key, a.Value = place, d.oneOf(typed...)
+		if d.StartupTaints && d.below(2) == 1 {
+			a.Value = d.oneOf(typedInitial...) + onInitialization
+		}
+	case taint.InitializeAnnotation:
+		a.Key, a.Value = inAnnotations+place, d.oneOf(initial...)
+	case taint.UntilAnnotation:
+		a.Key, a.Value = inAnnotations+place, d.oneOf(until...)
 	default:
 		a.Key, a.Value = inAnnotations+place, d.oneOf(always...)
 	}
@@ -77,10 +87,15 @@ func (w *World) declares(ctx context.Context, set, entry string, value *string) 
 	if entry == inTaints {
 		template = map[string]any{"spec": map[string]any{"taints": nil}}
 		if value != nil {
-			list, err := taint.ParseList(*value)
+			text, initializes := strings.CutSuffix(*value, onInitialization)
+			propagation := clusterv1.MachineTaintPropagationAlways
+			if initializes {
+				propagation = clusterv1.MachineTaintPropagationOnInitialization
+			}
+			list, err := taint.ParseList(text)
 			w.history.must(err)
 			template = map[string]any{"spec": map[string]any{"taints": []map[string]any{
-				{"key": list[0].Key, "value": list[0].Value, "effect": list[0].Effect, "propagation": "Always"},
+				{"key": list[0].Key, "value": list[0].Value, "effect": list[0].Effect, "propagation": propagation},
 			}}}
 		}
 	}
