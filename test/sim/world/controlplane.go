@@ -26,8 +26,8 @@ func controlPlane(set string) *unstructured.Unstructured {
 	return cp
 }
 
-// controlPlanes plays a provider of control planes. It copies labels and annotations into a new Machine and its FakeMachine, and never
-// changes them again. A failed step is tried again in the next second.
+// controlPlanes plays a provider of control planes. It copies labels, annotations and taints into a new Machine and its FakeMachine, and
+// never changes them again. A failed step is tried again in the next second.
 type controlPlanes struct {
 	*World
 	client client.Client
@@ -108,6 +108,7 @@ func (p *controlPlanes) machine(cp *unstructured.Unstructured, name string) *clu
 	machine.Spec = clusterv1.MachineSpec{
 		ClusterName: clusterOf(cp.GetName()), Version: "v1.36.0", Bootstrap: clusterv1.Bootstrap{DataSecretName: ptr.To("bootstrap-data")},
 		InfrastructureRef: clusterv1.ContractVersionedObjectReference{APIGroup: resources["FakeMachine"].Group, Kind: "FakeMachine", Name: name},
+		Taints:            machineTaints(templateOf(cp)),
 	}
 	return machine
 }
