@@ -32,6 +32,9 @@ func inherited(object *unstructured.Unstructured) map[string]bool {
 			found["annotation "+key+"="+value] = true
 		}
 	}
+	if value, ok := object.GetLabels()[factLabel]; ok {
+		found["label "+factLabel+"="+value] = true
+	}
 	for _, t := range append(alwaysOf(object), taintsOf(object)...) {
 		found["taint "+taint.Format(t)] = true
 	}

@@ -68,6 +68,7 @@ func (w *World) judgeNodes(set string, template *unstructured.Unstructured, want
 			nodes++
 			w.equal("Node", node, wanted)
 			w.judgeGates(node, template)
+			w.judgeFact(node)
 		}
 	}
 	if nodes != len(alive) {
