@@ -101,6 +101,9 @@ func newWorld(s Schedule) *World {
 		w.flags = append(w.flags, "--enrollment=labelled", "--mode="+string(inherit.Observe))
 		w.history.policy = inherit.Policy{Mode: inherit.Observe, OnlyLabelled: true}
 	}
+	if s.Options.Facts {
+		w.flags = append(w.flags, factFlag)
+	}
 	w.scheduler.fault, w.history.takes = w.fault, w.takes
 	return w
 }

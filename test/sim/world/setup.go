@@ -165,6 +165,7 @@ func (w *World) build(ctx context.Context) error {
 			return err
 		}
 	}
+	w.declareStart(ctx)
 	return nil
 }
 
