@@ -32,6 +32,8 @@ const (
 	// come back.
 	clusterAPISyncPeriod = 3 * time.Minute
 	startsFor            = time.Minute
+	// loadedFor is longer than the run that has left the objects of an older version.
+	loadedFor = 30 * time.Minute
 	// quietFor is longer than each resync: whatever is not written in this time is not written any more. A world that is not quiet after
 	// settlesIn never is.
 	quietFor, settlesIn = 5 * time.Minute, 30 * time.Minute
@@ -158,6 +160,9 @@ func (w *World) begin(ctx context.Context) error {
 	}
 	if err := w.install(ctx); err != nil {
 		return err
+	}
+	if w.options.Older {
+		sleep(ctx, loadedFor)
 	}
 	for i := range replicas {
 		w.replicas = append(w.replicas, &process{name: fmt.Sprintf("%s-%d", heirloomUser, i), note: w.history.note, run: w.runHeirloom, parent: ctx})
