@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,6 +15,9 @@ import (
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heirloom-dev/heirloom/pkg/taint"
+	"github.com/heirloom-dev/heirloom/test/sim/apiserver"
 )
 
 // controlPlane returns a control plane with one Machine.
@@ -122,4 +126,24 @@ func copyTemplate(to metav1.Object, cp *unstructured.Unstructured) {
 	maps.Copy(labels, template.GetLabels())
 	to.SetLabels(labels)
 	to.SetAnnotations(template.GetAnnotations())
+}
+
+// copies remembers the entries of a copy that is not exact: see partial.
+func (h *history) copies(w apiserver.Write, set string) {
+	if w.Before != nil || w.User != controlPlaneUser {
+		return
+	}
+	declared := h.declares[set]["moderncontrolplanes"]
+	changed := slices.ContainsFunc(slices.Concat(labels, annotations, taint.Annotations), func(key string) bool { return owns(w.After, heirloomUser, key) })
+	for entry := range inherited(w.After) {
+		changed = changed || !declared[entry]
+	}
+	for entry := range declared {
+		changed = changed || !inherited(w.After)[entry] && (w.GVR.Resource == "machines" || !strings.HasPrefix(entry, "taint "))
+	}
+	for entry := range inherited(w.After) {
+		if changed {
+			h.partial[w.After.GetName()+" "+keyOf(entry)] = true
+		}
+	}
 }

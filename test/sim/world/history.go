@@ -64,6 +64,10 @@ type history struct {
 	// disowned has the labels and annotations of an external object that no field manager owns since a write of Cluster API. Between the creation
 	// of the object and Cluster API's first apply of its metadata, all of them are; an entry that its owner drops in between stays for good.
 	disowned map[string]bool
+	// partial has the entries of a Machine and its FakeMachine that a provider of control planes has copied, if the create of one of them is
+	// not exactly the template, because the template has just changed, or a webhook with a stale cache has changed the create. Heirloom does
+	// not take these entries over, so they stay until the Machine goes.
+	partial map[string]bool
 	// failures counts refused writes of Heirloom.
 	failures map[string]int
 }
@@ -88,7 +92,8 @@ func newHistory() *history {
 		began: time.Now(), members: map[string]string{}, alive: map[types.UID]bool{}, missing: map[types.UID]time.Time{}, pools: map[string]types.UID{},
 		topologies: map[string]map[string]*unstructured.Unstructured{}, asked: map[string]map[string]time.Time{},
 		declares: map[string]map[string]map[string]bool{}, lost: map[string]map[string]moment{}, written: map[string]since{}, paced: map[string]time.Time{},
-		excused: map[string]map[string]bool{}, blind: map[string]bool{}, disowned: map[string]bool{}, ready: map[string]since{}, closed: map[string][]string{}, failures: map[string]int{},
+		excused: map[string]map[string]bool{}, blind: map[string]bool{}, disowned: map[string]bool{}, partial: map[string]bool{},
+		ready: map[string]since{}, closed: map[string][]string{}, failures: map[string]int{},
 	}
 }
 
@@ -212,6 +217,7 @@ func (h *history) exists(w apiserver.Write, object *unstructured.Unstructured) {
 // remembers takes the parts of a write that the checks of later writes need.
 func (h *history) remembers(server string, w apiserver.Write) {
 	name, set := w.After.GetName(), setOf(w.After)
+	h.copies(w, set)
 	switch w.GVR.Resource {
 	case "clusters":
 		h.writesIn(w.After)

@@ -112,7 +112,7 @@ func nodeKeys(all map[string]string) map[string]string {
 
 // mayStay reports whether an object may end with an entry that nobody declares.
 func (w *World) mayStay(kind string, object *unstructured.Unstructured, entry string) bool {
-	if kind == "Node" && w.history.excused[object.GetName()][entry] || w.history.disowned[object.GetName()+" "+keyOf(entry)] {
+	if kind == "Node" && w.history.excused[object.GetName()][entry] || w.history.disowned[object.GetName()+" "+keyOf(entry)] || w.history.partial[object.GetName()+" "+keyOf(entry)] {
 		return true
 	}
 	// The neighbour owns the label of a Machine, whose InfraMachine and Node inherit it.
