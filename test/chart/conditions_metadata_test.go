@@ -72,7 +72,7 @@ func TestUpdatesOfForeignValuesAreNotAsked(t *testing.T) {
 
 // An object that is created by apply may already have a deletionTimestamp, which does not skip the webhooks. Updates of Nodes always
 // reach them.
-func TestDeletionsThatAreAskedAbout(t *testing.T) {
+func TestDeletionsInAdmission(t *testing.T) {
 	deleting := func(object *unstructured.Unstructured) *unstructured.Unstructured {
 		object = object.DeepCopy()
 		object.SetDeletionTimestamp(&metav1.Time{Time: time.Unix(1, 0)})
@@ -123,7 +123,7 @@ func TestDryRunsOfTheTopologyControllerAreNotAsked(t *testing.T) {
 }
 
 // A change that the match conditions skip changes no inherited entry.
-func TestConditionsMissNoChangeOfWhatIsInherited(t *testing.T) {
+func TestMatchConditionsMissNoInheritedChange(t *testing.T) {
 	machines := conditionsOf(t, "machines.heirloom.dev")
 	nodes := conditionsOf(t, "nodes.heirloom.dev")
 	for seed := range uint64(3) {
