@@ -174,11 +174,15 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, info *request.Req
 	if k.warning != nil && *k.warning != "" {
 		warning.AddWarning(r.Context(), "", *k.warning)
 	}
-	e := k.main
+	k.endpoint(info).handler(info.Verb)(w, r)
+}
+
+// endpoint returns the endpoint of the kind or of its status.
+func (k *kind) endpoint(info *request.RequestInfo) *endpoint {
 	if info.Subresource != "" {
-		e = k.status
+		return k.status
 	}
-	e.handler(info.Verb)(w, r)
+	return k.main
 }
 
 // hasSubresource reports whether the kind has the requested subresource, if there is one.

@@ -11,11 +11,9 @@ type kind struct {
 	do     func(ctx context.Context, w *World, a Action)
 }
 
-// kinds has all kinds of actions by their names. init fills it, because actions do other actions.
-var kinds map[string]kind
-
-func init() {
-	kinds = map[string]kind{
+// kinds has all kinds of actions by their names.
+func kinds() map[string]kind {
+	return map[string]kind{
 		// Operators.
 		"declare":        {4, drawEntry, declare},
 		"toggle":         {7, drawEntry, toggle},

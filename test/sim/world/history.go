@@ -182,7 +182,7 @@ func (h *history) stored(server string, w apiserver.Write) {
 	if w.After == nil {
 		return
 	}
-	h.remembers(server, w)
+	h.remembers(w)
 	if w.Before == nil {
 		return
 	}
@@ -215,7 +215,7 @@ func (h *history) exists(w apiserver.Write, object *unstructured.Unstructured) {
 }
 
 // remembers takes the parts of a write that the checks of later writes need.
-func (h *history) remembers(server string, w apiserver.Write) {
+func (h *history) remembers(w apiserver.Write) {
 	name, set := w.After.GetName(), setOf(w.After)
 	h.copies(w, set)
 	switch w.GVR.Resource {

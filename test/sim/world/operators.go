@@ -79,7 +79,7 @@ func toggle(ctx context.Context, w *World, a Action) {
 
 // declareBriefly toggles an entry twice while Cluster API is away: Cluster API sees an entry that is dropped meanwhile only later.
 func declareBriefly(ctx context.Context, w *World, a Action) {
-	kinds["kill"].do(ctx, w, Action{Who: clusterAPI, Lasts: a.Lasts})
+	kinds()["kill"].do(ctx, w, Action{Who: clusterAPI, Lasts: a.Lasts})
 	toggle(ctx, w, a)
 	w.later(ctx, a.Lasts.Duration, func() { toggle(ctx, w, a) })
 }

@@ -24,7 +24,7 @@ import (
 // Each oracle checks one promise in each stored version of each object, and in each answer of a webhook.
 
 // answered checks the answer of a webhook to a write by any user.
-func (h *history) answered(server, replica string, asked uint64, body, answer []byte) error {
+func (h *history) answered(replica string, asked uint64, body, answer []byte) error {
 	var question, reply admissionv1.AdmissionReview
 	if err := errors.Join(json.Unmarshal(body, &question), json.Unmarshal(answer, &reply)); err != nil {
 		return err

@@ -121,7 +121,7 @@ func (w *World) play(ctx context.Context, actions []Action) {
 	for _, action := range actions {
 		sleep(w.ctx, action.After.Duration)
 		w.history.note("---------- %s", action)
-		kinds[action.What].do(w.ctx, w, action)
+		kinds()[action.What].do(w.ctx, w, action)
 	}
 	settle(w.ctx, w, Action{})
 	w.history.note("---------- operators drop all declarations")

@@ -93,7 +93,7 @@ func (a Action) String() string {
 // GoString is what rapid prints.
 func (a Action) GoString() string { return a.String() }
 
-// draws draws the parts of actions. It shrinks towards the first of several values.
+// draws has the draws of the parts of actions. It shrinks towards the first of several values.
 type draws struct {
 	*rapid.T
 	Options
@@ -115,7 +115,7 @@ func drawn(t *rapid.T, seed uint64) Schedule {
 	}
 	d.about = d.below(clusters)
 	var names []string
-	for name, k := range kinds {
+	for name, k := range kinds() {
 		for range k.weight {
 			names = append(names, name)
 		}
@@ -125,7 +125,7 @@ func drawn(t *rapid.T, seed uint64) Schedule {
 		d := d
 		d.T = t
 		what := d.oneOf(names...)
-		a := kinds[what].draw(d)
+		a := kinds()[what].draw(d)
 		a.What = what
 		a.After = metav1.Duration{Duration: time.Duration(d.below(12_000)) * time.Millisecond}
 		return a
@@ -175,7 +175,7 @@ func read(path string) (s Schedule, err error) {
 		err = yaml.UnmarshalStrict(content, &s)
 	}
 	for _, a := range s.Actions {
-		if _, known := kinds[a.What]; err == nil && !known {
+		if _, known := kinds()[a.What]; err == nil && !known {
 			err = fmt.Errorf("there is no action %q", a.What)
 		}
 	}

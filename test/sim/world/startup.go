@@ -149,12 +149,7 @@ const registersFor = 9 * time.Minute
 func (h *history) initializesWhole(w apiserver.Write) {
 	name := w.After.GetName()
 	young := isNew(w.Before) || time.Since(w.After.GetCreationTimestamp().Time) < registersFor
-	first := isWritten(w.After) && young
-	since, known := h.asked[name][identified]
-	may := h.written[clusterOf(h.ownersOf(name)[0])]
-	admitted := isNew(w.Before) && !isNew(w.After) && w.User == clusterAPI && w.Admission == "reached" && known && may.yes &&
-		min(time.Since(since), time.Since(may.at)) > h.takes("machines", "nodes", "clusters")
-	if isWritten(w.Before) || !first && !admitted {
+	if first := isWritten(w.After) && young; isWritten(w.Before) || !first && !h.admitsStart(w) {
 		return
 	}
 	for _, what := range slices.Sorted(maps.Keys(h.asked[h.ownersOf(name)[0]])) {
@@ -162,6 +157,15 @@ func (h *history) initializesWhole(w apiserver.Write) {
 			h.violate("%s initializes Node %s without the taint %s", w.User, name, id)
 		}
 	}
+}
+
+// admitsStart reports whether Heirloom has admitted the write with which Cluster API initializes a Node.
+func (h *history) admitsStart(w apiserver.Write) bool {
+	name := w.After.GetName()
+	since, known := h.asked[name][identified]
+	may := h.written[clusterOf(h.ownersOf(name)[0])]
+	return isNew(w.Before) && !isNew(w.After) && w.User == clusterAPI && w.Admission == "reached" && known && may.yes &&
+		min(time.Since(since), time.Since(may.at)) > h.takes("machines", "nodes", "clusters")
 }
 
 // initializesOnce checks that Heirloom brings no taint for the start to a Node that it has written before. old is the stored Node.
@@ -187,7 +191,7 @@ func gatesIn(node *unstructured.Unstructured) (closed []string, valid bool) {
 // keepsGates checks that the first write of a Node records its closed gates, that a gate opens only when that for which it waits is there,
 // and that it closes only once.
 func (h *history) keepsGates(w apiserver.Write) {
-	name, heirloom := w.After.GetName(), strings.HasPrefix(w.User, heirloomUser)
+	name := w.After.GetName()
 	before := h.closed[name]
 	after, valid := gatesIn(w.After)
 	if !valid {
@@ -196,16 +200,22 @@ func (h *history) keepsGates(w apiserver.Write) {
 	_, kept := gatesIn(w.Before) // otherwise the kubelet has removed the record, perhaps for good
 	h.closed[name] = after
 	for _, id := range []string{netGate, csiGate} {
-		was, is, there := slices.Contains(before, id), slices.Contains(after, id), has(w.After, id)
+		was, is := slices.Contains(before, id), slices.Contains(after, id)
+		unrecorded := has(w.After, id) && !is && (kept && was && has(w.Before, id) || !isWritten(w.Before))
 		switch {
 		case isWritten(w.Before) && is && !was:
 			h.violate("%s closes the gate %s of Node %s again", w.User, id, name)
-		case heirloom && was && has(w.Before, id) && !there && !h.holds(w.Before, id):
+		case was && h.opens(w, id) && !h.holds(w.Before, id):
 			h.violate("%s opens the gate %s of Node %s, although nothing that it waits for is there", w.User, id, name)
-		case there && !is && (kept && was && has(w.Before, id) || !isWritten(w.Before)) && h.asksStill(name, gated+id):
+		case unrecorded && h.asksStill(name, gated+id):
 			h.violate("%s does not record that the gate %s of Node %s is closed", w.User, id, name)
 		}
 	}
+}
+
+// opens reports whether Heirloom takes the taint of a gate from a Node.
+func (*history) opens(w apiserver.Write, gate string) bool {
+	return strings.HasPrefix(w.User, heirloomUser) && has(w.Before, gate) && !has(w.After, gate)
 }
 
 // holds reports whether a gate of a Node may open: its condition is there, or its Pod was ready when the present writer may have looked.

@@ -243,7 +243,7 @@ func (w *World) callWebhook(ctx context.Context, server string, hook admissionre
 	if answer.Code != http.StatusOK {
 		return nil, fmt.Errorf("the webhook answered %d: %s", answer.Code, strings.TrimSpace(answer.Body.String()))
 	}
-	w.history.must(w.history.answered(server, replica.name, asked, body, answer.Body.Bytes()))
+	w.history.must(w.history.answered(replica.name, asked, body, answer.Body.Bytes()))
 	return answer.Body.Bytes(), nil
 }
 
