@@ -160,6 +160,9 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, info *request.Req
 	case k != nil && k.warning != nil && !k.hasSubresource(info):
 		fail(apierrors.NewNotFound(gvr.GroupResource(), info.Name), w, r)
 		return
+	case k != nil && evicts(info):
+		s.evict(k, w, r, info)
+		return
 	case k == nil || !k.hasSubresource(info) || !k.namespaced && info.Namespace != "" && info.Resource != "namespaces":
 		http.NotFound(w, r)
 		return

@@ -43,12 +43,15 @@ type history struct {
 	pools map[string]types.UID
 	// topologies has the declarations of ClusterClasses and Clusters, by set and resource.
 	topologies map[string]map[string]*unstructured.Unstructured
-	// asked has the times since which a Machine or set has declared its Always taints without a break.
+	// asked has the times since which a Machine or set has declared its taints without a break: see also starts.
 	asked map[string]map[string]time.Time
 	// declares has the declarations of a MachineDeployment and of its MachineSet, by set and resource.
 	declares map[string]map[string]map[string]bool
 	// lost has the moments at which a Machine, or a MachineDeployment and its MachineSet, have lost a declared entry.
 	lost map[string]map[string]moment
+	// ready says which Pods are ready, by name, and closed has the closed gates in the last valid record of a Node.
+	ready  map[string]since
+	closed map[string][]string
 	// written says whether Heirloom may write in a Cluster, and since when: its mode, and whether it is paused.
 	written map[string]since
 	// paced has the time at which a replica last brought a taint that evicts Pods to a Node of a Cluster.
@@ -89,7 +92,8 @@ func newHistory() *history {
 		began: time.Now(), members: map[string]string{}, alive: map[types.UID]bool{}, missing: map[types.UID]time.Time{}, pools: map[string]types.UID{},
 		topologies: map[string]map[string]*unstructured.Unstructured{}, asked: map[string]map[string]time.Time{},
 		declares: map[string]map[string]map[string]bool{}, lost: map[string]map[string]moment{}, written: map[string]since{}, paced: map[string]time.Time{},
-		excused: map[string]map[string]bool{}, blind: map[string]bool{}, disowned: map[string]bool{}, partial: map[string]bool{}, failures: map[string]int{},
+		excused: map[string]map[string]bool{}, blind: map[string]bool{}, disowned: map[string]bool{}, partial: map[string]bool{},
+		ready: map[string]since{}, closed: map[string][]string{}, failures: map[string]int{},
 	}
 }
 
@@ -193,6 +197,9 @@ func (h *history) stored(server string, w apiserver.Write) {
 		h.ownsWhatItBrings(w)
 	case "nodes":
 		h.keepsAlways(w)
+		h.initializesWhole(w)
+		h.initializesOnce(w, w.Before)
+		h.keepsGates(w)
 		h.bringsNothingBack(w, 0, h.ownersOf(w.After.GetName())...)
 		h.recordsWhatItBrings(w)
 		h.paces(server, w)
@@ -241,6 +248,11 @@ func (h *history) remembers(server string, w apiserver.Write) {
 			h.members[name] = set
 		}
 		h.excuses(w)
+		if w.Before == nil {
+			delete(h.closed, name)
+		}
+	case "pods":
+		h.readies(w.After)
 	}
 }
 
@@ -253,15 +265,13 @@ func (h *history) writesIn(cluster *unstructured.Unstructured) {
 	}
 }
 
-// asks remembers the Always taints that a Machine or the template of a set declares.
+// asks remembers the taints that a Machine or the template of a set declares.
 func (h *history) asks(name string, by *unstructured.Unstructured) {
-	now := map[string]time.Time{}
-	list, _ := taint.ParseList(by.GetAnnotations()[taint.AlwaysAnnotation]) // operators write valid lists
-	for _, t := range machineTaints(by) {
-		list = append(list, taint.ForNode(t))
+	now, says := map[string]time.Time{}, starts(by)
+	for _, t := range alwaysOf(by) {
+		says = append(says, taint.Format(t))
 	}
-	for _, t := range list {
-		key := taint.Format(t)
+	for _, key := range says {
 		now[key] = time.Now()
 		if since, ok := h.asked[name][key]; ok {
 			now[key] = since

@@ -42,6 +42,9 @@ func drawEntry(d draws) Action {
 	if d.Topologies && inTopology(a.Who) && d.below(2) == 1 {
 		a.Who += ofClass
 	}
+	if d.StartupTaints {
+		places = append(places, taint.InitializeAnnotation, taint.UntilAnnotation)
+	}
 	switch place := d.oneOf(places...); place {
 	case inLabels:
 		a.Key, a.Value = place+d.oneOf(labels...), d.oneOf(values...)
@@ -49,6 +52,13 @@ func drawEntry(d draws) Action {
 		a.Key, a.Value = place+d.oneOf(annotations...), d.oneOf(values...)
 	case inTaints:
 		a.Key, a.Value = place, d.oneOf(typed...)
+		if d.StartupTaints && d.below(2) == 1 {
+			a.Value = d.oneOf(typedInitial...) + onInitialization
+		}
+	case taint.InitializeAnnotation:
+		a.Key, a.Value = inAnnotations+place, d.oneOf(initial...)
+	case taint.UntilAnnotation:
+		a.Key, a.Value = inAnnotations+place, d.oneOf(until...)
 	default:
 		a.Key, a.Value = inAnnotations+place, d.oneOf(always...)
 	}
@@ -93,9 +103,14 @@ func (w *World) typedTaints(value *string) map[string]any {
 	if value == nil {
 		return map[string]any{"taints": nil}
 	}
-	list, err := taint.ParseList(*value)
+	text, initializes := strings.CutSuffix(*value, onInitialization)
+	propagation := clusterv1.MachineTaintPropagationAlways
+	if initializes {
+		propagation = clusterv1.MachineTaintPropagationOnInitialization
+	}
+	list, err := taint.ParseList(text)
 	w.history.must(err)
-	return map[string]any{"taints": []map[string]any{{"key": list[0].Key, "value": list[0].Value, "effect": list[0].Effect, "propagation": "Always"}}}
+	return map[string]any{"taints": []map[string]any{{"key": list[0].Key, "value": list[0].Value, "effect": list[0].Effect, "propagation": propagation}}}
 }
 
 // declared returns the entries that the template of a set declares, each with a text that is not empty.

@@ -44,6 +44,10 @@ func (h *history) answered(server, replica string, asked uint64, body, answer []
 	if err := errors.Join(w.Before.UnmarshalJSON(question.Request.Object.Raw), w.After.UnmarshalJSON(patched)); err != nil {
 		return err
 	}
+	old := &unstructured.Unstructured{}
+	if err := old.UnmarshalJSON(question.Request.OldObject.Raw); question.Request.Operation == admissionv1.Update && err != nil {
+		return err
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.staysOut(w, w.Before, w.After)
@@ -51,6 +55,7 @@ func (h *history) answered(server, replica string, asked uint64, body, answer []
 	switch name, set := w.After.GetName(), setOf(w.After); w.After.GetKind() {
 	case "Node":
 		if h.recordsWhatItBrings(w); !created {
+			h.initializesOnce(w, old)
 			h.bringsNothingBack(w, asked, h.ownersOf(name)...)
 		}
 	case "Machine":
@@ -173,7 +178,7 @@ func (h *history) recordsWhatItBrings(w apiserver.Write) {
 	}
 	before := inherited(w.Before)
 	for entry := range inherited(w.After) {
-		if !before[entry] && !recorded(w.After, entry) {
+		if !before[entry] && !recorded(w.After, entry) && !isStart(entry) {
 			h.violate("%s brings %s to Node %s, and does not record it", w.User, entry, w.After.GetName())
 		}
 	}

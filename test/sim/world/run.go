@@ -32,6 +32,8 @@ const (
 	// come back.
 	clusterAPISyncPeriod = 3 * time.Minute
 	startsFor            = time.Minute
+	// loadedFor is longer than the run that has left the objects of an older version.
+	loadedFor = 30 * time.Minute
 	// quietFor is longer than each resync: whatever is not written in this time is not written any more. A world that is not quiet after
 	// settlesIn never is.
 	quietFor, settlesIn = 5 * time.Minute, 30 * time.Minute
@@ -101,6 +103,9 @@ func newWorld(s Schedule) *World {
 		w.flags = append(w.flags, "--enrollment=labelled", "--mode="+string(inherit.Observe))
 		w.history.policy = inherit.Policy{Mode: inherit.Observe, OnlyLabelled: true}
 	}
+	if s.Options.Facts {
+		w.flags = append(w.flags, factFlag)
+	}
 	w.scheduler.fault, w.history.takes = w.fault, w.takes
 	return w
 }
@@ -155,6 +160,9 @@ func (w *World) begin(ctx context.Context) error {
 	}
 	if err := w.install(ctx); err != nil {
 		return err
+	}
+	if w.options.Older {
+		sleep(ctx, loadedFor)
 	}
 	for i := range replicas {
 		w.replicas = append(w.replicas, &process{name: fmt.Sprintf("%s-%d", heirloomUser, i), note: w.history.note, run: w.runHeirloom, parent: ctx})

@@ -37,6 +37,12 @@ type Options struct {
 	Topologies bool `json:"topologies,omitempty"`
 	// Pools adds a MachinePool without Machines to each Cluster.
 	Pools bool `json:"pools,omitempty"`
+	// StartupTaints is a world whose operators declare taints for the start of Nodes.
+	StartupTaints bool `json:"startupTaints,omitempty"`
+	// Facts makes the instance types of FakeMachines labels of their Nodes.
+	Facts bool `json:"facts,omitempty"`
+	// Older begins with a Cluster that an older version of Heirloom has left, and with no other kinds of sets.
+	Older bool `json:"older,omitempty"`
 	// Resync makes Heirloom reconcile everything every few minutes. Otherwise no resync hides a missing event.
 	Resync bool `json:"resync,omitempty"`
 	// Unguarded is a workload cluster without the admission plugin NodeRestriction.
@@ -103,6 +109,10 @@ func drawn(t *rapid.T, seed uint64) Schedule {
 		Unguarded: d.below(4) == 3, Labelled: d.below(4) == 3,
 	}
 	d.ControlPlanes, d.Pools, d.Topologies = d.below(2) == 1, d.below(3) == 2, d.below(3) == 2
+	d.StartupTaints, d.Facts = d.below(2) == 1, d.below(3) == 2
+	if d.below(8) == 7 {
+		d.Options = Options{TypedTaints: propagatesTaints, Older: true, Resync: d.Resync, Unguarded: d.Unguarded}
+	}
 	d.about = d.below(clusters)
 	var names []string
 	for name, k := range kinds {

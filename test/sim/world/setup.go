@@ -161,10 +161,17 @@ func (w *World) build(ctx context.Context) error {
 			return err
 		}
 		w.clusters = append(w.clusters, of)
+		if w.options.Older && i == 0 {
+			if err := w.load(); err != nil {
+				return err
+			}
+			continue
+		}
 		if err := w.create(ctx, name); err != nil {
 			return err
 		}
 	}
+	w.declareStart(ctx)
 	return nil
 }
 
@@ -204,6 +211,29 @@ func (w *World) install(ctx context.Context) error {
 		object.Object["webhooks"] = hooks
 		if err := w.management.admin.Create(ctx, object); err != nil {
 			return fmt.Errorf("installing the webhooks: %w", err)
+		}
+	}
+	return nil
+}
+
+// load loads a Cluster with a MachineDeployment as an older version of Heirloom has left them: testdata/older.json has the objects of the
+// management cluster and of the workload cluster after a run of commit 04f44757, with other UIDs.
+func (w *World) load() error {
+	content, err := os.ReadFile("testdata/older.json")
+	if err != nil {
+		return err
+	}
+	objects := map[string][]map[string]any{}
+	if err := json.Unmarshal(content, &objects); err != nil {
+		return err
+	}
+	for name, of := range map[string]*cluster{"management": w.management, nameOf(0): w.clusters[0]} {
+		for _, object := range objects[name] {
+			loaded := &unstructured.Unstructured{Object: object}
+			if err := of.server.Load(loaded); err != nil {
+				return fmt.Errorf("loading the %s %s: %w", loaded.GetKind(), loaded.GetName(), err)
+			}
+			w.booted[loaded.GetUID()] = true
 		}
 	}
 	return nil

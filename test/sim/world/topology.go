@@ -288,8 +288,8 @@ func (w *World) declaresInTopology(ctx context.Context, who, entry string, value
 	w.patch(ctx, object, map[string]any{"spec": change})
 }
 
-// alwaysOf is the name under which history.asked has the Always taints of a topology for a set.
-func alwaysOf(set string) string { return "topology of " + set }
+// askedBy is the name under which history.asked has the Always taints of a topology for a set.
+func askedBy(set string) string { return "topology of " + set }
 
 // declaresTopology remembers what a Cluster or a ClusterClass declares.
 func (h *history) declaresTopology(w apiserver.Write) {
@@ -303,7 +303,7 @@ func (h *history) declaresTopology(w apiserver.Write) {
 			h.topologies[set] = map[string]*unstructured.Unstructured{}
 		}
 		h.topologies[set][w.GVR.Resource] = template
-		h.asks(alwaysOf(set), merged(h.topologies[set]["clusterclasses"], h.topologies[set]["clusters"]))
+		h.asks(askedBy(set), merged(h.topologies[set]["clusterclasses"], h.topologies[set]["clusters"]))
 		h.drops(w, set, template)
 	}
 }
@@ -312,7 +312,7 @@ func (h *history) declaresTopology(w apiserver.Write) {
 func (h *history) declaringAlways(node string) []string {
 	owners, set := h.ownersOf(node), h.members[node]
 	if h.topologies[set] != nil {
-		owners = append(owners, alwaysOf(set))
+		owners = append(owners, askedBy(set))
 	}
 	if poolOf(node) == "" {
 		return owners

@@ -62,12 +62,7 @@ func (w *World) stays(object *unstructured.Unstructured) bool {
 // judgeNodes compares the Nodes of a set with its declarations for Nodes.
 func (w *World) judgeNodes(set string, template *unstructured.Unstructured, want content) {
 	wanted := content{labels: nodeKeys(want.labels), annotations: nodeKeys(want.annotations)}
-	list, err := taint.ParseList(want.annotations[taint.AlwaysAnnotation])
-	w.history.must(err)
-	for _, t := range machineTaints(template) {
-		list = append(list, taint.ForNode(t))
-	}
-	for _, t := range list {
+	for _, t := range alwaysOf(template) {
 		wanted.taints = append(wanted.taints, taint.Format(t))
 	}
 	nodes, alive := 0, w.instances(set)
@@ -75,6 +70,8 @@ func (w *World) judgeNodes(set string, template *unstructured.Unstructured, want
 		if slices.Contains(alive, node.GetName()) {
 			nodes++
 			w.equal("Node", node, wanted)
+			w.judgeGates(node, template)
+			w.judgeFact(node)
 		}
 	}
 	if nodes != len(alive) {
@@ -142,7 +139,7 @@ func (w *World) equal(kind string, object *unstructured.Unstructured, want conte
 	var has []string
 	for _, t := range taintsOf(object) {
 		text := taint.Format(t)
-		excused := !slices.Contains(want.taints, text) && w.mayStay(kind, object, "taint "+text)
+		excused := !slices.Contains(want.taints, text) && w.mayStay(kind, object, "taint "+text) || slices.Contains(startKeys, t.Key)
 		if t.Key != foreignKey && t.Key != corev1.TaintNodeNotReady && !excused { // the API server adds the taint not-ready to each new Node
 			has = append(has, text)
 		}
