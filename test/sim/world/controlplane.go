@@ -135,6 +135,9 @@ func (h *history) copies(w apiserver.Write, set string) {
 	}
 	declared := h.declares[set]["moderncontrolplanes"]
 	changed := slices.ContainsFunc(slices.Concat(labels, annotations, taint.Annotations), func(key string) bool { return owns(w.After, heirloomUser, key) })
+	if sources := h.topologies[set]; sources != nil { // Heirloom inherits from the control plane as it will be
+		changed = changed || !maps.Equal(declared, inherited(merged(sources["clusterclasses"], sources["clusters"])))
+	}
 	for entry := range inherited(w.After) {
 		changed = changed || !declared[entry]
 	}
