@@ -134,22 +134,25 @@ func (h *history) copies(w apiserver.Write, set string) {
 		return
 	}
 	declared := h.declares[set]["moderncontrolplanes"]
-	changed, ours := false, func(entry string) bool { // Heirloom has added or changed it in the create
-		return owns(w.After, heirloomUser, keyOf(entry)) || strings.HasPrefix(entry, "taint ") &&
-			slices.ContainsFunc(taint.Annotations, func(key string) bool { return owns(w.After, heirloomUser, key) })
-	}
+	changed := false
 	if sources := h.topologies[set]; sources != nil { // Heirloom inherits from the control plane as it will be
 		changed = changed || !maps.Equal(declared, inherited(merged(sources["clusterclasses"], sources["clusters"])))
 	}
 	for entry := range inherited(w.After) {
-		changed = changed || !declared[entry] && !ours(entry)
+		changed = changed || !declared[entry] && !brought(w.After, entry)
 	}
 	for entry := range declared {
-		changed = changed || !inherited(w.After)[entry] && !ours(entry) && (w.GVR.Resource == "machines" || !strings.HasPrefix(entry, "taint "))
+		changed = changed || !inherited(w.After)[entry] && !brought(w.After, entry) && (w.GVR.Resource == "machines" || !strings.HasPrefix(entry, "taint "))
 	}
 	for entry := range inherited(w.After) {
 		if changed {
 			h.partial[w.After.GetName()+" "+keyOf(entry)] = true
 		}
 	}
+}
+
+// brought reports whether Heirloom has added or changed an entry in the create of an object.
+func brought(object *unstructured.Unstructured, entry string) bool {
+	return owns(object, heirloomUser, keyOf(entry)) || strings.HasPrefix(entry, "taint ") &&
+		slices.ContainsFunc(taint.Annotations, func(key string) bool { return owns(object, heirloomUser, key) })
 }
