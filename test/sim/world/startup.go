@@ -3,6 +3,7 @@
 package world
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"maps"
@@ -220,12 +221,13 @@ func (h *history) holds(node *unstructured.Unstructured, gate string) bool {
 }
 
 // readies remembers whether a Pod is ready.
-func (h *history) readies(pod *unstructured.Unstructured) {
-	ready := slices.ContainsFunc(decoded[corev1.Pod](pod).Status.Conditions, func(c corev1.PodCondition) bool {
+func (h *history) readies(w apiserver.Write) {
+	name := cmp.Or(w.After, w.Before).GetName()
+	ready := w.After != nil && slices.ContainsFunc(decoded[corev1.Pod](w.After).Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
 	})
-	if h.ready[pod.GetName()].yes != ready {
-		h.ready[pod.GetName()] = since{ready, time.Now()}
+	if h.ready[name].yes != ready {
+		h.ready[name] = since{ready, time.Now()}
 	}
 }
 
