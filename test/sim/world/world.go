@@ -68,6 +68,8 @@ type World struct {
 	history *history
 	// booted has the machines whose kubelets have registered, by the UID of the FakeMachine.
 	booted map[types.UID]bool
+	// pods counts the Pods that were created.
+	pods int
 
 	mu sync.Mutex
 	// wrong has the end of each fault, by its name, and late the delay of the webhooks while they are late; guarded by mu.
@@ -100,6 +102,7 @@ func (w *World) serve(name string, key client.ObjectKey, crds []*apiextensionsv1
 		Webhook: func(ctx context.Context, hook admissionregistrationv1.MutatingWebhook, body []byte) ([]byte, error) {
 			return w.callWebhook(ctx, name, hook, body)
 		},
+		Budget: func() bool { return w.left(budgetOf(name)) > 0 },
 		Stored: func(write apiserver.Write) { w.history.stored(name, write) },
 	})
 	if err != nil {
