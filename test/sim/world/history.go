@@ -150,6 +150,7 @@ func (h *history) failed(user, request string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	of := user + " " + request
+	h.lines = append(h.lines, fmt.Sprintf("%8s  refused: %s", time.Since(h.began).Round(time.Millisecond), of))
 	if h.failures[of]++; h.failures[of] == mostRefused {
 		h.violate("%s is refused again and again", of)
 	}
