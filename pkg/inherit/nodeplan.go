@@ -100,6 +100,9 @@ func (p Policy) PlanNode(node Node, from NodeSource, turn Turn) NodePlan {
 	if turn.Stored != nil { // the update may change the record
 		node = node.Restored(turn.Stored.Annotations[RecordAnnotation])
 	}
+	if !node.recorded {
+		node.Record = registered(node.NodeState, from)
+	}
 	if forged(node, from) {
 		node.Record, node.recorded = Record{}, false
 	}
@@ -154,12 +157,13 @@ type nodeWrite struct {
 	restricted map[string]string
 }
 
-// completed adds taints, the guard and the record to a state with metadata. A kubelet cannot write the record.
+// completed adds taints, the guard and the record to a state with metadata. A kubelet cannot write the label of the record.
 func (w *nodeWrite) completed(metadata NodeState) NodeState {
 	result := w.guard(w.openGates(w.taints(metadata)))
 	if !w.turn.Registering {
-		result = w.withRecord(result)
+		return w.withRecord(result)
 	}
+	setOrDelete(result.Annotations, RecordAnnotation, Record{Taints: always(w.declared)}.signed(w.from))
 	return result
 }
 

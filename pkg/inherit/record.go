@@ -3,6 +3,7 @@
 package inherit
 
 import (
+	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
@@ -34,8 +36,8 @@ type Record struct {
 	Gates []string
 }
 
-// The state in a record.
-const softenedPart, gatesPart = "softened=", "gates="
+// The state in a record, and the signature of a record without a label.
+const softenedPart, gatesPart, signedPart = "softened=", "gates=", ";signed="
 
 // text returns the record as it is stored: "<keys>;<taints>" and then the state, or "".
 func (r Record) text() string {
@@ -91,6 +93,31 @@ func (r Record) Recorded(node NodeState) NodeState {
 	setOrDelete(node.Annotations, RecordAnnotation, text)
 	node.Labels[RecordLabel] = digest(text)
 	return node
+}
+
+// signed returns the text of the record of a Node that its kubelet creates: NodeRestriction would refuse the label. A kubelet may write the
+// text, so it has an HMAC, whose key is a UID that no kubelet knows: of the Machine's owner, so that Machines of a set share the text.
+func (r Record) signed(by NodeSource) string {
+	text := r.text()
+	if text == "" || by.Object == nil {
+		return ""
+	}
+	key := by.Object.GetUID()
+	if owner := metav1.GetControllerOfNoCopy(by.Object); owner != nil {
+		key = owner.UID
+	}
+	sum := hmac.New(sha256.New, []byte(key))
+	sum.Write([]byte(text))
+	return text + signedPart + hex.EncodeToString(sum.Sum(nil))
+}
+
+// registered returns the record of a Node that only its kubelet has written since Heirloom signed the record.
+func registered(node NodeState, by NodeSource) Record {
+	text := node.Annotations[RecordAnnotation]
+	if r := parseRecord(text); hmac.Equal([]byte(text), []byte(r.signed(by))) {
+		return r
+	}
+	return Record{}
 }
 
 // digest returns a hash of a record that fits into the value of a label. A forger needs a second text with the digest that the label

@@ -3,6 +3,7 @@
 package inherit_test
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -95,6 +96,43 @@ func TestAdmissionLeavesAChangedRecordToTheLoop(t *testing.T) {
 
 	updated := everyLabel().PlanNode(old(changed), lost, inherit.Turn{Stored: &had}).Result
 	Expect(updated).To(Equal(repaired), "the update that changes the record shows the last valid record")
+}
+
+// A kubelet's create can have no label for the record, so the record is signed. The first privileged write removes a taint that the Machine
+// has lost since, and believes no other record.
+func TestTaintsOfARegistrationGoWithTheirDeclaration(t *testing.T) {
+	m, lost := content{taints: "gpu=1:NoSchedule"}.machine(), content{}.machine()
+	m.UID, lost.UID = "1", "1"
+	created := whole(planned(everyLabel(), inherit.SourceOfMachine(m), content{}.node(), kubelet))
+	other := lost.DeepCopy()
+	other.UID = "2"
+	signed := created.Annotations[inherit.RecordAnnotation]
+	for _, tc := range []struct {
+		name, record string
+		machine      *clusterv1.Machine
+		stays        string
+	}{
+		{"the record of the registration", signed, lost, "quarantine=1:NoExecute"},
+		{"without a signature", ";gpu=1:NoSchedule,quarantine=1:NoExecute", lost, "gpu=1:NoSchedule,quarantine=1:NoExecute"},
+		{"with another taint", strings.Replace(signed, "gpu=1:NoSchedule", "quarantine=1:NoExecute", 1), lost, "gpu=1:NoSchedule,quarantine=1:NoExecute"},
+		{"with more parts", signed + ";quarantine=1:NoExecute", lost, "gpu=1:NoSchedule,quarantine=1:NoExecute"},
+		{"of another Machine", signed, other, "gpu=1:NoSchedule,quarantine=1:NoExecute"},
+	} {
+		for _, admitted := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, admitted=%t", tc.name, admitted), func(t *testing.T) {
+				node := with(created, content{taints: "quarantine=1:NoExecute", annotations: "own/taints=gpu=1:NoSchedule,quarantine=1:NoExecute"})
+				node.Annotations[inherit.RecordAnnotation] = tc.record
+				turn := privileged
+				if admitted {
+					turn.Stored = &node
+				}
+				got := whole(planned(everyLabel(), inherit.SourceOfMachine(tc.machine), node, turn))
+				got.Taints = taint.Remove(got.Taints, taint.IDOf(clusterv1.NodeUninitializedTaint))
+				NewWithT(t).Expect(got.Taints).To(ConsistOf(onNode(tc.stays)))
+				NewWithT(t).Expect(inherit.RecordOf(got)).To(Equal(inherit.Record{}))
+			})
+		}
+	}
 }
 
 // A Node that initializes gets its OnInitialization taints once, regardless of the annotations that its kubelet writes. An older Node gets

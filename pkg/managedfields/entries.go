@@ -97,15 +97,18 @@ func IsOurs(entry metav1.ManagedFieldsEntry) bool {
 	return entry.Manager == Manager && entry.Operation == metav1.ManagedFieldsOperationApply && entry.Subresource == ""
 }
 
+// admission is the longest duration of a request that creates an object. An API server takes the time of the entry before its webhooks
+// answer, and the time of the create afterwards.
+const admission = time.Minute
+
 // OfCreate reports whether an entry of managed fields records the create of the object, and no later write. created is the time of the
 // create; it is zero while the object is being created.
 func OfCreate(entry metav1.ManagedFieldsEntry, created time.Time) bool {
 	if entry.Operation != metav1.ManagedFieldsOperationUpdate || entry.Subresource != "" {
 		return false
 	}
-	// Both times are in whole seconds and are not taken at the same moment.
 	return entry.Manager == beforeFirstApply || created.IsZero() ||
-		entry.Time != nil && entry.Time.Sub(created).Abs() <= time.Second
+		entry.Time != nil && entry.Time.Sub(created) >= -admission && entry.Time.Sub(created) <= time.Second
 }
 
 // Trimmed returns the entries of managed fields that a plan needs to tell which fields are ours, which yield, and which might be adopted.

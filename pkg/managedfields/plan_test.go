@@ -214,3 +214,19 @@ func TestTrimmed(t *testing.T) {
 }
 
 const told = "{'f:metadata': {'f:annotations': {'f:capacity.cluster-autoscaler.kubernetes.io/labels': {}}}}"
+
+// An API server notes the time of an entry before it asks the webhooks, and the time of the create after their answers.
+func TestEntriesOfACreateWithSlowWebhooks(t *testing.T) {
+	for _, tc := range []struct {
+		at       time.Duration
+		ofCreate bool
+	}{{-2 * time.Minute, false}, {-time.Minute, true}, {-20 * time.Second, true}, {0, true}, {time.Second, true}, {2 * time.Second, false}} {
+		entry := managed("provider", metav1.ManagedFieldsOperationUpdate, labelA)
+		entry.Time = &metav1.Time{Time: now.Add(tc.at)}
+		NewWithT(t).Expect(managedfields.OfCreate(entry, now)).To(Equal(tc.ofCreate), tc.at.String())
+	}
+	create := managed("provider", metav1.ManagedFieldsOperationUpdate, labelA)
+	create.Time = &metav1.Time{Time: now.Add(-24*time.Hour - 3*time.Second)}
+	copied := machine(content{labels: "a=1"}, create)
+	NewWithT(t).Expect(planOf(t, copied, fromOwner(content{labels: "a=1"}.top())).Adopts()).To(BeTrue())
+}

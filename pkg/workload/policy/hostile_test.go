@@ -79,6 +79,7 @@ func TestParametersOfSomebodyElse(t *testing.T) {
 		}
 		for _, evil := range []string{
 			"=1", "a/b/c=1", "-=1", "heirloom.dev/uninitialized=added", "heirloom.dev/record-from-machine=", "heirloom.dev/record-from-machine=a;b",
+			"heirloom.dev/record-from-machine=;mine:NoSchedule;signed=1", "heirloom.dev/record-from-machine=a;a=1:NoSchedule;signed=1",
 			"heirloom.dev/matched-by-address=n.00", "cluster.x-k8s.io/machine=another", "taints.heirloom.dev/always=a:NoSchedule",
 			"kubectl.kubernetes.io/last-applied-configuration={}", "scheduler.alpha.kubernetes.io/preferAvoidPods=x", "scheduler.alpha.kubernetes.io/taints=x",
 			// Cluster API and Heirloom remove the entries in these lists.

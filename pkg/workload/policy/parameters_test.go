@@ -56,6 +56,7 @@ func TestTheFormatIsTheDocumentedOne(t *testing.T) {
 			"cluster.x-k8s.io/annotations-from-machine=node.cluster.x-k8s.io/odd\n" +
 			"cluster.x-k8s.io/labels-from-machine=node.cluster.x-k8s.io/a,node.cluster.x-k8s.io/b\n" +
 			"cluster.x-k8s.io/taints-from-machine=number:NoSchedule\n" +
+			"heirloom.dev/record-from-machine=;number=7:NoSchedule;signed=3ccc21bc0cc8fa736e4bd1f9bc8b51acde07d63f9fa8be46eff040aa80dd6f5c\n" +
 			"node.cluster.x-k8s.io/odd=two%0Alines, 100%25",
 	}))
 }

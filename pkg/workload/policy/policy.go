@@ -78,6 +78,7 @@ func AdmissionPolicy(version schema.GroupVersion, rules inherit.Policy) *unstruc
 		"GUARD_EFFECT", string(guard.Effect),
 		"GUARD_ANNOTATION", inherit.UninitializedAnnotation,
 		"TAINTS_ANNOTATION", clusterv1.TaintsFromMachineAnnotation,
+		"RECORD_ANNOTATION", inherit.RecordAnnotation,
 		"RESTRICTED", restricted,
 		"TRACKING", "'"+strings.Join(inherit.TrackingAnnotations, "', '")+"'",
 	).Replace(manifest)
