@@ -64,7 +64,7 @@ type Action struct {
 	What string `json:"what"`
 	// Who is the set, Cluster or program that the action concerns. N chooses among its objects.
 	Who string `json:"who,omitempty"`
-	N   int    `json:"n,omitempty"`
+	N   int    `json:"number,omitempty"`
 	// Key is what a declaration or a write is about.
 	Key   string `json:"key,omitempty"`
 	Value string `json:"value,omitempty"`
