@@ -58,9 +58,12 @@ func (h children) decide(ctx context.Context, req admission.Request) (answer, er
 			return h.kind.Content(ctx, h.Chain, object)
 		})
 	}
-	// Cluster API may just have removed the entries that an update lacks. A create always lacks entries, and restores none.
-	changesUpdate := func(p owners.Plan) bool { return req.Operation == admissionv1.Update && p.Plan != nil && p.Needed() }
-	p, err := owners.Recheck(ctx, h.Chain, changesUpdate, func(ctx context.Context, chain *owners.Chain) (owners.Plan, error) {
+	// Cluster API may just have removed the entries that an update lacks. A create always lacks entries, and restores none. But its values
+	// may be newer than the cache, and a changed copy is no copy.
+	inDoubt := func(p owners.Plan) bool {
+		return p.Plan != nil && (req.Operation == admissionv1.Update && p.Needed() || p.Overrules())
+	}
+	p, err := owners.Recheck(ctx, h.Chain, inDoubt, func(ctx context.Context, chain *owners.Chain) (owners.Plan, error) {
 		return h.kind.Plan(ctx, chain, object, object, h.Policy(), old)
 	})
 	if err != nil {

@@ -99,6 +99,10 @@ func TestStaleCachesRestoreNothing(t *testing.T) {
 		f.sets = map[string]string{"ns/ms": "{metadata: {" + byDeployment + "}, spec: {clusterName: c}}"}
 		f.deployments = map[string]string{"ns/md": "{spec: {clusterName: c}}"}
 	})
+	renamed := ordinary.with(func(f *fleet) {
+		f.sets = map[string]string{"ns/ms": "{metadata: {" + byDeployment + "}, spec: {clusterName: c, template: {metadata: {labels: {team: b}}}}}"}
+		f.deployments = map[string]string{"ns/md": "{spec: {clusterName: c, template: {metadata: {labels: {team: b}}}}}"}
+	})
 	removal := write{kind: "Machine", object: machine(bySet), old: machine(bySet + ", labels: {team: a}")}
 	const key = "node.cluster.x-k8s.io/a"
 	labelled := func(f fleet, labels string) fleet {
@@ -121,6 +125,8 @@ func TestStaleCachesRestoreNothing(t *testing.T) {
 		{"an API server that does not answer", ordinary, broken, removal, []string{putsBack}},
 		{"a Cluster that has been paused", ordinary, ordinary.with(func(f *fleet) { f.clusters = map[string]string{"ns/c": "spec: {paused: true}"} }), removal, nil},
 		{"a create", ordinary, undeclared, write{kind: "Machine", object: machine(bySet)}, []string{putsBack}},
+		{"a create whose value the owner has changed", ordinary, renamed, write{kind: "Machine", object: machine(bySet + ", labels: {team: b}")}, nil},
+		{"a create with another value", ordinary, ordinary, write{kind: "Machine", object: machine(bySet + ", labels: {team: b}")}, []string{putsBack}},
 		{"a Node whose Machine no longer has it", labelled(ordinary, key+": '1'"), labelled(undeclared, ""), fromNode, nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -300,6 +300,9 @@ func (p *Plan) Needed() bool {
 // entries.
 func (p *Plan) Adopts() bool { return !p.adopted.Empty() }
 
+// Overrules reports whether the plan changes values that the object has.
+func (p *Plan) Overrules() bool { return !p.overruled.Empty() }
+
 // GivesUp reports whether the plan releases fields of ours, whether or not it also removes them from the object.
 func (p *Plan) GivesUp() bool { return !p.managed.ours.Difference(p.owned).Empty() }
 

@@ -134,15 +134,18 @@ func (h *history) copies(w apiserver.Write, set string) {
 		return
 	}
 	declared := h.declares[set]["moderncontrolplanes"]
-	changed := slices.ContainsFunc(slices.Concat(labels, annotations, taint.Annotations), func(key string) bool { return owns(w.After, heirloomUser, key) })
+	changed, ours := false, func(entry string) bool { // Heirloom has added or changed it in the create
+		return owns(w.After, heirloomUser, keyOf(entry)) || strings.HasPrefix(entry, "taint ") &&
+			slices.ContainsFunc(taint.Annotations, func(key string) bool { return owns(w.After, heirloomUser, key) })
+	}
 	if sources := h.topologies[set]; sources != nil { // Heirloom inherits from the control plane as it will be
 		changed = changed || !maps.Equal(declared, inherited(merged(sources["clusterclasses"], sources["clusters"])))
 	}
 	for entry := range inherited(w.After) {
-		changed = changed || !declared[entry]
+		changed = changed || !declared[entry] && !ours(entry)
 	}
 	for entry := range declared {
-		changed = changed || !inherited(w.After)[entry] && (w.GVR.Resource == "machines" || !strings.HasPrefix(entry, "taint "))
+		changed = changed || !inherited(w.After)[entry] && !ours(entry) && (w.GVR.Resource == "machines" || !strings.HasPrefix(entry, "taint "))
 	}
 	for entry := range inherited(w.After) {
 		if changed {

@@ -69,8 +69,8 @@ type history struct {
 	// of the object and Cluster API's first apply of its metadata, all of them are; an entry that its owner drops in between stays for good.
 	disowned map[string]bool
 	// partial has the entries of a Machine and its FakeMachine that a provider of control planes has copied, if the create of one of them is
-	// not exactly the template, because the template has just changed, or a webhook with a stale cache has changed the create. Heirloom does
-	// not take these entries over, so they stay until the Machine goes.
+	// not exactly the template, because the template has just changed. Heirloom does not take these entries over, so they stay until the
+	// Machine goes.
 	partial map[string]bool
 	// failures counts refused writes of Heirloom.
 	failures map[string]int
