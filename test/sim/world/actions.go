@@ -40,6 +40,7 @@ func kinds() map[string]kind {
 		"stale taints":  {1, func(d draws) Action { return Action{Who: d.cluster(), Lasts: d.seconds(90)} }, staleTaints},
 		"neighbour":     {1, drawNeighbour, neighbour},
 		"kubelet write": {2, func(d draws) Action { return Action{Who: d.cluster(), N: d.below(10)} }, kubeletWrite},
+		"budget":        {1, func(d draws) Action { return Action{Who: d.cluster(), Lasts: d.seconds(180)} }, holdBudget},
 		"instance type": {2, drawInstanceType, setInstanceType},
 		"condition":     {2, drawStart, setCondition},
 		"daemonset Pod": {2, drawStart, setDaemonSetPod},

@@ -52,6 +52,10 @@ type history struct {
 	// ready says which Pods are ready, by name, and closed has the closed gates in the last valid record of a Node.
 	ready  map[string]since
 	closed map[string][]string
+	// running has the Pods on each Node, and the times of their creation. soft says which Nodes wait for their Pods.
+	budgets bool // whether Pods leave a Node before it gets a taint that evicts them
+	running map[string]map[string]time.Time
+	soft    map[string]since
 	// written says whether Heirloom may write in a Cluster, and since when: its mode, and whether it is paused.
 	written map[string]since
 	// paced has the time at which a replica last brought a taint that evicts Pods to a Node of a Cluster.
@@ -93,7 +97,8 @@ func newHistory() *history {
 		topologies: map[string]map[string]*unstructured.Unstructured{}, asked: map[string]map[string]time.Time{},
 		declares: map[string]map[string]map[string]bool{}, lost: map[string]map[string]moment{}, written: map[string]since{}, paced: map[string]time.Time{},
 		excused: map[string]map[string]bool{}, blind: map[string]bool{}, disowned: map[string]bool{}, partial: map[string]bool{},
-		ready: map[string]since{}, closed: map[string][]string{}, failures: map[string]int{},
+		ready: map[string]since{}, closed: map[string][]string{},
+		running: map[string]map[string]time.Time{}, soft: map[string]since{}, failures: map[string]int{},
 	}
 }
 
@@ -145,6 +150,7 @@ func (h *history) failed(user, request string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	of := user + " " + request
+	h.lines = append(h.lines, fmt.Sprintf("%8s  refused: %s", time.Since(h.began).Round(time.Millisecond), of))
 	if h.failures[of]++; h.failures[of] == mostRefused {
 		h.violate("%s is refused again and again", of)
 	}
@@ -179,7 +185,12 @@ func (h *history) stored(server string, w apiserver.Write) {
 	if server == "management" {
 		h.exists(w, object)
 	}
+	if w.GVR.Resource == "pods" {
+		h.runs(w)
+		h.readies(w)
+	}
 	if w.After == nil {
+		delete(h.soft, object.GetName())
 		return
 	}
 	h.remembers(w)
@@ -200,6 +211,10 @@ func (h *history) stored(server string, w apiserver.Write) {
 		h.initializesWhole(w)
 		h.initializesOnce(w, w.Before)
 		h.keepsGates(w)
+		if h.budgets {
+			h.letsPodsLeave(w)
+			h.softensFew(w)
+		}
 		h.bringsNothingBack(w, 0, h.ownersOf(w.After.GetName())...)
 		h.recordsWhatItBrings(w)
 		h.paces(server, w)
@@ -250,9 +265,8 @@ func (h *history) remembers(w apiserver.Write) {
 		h.excuses(w)
 		if w.Before == nil {
 			delete(h.closed, name)
+			delete(h.soft, name)
 		}
-	case "pods":
-		h.readies(w.After)
 	}
 }
 

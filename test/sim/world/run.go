@@ -106,6 +106,9 @@ func newWorld(s Schedule) *World {
 	if s.Options.Facts {
 		w.flags = append(w.flags, factFlag)
 	}
+	if w.history.budgets = s.Options.Budgets; s.Options.Budgets {
+		w.flags = append(w.flags, "--no-execute=budgets")
+	}
 	w.scheduler.fault, w.history.takes = w.fault, w.takes
 	return w
 }
@@ -180,6 +183,9 @@ func (w *World) begin(ctx context.Context) error {
 	}
 	if w.options.Pools {
 		w.provider.Go(func() { w.history.must(w.providePools(ctx)) })
+	}
+	if w.options.Budgets {
+		w.provider.Go(func() { w.history.must(w.runPods(ctx)) })
 	}
 	return nil
 }

@@ -43,6 +43,8 @@ type Options struct {
 	Facts bool `json:"facts,omitempty"`
 	// Older begins with a Cluster that an older version of Heirloom has left, and with no other kinds of sets.
 	Older bool `json:"older,omitempty"`
+	// Budgets adds Pods that must leave their Node before it gets a taint that evicts them.
+	Budgets bool `json:"budgets,omitempty"`
 	// Resync makes Heirloom reconcile everything every few minutes. Otherwise no resync hides a missing event.
 	Resync bool `json:"resync,omitempty"`
 	// Unguarded is a workload cluster without the admission plugin NodeRestriction.
@@ -62,7 +64,7 @@ type Action struct {
 	What string `json:"what"`
 	// Who is the set, Cluster or program that the action concerns. N chooses among its objects.
 	Who string `json:"who,omitempty"`
-	N   int    `json:"n,omitempty"`
+	N   int    `json:"number,omitempty"`
 	// Key is what a declaration or a write is about.
 	Key   string `json:"key,omitempty"`
 	Value string `json:"value,omitempty"`
@@ -109,7 +111,7 @@ func drawn(t *rapid.T, seed uint64) Schedule {
 		Unguarded: d.below(4) == 3, Labelled: d.below(4) == 3,
 	}
 	d.ControlPlanes, d.Pools, d.Topologies = d.below(2) == 1, d.below(3) == 2, d.below(3) == 2
-	d.StartupTaints, d.Facts = d.below(2) == 1, d.below(3) == 2
+	d.StartupTaints, d.Facts, d.Budgets = d.below(2) == 1, d.below(3) == 2, d.below(3) == 2
 	if d.below(8) == 7 {
 		d.Options = Options{TypedTaints: propagatesTaints, Older: true, Resync: d.Resync, Unguarded: d.Unguarded}
 	}

@@ -51,6 +51,7 @@ var resources = map[string]schema.GroupVersionResource{
 	"Machine":             clusterv1.GroupVersion.WithResource("machines"),
 	"FakeMachine":         {Group: "infrastructure.cluster.x-k8s.io", Version: "v1beta2", Resource: "fakemachines"},
 	"FakeMachineTemplate": {Group: "infrastructure.cluster.x-k8s.io", Version: "v1beta2", Resource: "fakemachinetemplates"},
+	"Pod":                 corev1.SchemeGroupVersion.WithResource("pods"),
 	"Node":                corev1.SchemeGroupVersion.WithResource("nodes"),
 }
 

@@ -3,6 +3,7 @@
 package world
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"maps"
@@ -60,14 +61,20 @@ func drawStart(d draws) Action {
 	return Action{Who: d.cluster(), N: d.below(10), Value: d.oneOf("True", "True", "False")}
 }
 
-// setCondition is a kubelet that sets the condition of its Node for which a gate waits.
+// setCondition plays the kubelets of a Cluster. Each sets the condition of its Node for which a gate waits.
 func setCondition(ctx context.Context, w *World, a Action) {
-	node, kubelet := w.kubelet(w.cluster(a.Who), a.N)
-	if node == nil || !w.options.StartupTaints {
+	if !w.options.StartupTaints {
 		return
 	}
-	conditions := slices.DeleteFunc(decoded[corev1.Node](node).Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == netCondition })
-	w.patchStatus(ctx, kubelet, node, append(conditions, corev1.NodeCondition{Type: netCondition, Status: corev1.ConditionStatus(a.Value)}))
+	of := w.cluster(a.Who)
+	for n := range of.objects("Node") {
+		node, kubelet := w.kubelet(of, n)
+		if node == nil {
+			return
+		}
+		conditions := slices.DeleteFunc(decoded[corev1.Node](node).Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == netCondition })
+		w.patchStatus(ctx, kubelet, node, append(conditions, corev1.NodeCondition{Type: netCondition, Status: corev1.ConditionStatus(a.Value)}))
+	}
 }
 
 // setDaemonSetPod makes the Pod of a DaemonSet on a Node, and makes it ready or not.
@@ -230,12 +237,13 @@ func (h *history) holds(node *unstructured.Unstructured, gate string) bool {
 }
 
 // readies remembers whether a Pod is ready.
-func (h *history) readies(pod *unstructured.Unstructured) {
-	ready := slices.ContainsFunc(decoded[corev1.Pod](pod).Status.Conditions, func(c corev1.PodCondition) bool {
+func (h *history) readies(w apiserver.Write) {
+	name := cmp.Or(w.After, w.Before).GetName()
+	ready := w.After != nil && slices.ContainsFunc(decoded[corev1.Pod](w.After).Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
 	})
-	if h.ready[pod.GetName()].yes != ready {
-		h.ready[pod.GetName()] = since{ready, time.Now()}
+	if h.ready[name].yes != ready {
+		h.ready[name] = since{ready, time.Now()}
 	}
 }
 

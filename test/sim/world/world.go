@@ -68,6 +68,8 @@ type World struct {
 	history *history
 	// booted has the machines whose kubelets have registered, by the UID of the FakeMachine.
 	booted map[types.UID]bool
+	// pods counts the Pods that were created.
+	pods int
 
 	mu sync.Mutex
 	// wrong has the end of each fault, by its name, and late the delay of the webhooks while they are late; guarded by mu.
@@ -100,6 +102,7 @@ func (w *World) serve(name string, key client.ObjectKey, crds []*apiextensionsv1
 		Webhook: func(ctx context.Context, hook admissionregistrationv1.MutatingWebhook, body []byte) ([]byte, error) {
 			return w.callWebhook(ctx, name, hook, body)
 		},
+		Budget: func() bool { return w.left(budgetOf(name)) > 0 },
 		Stored: func(write apiserver.Write) { w.history.stored(name, write) },
 	})
 	if err != nil {
@@ -169,23 +172,21 @@ func (w *World) heals(ctx context.Context) {
 const calm, slow = time.Second, 10 * time.Second
 
 // takes returns how long ago a write that is stored now may have been decided: about as long as a request takes, or longer while a fault
-// delays its writer. cached are the resources whose caches alone decided, as for an object that a webhook leaves unchanged: a live read
-// does not correct them.
+// delays its writer. cached are the resources whose caches alone decided, as for an object that a webhook leaves unchanged. While requests
+// fail or webhooks are late, admission decides from its caches if a live read fails.
 func (w *World) takes(cached ...string) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	inTime := max(time.Until(w.wrong[requestsFail]), time.Until(w.wrong[webhooksAreLate])) < -slow
 	for what, until := range w.wrong {
-		if time.Until(until) <= -slow {
-			continue
-		}
-		stalls := strings.HasSuffix(what, isStalled) && slices.ContainsFunc(append(cached, "owners"), func(of string) bool {
+		stalls := strings.HasSuffix(what, isStalled) && (!inTime || slices.ContainsFunc(append(cached, "owners"), func(of string) bool {
 			return len(cached) > 0 && strings.Contains(what, "for "+of+" ")
-		})
-		if stalls || strings.HasSuffix(what, isFrozen) {
+		}))
+		if time.Until(until) > -slow && (stalls || strings.HasSuffix(what, isFrozen)) {
 			return syncPeriod
 		}
 	}
-	if max(time.Until(w.wrong[requestsFail]), time.Until(w.wrong[webhooksAreLate])) < -slow {
+	if inTime {
 		return calm
 	}
 	return slow
