@@ -139,10 +139,10 @@ func (h *history) copies(w apiserver.Write, set string) {
 		changed = changed || !maps.Equal(declared, inherited(merged(sources["clusterclasses"], sources["clusters"])))
 	}
 	for entry := range inherited(w.After) {
-		changed = changed || !declared[entry] && !brought(w.After, entry)
+		changed = changed || !declared[entry] && !h.brought(w.After, entry)
 	}
 	for entry := range declared {
-		changed = changed || !inherited(w.After)[entry] && !brought(w.After, entry) && (w.GVR.Resource == "machines" || !strings.HasPrefix(entry, "taint "))
+		changed = changed || !inherited(w.After)[entry] && !h.brought(w.After, entry) && (w.GVR.Resource == "machines" || !strings.HasPrefix(entry, "taint "))
 	}
 	for entry := range inherited(w.After) {
 		if changed {
@@ -151,8 +151,9 @@ func (h *history) copies(w apiserver.Write, set string) {
 	}
 }
 
-// brought reports whether Heirloom has added or changed an entry in the create of an object.
-func brought(object *unstructured.Unstructured, entry string) bool {
-	return owns(object, heirloomUser, keyOf(entry)) || strings.HasPrefix(entry, "taint ") &&
-		slices.ContainsFunc(taint.Annotations, func(key string) bool { return owns(object, heirloomUser, key) })
+// brought reports whether Heirloom has added or changed an entry in the create of an object, from live reads: the copy may still be exact.
+// Admission that decides from a stale cache, because a live read fails, may spoil a copy.
+func (h *history) brought(object *unstructured.Unstructured, entry string) bool {
+	return h.takes() == calm && (owns(object, heirloomUser, keyOf(entry)) || strings.HasPrefix(entry, "taint ") &&
+		slices.ContainsFunc(taint.Annotations, func(key string) bool { return owns(object, heirloomUser, key) }))
 }
