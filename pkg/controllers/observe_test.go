@@ -11,10 +11,12 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
-// The loop does not patch a Node of a Cluster in observe mode, whether a label of the Cluster or the default sets the mode. When the
-// Cluster leaves the mode, the Node gets the announced entries.
+// The loop patches no Node while the installation is in observe mode, not even in a Cluster whose label says otherwise. When the
+// installation leaves the mode, the Node gets the announced entries.
 func TestANodeIsOnlyObserved(t *testing.T) {
-	l := newLoop(t, theCluster(), machineSet(), nodeMachine("m"), node("m"))
+	cluster := theCluster()
+	cluster.Labels = map[string]string{inherit.ModeLabel: string(inherit.Enforce)}
+	l := newLoop(t, cluster, machineSet(), nodeMachine("m"), node("m"))
 	l.policy.Mode = inherit.Observe
 	l.Expect(l.seeNode("m")).To(Succeed())
 	l.wrote()
@@ -22,8 +24,7 @@ func TestANodeIsOnlyObserved(t *testing.T) {
 	l.counted(`would_write_total{kind="Node",what="label"} 1`, `would_write_total{kind="Node",what="taint"} 1`)
 	l.notCounted("resync_writes_total")
 
-	cluster := theCluster()
-	l.change(cluster, func() { cluster.Labels = map[string]string{inherit.ModeLabel: string(inherit.Enforce)} })
+	l.policy.Mode = inherit.Enforce
 	l.Expect(l.seeNode("m")).To(Succeed())
 	l.wrote("patches Node/m")
 }

@@ -286,6 +286,7 @@ func TestFleet(t *testing.T) {
 		{"workload-clusters", "none", withoutClusters, Skipped, nil},
 		{"mode", "enforced", both(), OK, []string{"1 of 1 Clusters are enforced (--mode=enforce, --enrollment=all)."}},
 		{"mode", "only observed", observing, OK, []string{"0 of 1 Clusters are enforced (--mode=observe, --enrollment=all).", "observing: fleet/c"}},
+		{"mode", "only observed, although its label says otherwise", both(observing, inMode("enforce")), Warning, []string{"has no effect with --mode=observe: fleet/c", "mode=enforce"}},
 		{"mode", "not enrolled", only, OK, []string{"not enrolled: fleet/c"}},
 		{"mode", "no rights", denied("MachineList"), Unknown, []string{"no right"}},
 		{"nodes", "no rights", denied("MachineList"), Unknown, []string{"no right"}},

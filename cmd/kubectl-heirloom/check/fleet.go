@@ -50,7 +50,7 @@ func (c *Checker) each(r *answer, do func(*compare.Tree, *compare.Object)) {
 	}
 }
 
-// mode lists the Clusters that Heirloom does not write.
+// mode lists the Clusters that Heirloom does not write. A label that asks for writes has no effect if the installation only observes.
 func (c *Checker) mode(ctx context.Context) answer {
 	r, enforced := result(OK, ""), 0
 	c.each(&r, func(of *compare.Tree, o *compare.Object) {
@@ -61,6 +61,8 @@ func (c *Checker) mode(ctx context.Context) answer {
 		switch observed, enrolled := c.observes(ctx, cluster); {
 		case !enrolled:
 			r.add(OK, of.Cluster.String(), "not enrolled")
+		case observed && cluster.Labels[inherit.ModeLabel] == string(inherit.Enforce):
+			r.add(Warning, of.Cluster.String(), "observing: its label %s=%s has no effect with --mode=%s", inherit.ModeLabel, inherit.Enforce, inherit.Observe)
 		case observed:
 			r.add(OK, of.Cluster.String(), "observing")
 		default:
@@ -259,7 +261,7 @@ func (c *Checker) validation(ctx context.Context) answer {
 	machine := &clusterv1.Machine{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "heirloom-check-", Annotations: map[string]string{taint.AlwaysAnnotation: reserved}},
 		Spec: clusterv1.MachineSpec{
-			Bootstrap: clusterv1.Bootstrap{DataSecretName: new("heirloom-check")},
+			Bootstrap:         clusterv1.Bootstrap{DataSecretName: new("heirloom-check")},
 			InfrastructureRef: clusterv1.ContractVersionedObjectReference{APIGroup: inherit.InfrastructureGroup, Kind: "HeirloomCheck", Name: "heirloom-check"},
 		},
 	}
