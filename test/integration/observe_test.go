@@ -33,8 +33,14 @@ func TestObservingNeedsNoRightToWrite(t *testing.T) {
 	machine := stage.Machine(set, "own")
 	s.create(machine, stage.Node("own"))
 	s.Expect(s.StartHeirloom(s.ctx)).To(Succeed())
-	s.expectEvent("WouldWrite", "Machine", "own", HavePrefix("Observing only; would add "))
+	s.expectEvent("WouldWrite", "MachineSet", "own", HavePrefix("Observing only; would add "))
 	s.expectEvent("WouldWrite", "Machine", "own", HaveSuffix(" on Node own"))
+
+	const ofCluster = `{cluster_name="own",cluster_namespace="` + fleetName + `",`
+	s.Eventually(s.samples).WithTimeout(patience).Should(And(
+		HaveKeyWithValue("heirloom_pending_writes"+ofCluster+`kind="MachineSet"}`, 1.0), HaveKeyWithValue("heirloom_pending_writes"+ofCluster+`kind="Node"}`, 1.0),
+		HaveKeyWithValue("heirloom_cluster_mode"+ofCluster+`mode="observe"}`, 1.0),
+	))
 
 	writing := slices.DeleteFunc(s.granted(), func(r right) bool { return slices.Contains([]string{"get", "list", "watch"}, r.verb) })
 	for _, r := range writing {
