@@ -80,6 +80,9 @@ func (p planned) due() bool { return p.Plan.Plan != nil && p.Needed() && p.wait 
 
 func (p planned) writes() bool { return p.due() && !p.Observed }
 
+// pending reports whether a write would be due, and is only observed.
+func (p planned) pending() bool { return p.due() && p.Observed }
+
 // syncChild writes missing inherited entries of a child. again is the time until the next reconcile, if the write is left to Cluster API
 // for now or has no slot. object is the child as it is stored, maybe of another Go type. owner is the kind of the child's owner if it is
 // a provider's kind; empty if it is a kind of Cluster API. root names the reconcile.
@@ -103,7 +106,7 @@ func syncChild(
 	if err != nil || again > 0 {
 		return again, err
 	}
-	d.pending.set(root, gvk.GroupKind(), clusterOf(object), p.Observed && p.due())
+	d.pending.set(root, gvk.GroupKind(), clusterOf(object), p.pending())
 	if p.Observed {
 		d.observe(object, p)
 		return p.wait, nil
