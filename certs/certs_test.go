@@ -117,7 +117,7 @@ func secretWith(data map[string][]byte) *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: secretKey.Namespace, Name: secretKey.Name}, Data: data}
 }
 
-func TestWhatIsInTheSecretIsServed(t *testing.T) {
+func TestCertificateOfTheSecretIsServed(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	own := newOwn(t, nil)
 	reconcile := func() *corev1.Secret {
@@ -156,7 +156,7 @@ func TestWhatIsInTheSecretIsServed(t *testing.T) {
 	Expect(own.Source(nil)).To(Equal(&served))
 }
 
-func TestASecretThatCannotBeMadeIsSaid(t *testing.T) {
+func TestMissingSecretIsReported(t *testing.T) {
 	own := newOwn(t, errors.New("forbidden"))
 	NewWithT(t).Expect(own.Reconcile(t.Context(), ctrl.Request{})).Error().To(MatchError("creating the Secret of the serving certificate: forbidden"))
 	_, _, err := own.hosts(t.Context(), own.client)
@@ -171,7 +171,7 @@ func TestASecretThatCannotBeMadeIsSaid(t *testing.T) {
 }
 
 // cert-controller makes a new certificate if the first of our hosts is missing, and checks no other host.
-func TestACertificateThatLacksAHostIsReplaced(t *testing.T) {
+func TestCertificateWithoutAHostIsReplaced(t *testing.T) {
 	now := time.Now()
 	for _, tc := range []struct {
 		name, first string

@@ -19,7 +19,7 @@ func TestEverySubscriberIsToldOfAChange(t *testing.T) {
 	Expect(one).NotTo(Receive(), "once is enough")
 }
 
-func TestASubscriberThatIsBusyIsNotWaitedFor(t *testing.T) {
+func TestBusySubscribersDelayNobody(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	b := &Broadcaster{}
 	busy, idle := b.Subscribe(), b.Subscribe()

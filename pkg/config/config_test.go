@@ -50,7 +50,7 @@ func TestDefaults(t *testing.T) {
 	Expect(c.Metrics.SecureServing).To(BeTrue())
 }
 
-func TestWhatFlagsMean(t *testing.T) {
+func TestFlags(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
 		args  []string

@@ -92,7 +92,7 @@ func TestSlots(t *testing.T) {
 			return waits
 		}
 		waits := sends(4, 1, "it has not answered yet")
-		after := []time.Duration{2 * time.Millisecond, 4 * time.Millisecond, 6 * time.Millisecond}
+		after := []time.Duration{102 * time.Millisecond, 104 * time.Millisecond, 106 * time.Millisecond}
 		l.Expect(waits).To(Equal(after), "they come again one after the other")
 		sends(20, 16, "it has answered")
 		<-time.After(5 * time.Second)

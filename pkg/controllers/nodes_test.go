@@ -22,10 +22,10 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
-// inherited expects that a Node has label pool=a and taint gpu of its Machine, with their records.
-func (l *loop) inherited(name string) {
+// inherited expects that Node m has label pool=a and taint gpu of its Machine, with their records.
+func (l *loop) inherited() {
 	l.t.Helper()
-	n := node(name)
+	n := node("m")
 	l.stored(n)
 	l.Expect(n.Labels).To(HaveKeyWithValue(pool, "a"))
 	l.Expect(n.Spec.Taints).To(ContainElement(corev1.Taint{Key: "gpu", Effect: corev1.TaintEffectNoSchedule}))
@@ -60,7 +60,7 @@ func TestANodeInheritsFromItsMachine(t *testing.T) {
 	l := newLoop(t, theCluster(), machineSet(), nodeMachine("m"), node("m"))
 	l.Expect(l.seeNode("m")).To(Succeed())
 	l.wrote("patches Node/m")
-	l.inherited("m")
+	l.inherited()
 	l.live.take()
 	l.counted(
 		`resync_writes_total{kind="Node",result="applied"} 1`,
@@ -139,7 +139,7 @@ func TestANodeInheritsWhileItIsBeingDeleted(t *testing.T) {
 	n.DeletionTimestamp = &metav1.Time{Time: m.CreationTimestamp.Time}
 	l := newLoop(t, theCluster(), machineSet(), m, n)
 	l.Expect(l.seeNode("m")).To(Succeed())
-	l.inherited("m")
+	l.inherited()
 	l.change(n, func() { n.Spec.Taints = nil })
 	l.Expect(l.seeNode("m")).To(Succeed())
 	l.Expect(l.taintsOf("m")).To(Equal("gpu:NoSchedule"))
@@ -285,7 +285,7 @@ func TestInvalidEntriesOfNodesAreLeftOutAndReported(t *testing.T) {
 	m.Labels["node.cluster.x-k8s.io/bad"] = "not a value"
 	l := newLoop(t, theCluster(), machineSet(), m, node("m"))
 	l.Expect(l.seeNode("m")).To(Succeed())
-	l.inherited("m")
+	l.inherited()
 	l.told(`Warning NotInherited Machine/m: Machine ns/m (metadata.labels): label "node.cluster.x-k8s.io/bad"="not a value": no Node can carry it`)
 }
 
@@ -335,7 +335,7 @@ func TestReadsOfAClusterAreLimited(t *testing.T) {
 		l.Expect(writes).To(Equal(100))
 		<-time.After(again)
 		l.Expect(l.seeNode("m")).To(Succeed())
-		l.inherited("m")
+		l.inherited()
 	})
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -98,6 +99,22 @@ func TestANodeIsOnlyObservedSinceAMomentAgo(t *testing.T) {
 	l.change(cluster, func() { cluster.Labels = map[string]string{inherit.ModeLabel: string(inherit.Observe)} })
 	l.Expect(l.seeNode("m")).To(Succeed())
 	l.wrote()
+}
+
+// The loop does not announce entries that Cluster API is about to write.
+func TestAdditionsLeftToClusterAPIAreNotAnnounced(t *testing.T) {
+	inUse(t, func(t *testing.T) {
+		set, m := machineSet(), machine("m", "MachineSet/ms")
+		observed(set)
+		l := newLoop(t, theCluster(), set, m)
+		l.policy.Mode = inherit.Observe
+		l.change(set, func() { declare(set, "team=ml") })
+		l.Expect(l.look(m)).To(Equal(30 * time.Second))
+		l.told()
+		<-time.After(30 * time.Second)
+		l.Expect(l.see(m)).To(Succeed())
+		l.told("Normal WouldWrite Machine/m: Observing only; would add ")
+	})
 }
 
 // The loop neither writes nor releases an object of Cluster API while its Cluster is in observe mode.

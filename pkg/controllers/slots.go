@@ -16,6 +16,9 @@ import (
 const (
 	// retrySpacing is the time between the retries of two requests that find no slot: thousands of them must not keep the loop busy.
 	retrySpacing = 2 * time.Millisecond
+	// firstAnswer is the time after which requests try again that wait for the first answer of a server. Most servers answer sooner; until
+	// a request to a server that hangs is given up, each attempt repeats the rest of its reconcile.
+	firstAnswer = 100 * time.Millisecond
 	// slowRetry is the first pause after an unanswered request. Each further unanswered request doubles the pause, up to longestPause. It is
 	// also the time for which an answer counts: no longer than a request may hang.
 	slowRetry    = 5 * time.Second
@@ -96,11 +99,11 @@ func (s *slots[K]) take(key K, now time.Time) (of *slot, requeueAfter time.Durat
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	of = s.slot(key)
-	most, free := 1, now
+	most, free := 1, now.Add(firstAnswer)
 	if of.failures > 0 {
 		free = now.Add(slowRetry)
 	} else if now.Sub(of.answered) < slowRetry {
-		most = s.most
+		most, free = s.most, now
 	}
 	if now.Before(of.paused) {
 		most, free = 0, of.paused

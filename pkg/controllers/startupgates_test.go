@@ -3,7 +3,10 @@
 package controllers_test
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -12,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
@@ -75,6 +79,46 @@ func TestAStartupGateOpens(t *testing.T) {
 	l.Expect(l.seeNode("m")).To(Succeed())
 	l.wrote()
 	l.Expect(l.taintsOf("m")).To(Equal("gpu:NoSchedule,net:NoSchedule"))
+}
+
+// The gates of many Nodes that wait for the same DaemonSet open together, although all look for its Pods at the same time.
+func TestGatesOfManyNodesOpenTogether(t *testing.T) {
+	inUse(t, func(t *testing.T) {
+		objects, names := []client.Object{theCluster(), machineSet()}, []string{}
+		for i := range 20 {
+			name := fmt.Sprint("n", i)
+			m, n, pod := gated(), newNode(), readyPod()
+			m.Name, n.Name, pod.Name, pod.Spec.NodeName = name, name, name, name
+			m.Spec.ProviderID, n.Spec.ProviderID = "id-"+name, "id-"+name
+			m.Annotations = map[string]string{taint.UntilAnnotation: "cni:NoSchedule until daemonset kube-system/cni"}
+			objects, names = append(objects, m, n, pod), append(names, name)
+		}
+		l := newLoop(t, objects...)
+		l.Live = interceptor.NewClient(l.uncached(l.server), interceptor.Funcs{
+			List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+				<-time.After(time.Second)
+				return c.List(ctx, list, options...)
+			},
+		})
+		for _, name := range names {
+			l.after(name)
+		}
+		start, running := time.Now(), sync.WaitGroup{}
+		for _, name := range names {
+			running.Go(func() {
+				for again := time.Nanosecond; again > 0; <-time.After(again) {
+					var err error
+					again, err = l.lookAt("c", name)
+					l.Expect(err).NotTo(HaveOccurred())
+				}
+			})
+		}
+		running.Wait()
+		l.Expect(time.Since(start)).To(BeNumerically("<", 10*time.Second))
+		for _, name := range names {
+			l.Expect(l.taintsOf(name)).To(Equal("gpu:NoSchedule"))
+		}
+	})
 }
 
 // Only a ready Pod of the named DaemonSet on the same Node opens a gate.

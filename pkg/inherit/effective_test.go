@@ -15,7 +15,7 @@ import (
 
 // A Node that registers before its Machine or MachineSet has inherited gets the entries that they will inherit, above all the
 // OnInitialization taints, which a Node gets in its first sync or never. The Machine's current entries apply until they change there.
-func TestNodesInheritWhatTheirMachineWillCarry(t *testing.T) {
+func TestSourceOfANodeAheadOfItsMachine(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	declares := content{
 		labels: "node.cluster.x-k8s.io/a=1", annotations: "taints.heirloom.dev/initialize=warm:NoSchedule", taints: "gpu=new:NoSchedule",
@@ -37,7 +37,7 @@ func TestNodesInheritWhatTheirMachineWillCarry(t *testing.T) {
 
 // EffectiveMachine returns a Machine that already has every declared entry as it is. The result must equal the computed result for a
 // Machine that lacks one label.
-func TestMachinesThatHaveItAllAreEffective(t *testing.T) {
+func TestEffectiveMachines(t *testing.T) {
 	const lacking = "node.cluster.x-k8s.io/lacking"
 	cut := 0
 	rapid.Check(t, func(t *rapid.T) {

@@ -218,7 +218,7 @@ var garbage = rapid.Custom(func(t *rapid.T) inherit.Content {
 
 // For every declaration and every Machine, the API server accepts the Machine afterwards, the Machine inherits every valid entry that
 // fits, and the choice of the entries that are left out does not depend on earlier results.
-func TestMachinesStayValidWhateverIsDeclared(t *testing.T) {
+func TestMachinesStayValidForAnyDeclaration(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		Expect := NewWithT(t).Expect
 		owner := garbage.Draw(t, "owner")

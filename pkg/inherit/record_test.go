@@ -147,7 +147,7 @@ func TestTheRecordsLabel(t *testing.T) {
 }
 
 // If a kubelet fills its annotations, the entries that its Machine lost still go, and no taint is kept away.
-func TestAKubeletThatFillsItsAnnotations(t *testing.T) {
+func TestNodesWithoutRoomForAnnotations(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	const room = apivalidation.TotalAnnotationSizeLimitB
 	full := synced(content{labels: role + "=," + quarantine + "=", taints: "gpu:NoSchedule"}.machine())
@@ -196,7 +196,7 @@ func TestTheRecordKeepsTheState(t *testing.T) {
 }
 
 // For every change that a kubelet may write, only recorded entries are removed.
-func TestNothingGoesThatIsNotRecorded(t *testing.T) {
+func TestOnlyRecordedEntriesAreRemoved(t *testing.T) {
 	pick := func(t *rapid.T, from []string, separator string) string {
 		return strings.Join(rapid.SliceOfDistinct(rapid.SampledFrom(from), rapid.ID).Draw(t, ""), separator)
 	}

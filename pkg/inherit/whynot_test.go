@@ -63,7 +63,7 @@ func TestWhyNotOnAnUnprovenNode(t *testing.T) {
 }
 
 // A waiting taint holds back no other taint.
-func TestTaintsThatWait(t *testing.T) {
+func TestWaitingTaints(t *testing.T) {
 	m := &clusterv1.Machine{}
 	m.Spec.Taints = declared("gone:NoExecute,here:NoSchedule,soft:NoSchedule@OnInitialization,hard:NoExecute@OnInitialization")
 	from := inherit.SourceOfMachine(m)

@@ -33,6 +33,17 @@ func children() map[string]metav1.Object {
 	}
 }
 
+// The table has the kinds of Cluster API that the rules name.
+func TestTableOfKinds(t *testing.T) {
+	var names []string
+	for _, kind := range owners.Table {
+		if kind.Name != "" {
+			names = append(names, kind.Name)
+		}
+	}
+	NewWithT(t).Expect(names).To(Equal(inherit.Kinds))
+}
+
 // world returns the objects from which children inherit.
 func world() []client.Object {
 	return []client.Object{
@@ -60,6 +71,7 @@ func TestSkipped(t *testing.T) {
 		{name: "an object as it should be is not"},
 		{name: "an object that another instance watches", policy: watched, object: label(clusterv1.WatchLabel, "green"), why: "it does not carry the label cluster.x-k8s.io/watch-filter=blue"},
 		{name: "an object that this instance watches is not", policy: watched, object: label(clusterv1.WatchLabel, "blue")},
+		{name: "an object of a Cluster that is not enrolled", policy: inherit.Policy{OnlyLabelled: true}, why: inherit.ClusterIsNotEnrolled},
 		{name: "a paused object", object: pause, why: inherit.IsPaused},
 		{name: "an object of a paused Cluster", cluster: func(c metav1.Object) { c.(*clusterv1.Cluster).Spec.Paused = new(true) }, why: inherit.ClusterIsPaused},
 	} {

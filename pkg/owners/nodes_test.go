@@ -64,6 +64,7 @@ func TestTheSourceOfANode(t *testing.T) {
 		{name: "a Machine of another namespace makes no match ambiguous", cached: []client.Object{c, ours(), tenants(ours())}, want: []string{"fromMachine"}},
 		{name: "a paused Machine hands down nothing", cached: []client.Object{c, ours(of(pause))}, why: inherit.IsPaused},
 		{name: "nor does one of a paused Cluster", cached: []client.Object{ours(), pausedCluster()}, why: inherit.ClusterIsPaused},
+		{name: "nor does one whose Cluster is not enrolled", policy: inherit.Policy{OnlyLabelled: true}, cached: []client.Object{c, ours()}, why: inherit.ClusterIsNotEnrolled},
 		{name: "nor does one whose Cluster does not exist", cached: []client.Object{ours()}, why: inherit.ClusterDoesNotExist},
 		{name: "a Node that is being deleted inherits until it is gone", change: also[*corev1.Node](deleting), cached: []client.Object{c, ours()}, want: []string{"fromMachine"}},
 		{name: "a Node without a Machine inherits nothing", node: "other", cached: []client.Object{c, ours()}, why: inherit.IsNoMachine},
@@ -109,9 +110,11 @@ func (n narrow) List(ctx context.Context, list client.ObjectList, options ...cli
 // For a Node, Heirloom does not read Machines and MachinePools of other namespaces or of other Clusters, no matter how many claim to be the
 // Node.
 func TestOthersMachinesCostANodeNothing(t *testing.T) {
-	others := []client.Object{tenants(machine("m", "", isNode, provided, addressed)), tenants(machinePool("mp", "aws:2")),
-		machine("beside", "", isNode, provided, addressed, elsewhere), change(machinePool("beside", "aws:2"), func(mp *clusterv1.MachinePool) { mp.Spec.ClusterName = "other" })}
-	cached := append(others, ofCluster("c"), machine("m", "", provided, addressed), machinePool("mp", "aws:2"))
+	cached := []client.Object{
+		ofCluster("c"), machine("m", "", provided, addressed), machinePool("mp", "aws:2"),
+		tenants(machine("m", "", isNode, provided, addressed)), tenants(machinePool("mp", "aws:2")),
+		machine("beside", "", isNode, provided, addressed, elsewhere), change(machinePool("beside", "aws:2"), func(mp *clusterv1.MachinePool) { mp.Spec.ClusterName = "other" }),
+	}
 	for known, want := range map[string]string{"n aws:1 10.0.0.1": "Machine ns/m", "n aws:2": "MachinePool ns/mp"} {
 		decided, err := from(narrow{holds(t, cached...), t}).Within(itself).SourceOf(t.Context(), inherit.ReadNode(node(known), time.Time{}), inherit.Policy{})
 		NewWithT(t).Expect(err).NotTo(HaveOccurred())

@@ -44,7 +44,7 @@ func TestEveryKindIsReleased(t *testing.T) {
 }
 
 // Managed fields show which entries are Heirloom's, at any place in an object.
-func TestWhatIsReleased(t *testing.T) {
+func TestReleasedEntries(t *testing.T) {
 	const content = `{metadata: {labels: {team: ml, mine: "yes"}, annotations: {note: x}}, spec: {clusterName: c, deletion: {nodeDrainTimeoutSeconds: 60}}}`
 	ours := owns(core, "heirloom", `{f:metadata: {f:labels: {f:team: {}}, f:annotations: {f:note: {}}}, f:spec: {f:deletion: {f:nodeDrainTimeoutSeconds: {}}}}`)
 	user := owns(core, "user", `{f:metadata: {f:labels: {f:mine: {}}}, f:spec: {f:clusterName: {}}}`)
@@ -160,7 +160,7 @@ func TestListsAreReadInSmallPages(t *testing.T) {
 
 // A provider may serve a newer version than the version in which Heirloom wrote an object. The managed fields match only the older version.
 // When the older version is no longer served, a release still removes labels and annotations.
-func TestWhatAnotherVersionRecords(t *testing.T) {
+func TestRecordsOfOtherVersions(t *testing.T) {
 	const (
 		older   = "controlplane.cluster.x-k8s.io/v1beta1"
 		inNewer = `{metadata: {labels: {team: ml}}, spec: {machineTemplate: {spec: {deletion: {nodeDrainTimeoutSeconds: 60}}, other: x}}}`

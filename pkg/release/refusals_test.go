@@ -58,7 +58,7 @@ func TestRefusals(t *testing.T) {
 }
 
 // The output does not mention an object that goes meanwhile, nor a Node from which somebody else takes Heirloom's entries.
-func TestObjectsThatGoMeanwhile(t *testing.T) {
+func TestObjectsDeletedDuringARelease(t *testing.T) {
 	machine, bare := teamed(t, core, "Machine", "m"), node("n", nil, nil)
 	deleted := func(s *apiServer, o client.Object) error { return s.others.Delete(t.Context(), o) }
 	updated := func(s *apiServer, _ client.Object) error { return s.others.Update(t.Context(), bare) }

@@ -90,7 +90,7 @@ func TestEachGivesUpItsOwn(t *testing.T) {
 }
 
 // An InfraMachine belongs to the Heirloom of its Machine, whatever label its provider gives it. Its own label counts only without an owner.
-func TestWhatStandsBesideAMachine(t *testing.T) {
+func TestProviderObjectsOfAMachine(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	labelled := func(kind, apiVersion, name, filter string, owners ...string) *unstructured.Unstructured {
 		u := teamed(t, apiVersion, kind, name)
@@ -108,7 +108,7 @@ func TestWhatStandsBesideAMachine(t *testing.T) {
 }
 
 // If the Machines cannot be read, nothing is released, because the Machines decide which objects are ours.
-func TestMachinesThatCannotBeReadStopAll(t *testing.T) {
+func TestUnreadableMachinesStopARelease(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	management := shared(t)
 	management.fail["list Machine"] = forbidden

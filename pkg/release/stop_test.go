@@ -186,7 +186,7 @@ func TestStoppingTheLoop(t *testing.T) {
 	}
 }
 
-func TestALoopThatCannotBeStopped(t *testing.T) {
+func TestUnstoppableLoopStopsARelease(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		objects []client.Object
@@ -217,7 +217,7 @@ func TestALoopThatCannotBeStopped(t *testing.T) {
 }
 
 // If there was a leader in the meantime, released entries may be inherited again. The run returns an error.
-func TestALoopThatStartsMeanwhile(t *testing.T) {
+func TestLoopStartsDuringARelease(t *testing.T) {
 	for _, stop := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			Expect := NewWithT(t).Expect

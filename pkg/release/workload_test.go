@@ -120,7 +120,7 @@ func TestAWorkloadCluster(t *testing.T) {
 }
 
 // The error names a workload cluster that cannot be reached. Such a cluster holds up nothing.
-func TestAWorkloadClusterThatCannotBeReached(t *testing.T) {
+func TestUnreachableWorkloadClusterInARelease(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	red, blue := holds(served, ofBoth(), calls(url+webhook.Path(key, webhook.IdentityOf(provisionedCluster(t, "red"))))), holds(served, ofBoth())
 	f := fleet{holds(served, provisionedCluster(t, "red"), provisionedCluster(t, "blue"), teamed(t, core, "Machine", "m"), keys(key)), map[string]*apiServer{"blue": blue}}
@@ -138,7 +138,7 @@ node/n released in workload cluster ns/red
 }
 
 // Clusters without their own API server, or with an API server that is about to be deleted, are skipped.
-func TestClustersThatAreSkipped(t *testing.T) {
+func TestSkippedClustersInARelease(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	going, labelled := provisionedCluster(t, "going"), provisionedCluster(t, "labelled")
 	going.SetFinalizers([]string{"example.com/held"})
@@ -171,7 +171,7 @@ func TestClustersThatAreSkipped(t *testing.T) {
 }
 
 // If Heirloom left all workload clusters alone, so does a release.
-func TestWorkloadClustersThatAreLeftAlone(t *testing.T) {
+func TestReleaseWithoutWorkloadClusters(t *testing.T) {
 	r := fleet{management: holds(served, provisionedCluster(t, "red"))}.run(Options{})
 	r.Config.WorkloadClusters, r.Workload = false, nil // a connection to a workload cluster would panic
 	NewWithT(t).Expect(r.Run(t.Context())).To(Succeed())
@@ -192,7 +192,7 @@ func TestAnotherHeirloomsConfiguration(t *testing.T) {
 }
 
 // An account that may not read objects for admission has created none.
-func TestAWorkloadClusterThatMayNotBeLookedAt(t *testing.T) {
+func TestForbiddenWorkloadCluster(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	red := holds(served, ofBoth())
 	red.fail["get MutatingWebhookConfiguration"], red.fail["get MutatingAdmissionPolicyBinding"] = forbidden, forbidden
@@ -201,7 +201,7 @@ func TestAWorkloadClusterThatMayNotBeLookedAt(t *testing.T) {
 	Expect(red.written()).To(Equal([]string{"patch Node n", "patch Node n"}))
 }
 
-func TestAKeyThatCannotBeDeleted(t *testing.T) {
+func TestUndeletableKeyIsReported(t *testing.T) {
 	for _, request := range []string{"get Secret", "delete Secret"} {
 		management := holds(served, keys(key))
 		management.fail[request] = forbidden
@@ -282,7 +282,7 @@ func TestWarningsOfAWorkloadClusterAreNotLogged(t *testing.T) {
 // The error names a workload cluster that does not answer, and says what to do. Such a cluster holds up neither the others nor the
 // uninstall. Only the user of the command sees the answer of a workload cluster's server. The Event on the Cluster says that the server is
 // no API server.
-func TestAWorkloadClusterThatDoesNotAnswer(t *testing.T) {
+func TestHangingWorkloadCluster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		Expect := NewWithT(t).Expect
 		blue, green, grey := holds(served), holds(served), holds(served)
@@ -326,7 +326,7 @@ func TestAWorkloadClusterThatDoesNotAnswer(t *testing.T) {
 
 // A hundred workload clusters are handled at a time: even a fleet that does not answer, not even to discovery, which has no context, ends
 // within the five minutes of Helm's hook. Workload clusters that answer do not wait for the others.
-func TestManyWorkloadClustersThatDoNotAnswer(t *testing.T) {
+func TestManyHangingWorkloadClusters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		Expect, over := NewWithT(t).Expect, make(chan struct{})
 		defer close(over)

@@ -69,7 +69,7 @@ const (
 // unserved is the error if the client's RESTMapper knows no MutatingAdmissionPolicy.
 var unserved = &meta.NoKindMatchError{GroupKind: schema.GroupKind{Kind: "MutatingAdmissionPolicy"}}
 
-func TestEnsureTellsWhatItDid(t *testing.T) {
+func TestEnsureReportsItsResult(t *testing.T) {
 	broken := apierrors.NewBadRequest("broken")
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "things"}, "x", errors.New("no rights"))
 	for _, tc := range []struct {

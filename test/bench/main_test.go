@@ -108,8 +108,8 @@ func (f *fleet) grow(b *testing.B, machines int) {
 	}
 }
 
-// metrics returns the metrics that a program serves at a URL.
-func metrics(b *testing.B, url string) map[string]float64 {
+// measured returns the metrics that a program serves at a URL.
+func measured(b *testing.B, url string) map[string]float64 {
 	b.Helper()
 	now, err := samples.Of(context.WithoutCancel(b.Context()), url)
 	if err != nil {

@@ -4,13 +4,17 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"testing"
+	"time"
 
-	"k8s.io/client-go/rest"
-	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"golang.org/x/sync/errgroup"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
@@ -19,8 +23,8 @@ import (
 
 const (
 	noOpPath = "/no-op"
-	// noOpEnvironment makes this test binary a no-op webhook. The variable has the ports of webhook, metrics and health, and the directory
-	// of the certificate.
+	// noOpEnvironment makes this test binary a no-op webhook. The variable has the port of the webhook, the address of metrics and health, and
+	// the directory of the certificate.
 	noOpEnvironment = "HEIRLOOM_BENCH_NO_OP"
 )
 
@@ -32,7 +36,7 @@ func startNoOp(b *testing.B) (url, metricsURL string) {
 	if _, err := controlplane.ServingCertificate(dir, "127.0.0.1"); err != nil {
 		b.Fatal(err)
 	}
-	ports, err := controlplane.FreePorts(3)
+	ports, err := controlplane.FreePorts(2)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -40,8 +44,9 @@ func startNoOp(b *testing.B) (url, metricsURL string) {
 	if err != nil {
 		b.Fatal(err)
 	}
+	side := fmt.Sprintf("127.0.0.1:%d", ports[1])
 	process, err := controlplane.StartProcess(b.Context(), binary, nil, dir+"/no-op.log",
-		fmt.Sprintf("%s=%d %d %d %s", noOpEnvironment, ports[0], ports[1], ports[2], dir))
+		fmt.Sprintf("%s=%d %s %s", noOpEnvironment, ports[0], side, dir))
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -50,33 +55,36 @@ func startNoOp(b *testing.B) (url, metricsURL string) {
 			b.Error(err)
 		}
 	})
-	if err := process.WaitReady(b.Context(), fmt.Sprintf("http://127.0.0.1:%d/readyz", ports[2])); err != nil {
+	if err := process.WaitReady(b.Context(), "http://"+side+"/readyz"); err != nil {
 		b.Fatal(err)
 	}
-	return fmt.Sprintf("https://127.0.0.1:%d%s", ports[0], noOpPath), fmt.Sprintf("http://127.0.0.1:%d/metrics", ports[1])
+	return fmt.Sprintf("https://127.0.0.1:%d%s", ports[0], noOpPath), "http://" + side + "/metrics"
 }
 
-// serveNoOp serves the webhook until ctx is done.
+// serveNoOp serves the webhook, and metrics and health at a second port, until ctx is done. It is no manager: what a manager keeps in memory
+// would let its garbage collector run less often.
 func serveNoOp(ctx context.Context, settings string) error {
-	var port, metricsPort, healthPort int
-	var certificate string
-	if _, err := fmt.Sscan(settings, &port, &metricsPort, &healthPort, &certificate); err != nil {
+	var port int
+	var side, certificate string
+	if _, err := fmt.Sscan(settings, &port, &side, &certificate); err != nil {
 		return err
 	}
-	manager, err := ctrl.NewManager(&rest.Config{}, ctrl.Options{
-		WebhookServer:          webhook.NewServer(webhook.Options{Host: "127.0.0.1", Port: port, CertDir: certificate}),
-		Metrics:                server.Options{BindAddress: fmt.Sprintf("127.0.0.1:%d", metricsPort)},
-		HealthProbeBindAddress: fmt.Sprintf("127.0.0.1:%d", healthPort),
-	})
-	if err != nil {
-		return err
-	}
-	hooks := manager.GetWebhookServer()
+	hooks := webhook.NewServer(webhook.Options{Host: "127.0.0.1", Port: port, CertDir: certificate})
 	hooks.Register(noOpPath, &admission.Webhook{Handler: admission.HandlerFunc(
 		func(context.Context, admission.Request) admission.Response { return admission.Allowed("") },
 	)})
-	if err := manager.AddReadyzCheck("webhook", hooks.StartedChecker()); err != nil {
-		return err
-	}
-	return manager.Start(ctx)
+	mux := http.NewServeMux()
+	mux.Handle("/metrics", promhttp.HandlerFor(metrics.Registry, promhttp.HandlerOpts{}))
+	mux.Handle("/readyz", healthz.CheckHandler{Checker: hooks.StartedChecker()})
+	server := http.Server{Addr: side, Handler: mux, ReadHeaderTimeout: time.Second}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return hooks.Start(ctx) })
+	group.Go(func() error {
+		if err := server.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
+			return err
+		}
+		return nil
+	})
+	<-ctx.Done()
+	return errors.Join(server.Close(), group.Wait())
 }

@@ -36,7 +36,7 @@ const callers = 8
 func BenchmarkReview(b *testing.B) {
 	f := newFleet(b, stage.Options{WithoutLoop: true})
 	noOp, noOpMetrics := startNoOp(b)
-	requests := number(b, "BENCH_REQUESTS", 20)
+	requests := number(b, "BENCH_REQUESTS", 500)
 	stored := f.stored(b)
 	touched, lost := stored.DeepCopy(), stored.DeepCopy()
 	touched.Labels["bench.x-k8s.io/touched"] = "yes"
@@ -178,7 +178,7 @@ func (c *caller) expect(b *testing.B, mutates bool) {
 // cpu sends this number of requests, several at a time, and returns the CPU time that the process with these metrics took, in seconds.
 func (c *caller) cpu(b *testing.B, metricsURL string, requests int) float64 {
 	b.Helper()
-	before := metrics(b, metricsURL)
+	before := measured(b, metricsURL)
 	asking, ctx := errgroup.WithContext(b.Context())
 	asking.SetLimit(callers)
 	for range requests {
@@ -190,5 +190,5 @@ func (c *caller) cpu(b *testing.B, metricsURL string, requests int) float64 {
 	if err := asking.Wait(); err != nil {
 		b.Fatal(err)
 	}
-	return metrics(b, metricsURL)["process_cpu_seconds_total"] - before["process_cpu_seconds_total"]
+	return measured(b, metricsURL)["process_cpu_seconds_total"] - before["process_cpu_seconds_total"]
 }

@@ -41,7 +41,9 @@ func TestUpdatesOfForeignValuesAreNotAsked(t *testing.T) {
 			"labels/own=2": false, "annotations/example.com/seen=10:01": false, "labels/team=other": true, "labels/team": true, "annotations/note=x": true,
 			"labels/own": true, "labels/new=1": true, "annotations/taints.heirloom.dev/always=a:NoSchedule": true, "labels/cluster.x-k8s.io/cluster-name=d": true,
 		}},
-		{"machines.heirloom.dev", newMachine(t, nil, map[string]string{"example.com/seen": "10:00"}), map[string]bool{"annotations/example.com/seen=10:01": true}},
+		{"machines.heirloom.dev", newMachine(t, nil, map[string]string{"example.com/seen": "10:00"}), map[string]bool{
+			"annotations/example.com/seen=10:01": true, // Heirloom has not seen this Machine yet
+		}},
 		{"nodes.heirloom.dev", node, map[string]bool{
 			"labels/own=2": false, "annotations/example.com/seen=10:01": false, "labels/node.cluster.x-k8s.io/pool=b": true, "labels/node.cluster.x-k8s.io/pool": true,
 			"labels/new=1": true, "annotations/heirloom.dev/record-from-machine=x": true, "annotations/cluster.x-k8s.io/labels-from-machine": true,
@@ -70,7 +72,7 @@ func TestUpdatesOfForeignValuesAreNotAsked(t *testing.T) {
 
 // An object that is created by apply may already have a deletionTimestamp, which does not skip the webhooks. Updates of Nodes always
 // reach them.
-func TestDeletionsThatAreAskedAbout(t *testing.T) {
+func TestDeletionsInAdmission(t *testing.T) {
 	deleting := func(object *unstructured.Unstructured) *unstructured.Unstructured {
 		object = object.DeepCopy()
 		object.SetDeletionTimestamp(&metav1.Time{Time: time.Unix(1, 0)})
@@ -93,7 +95,8 @@ func TestDeletionsThatAreAskedAbout(t *testing.T) {
 		{"nodes.heirloom.dev", nil, deleting(node), true},
 		{"nodes.heirloom.dev", deleting(node), deleting(stripped), true},
 	} {
-		NewWithT(t).Expect(conditionsOf(t, tc.webhook).match(t, tc.old, tc.object)).To(Equal(tc.want), "%s, update: %v", tc.webhook, tc.old != nil)
+		asked := conditionsOf(t, tc.webhook)
+		NewWithT(t).Expect(asked.match(t, tc.old, tc.object)).To(Equal(tc.want), "%s, update: %v", tc.webhook, tc.old != nil)
 	}
 }
 
@@ -120,7 +123,7 @@ func TestDryRunsOfTheTopologyControllerAreNotAsked(t *testing.T) {
 }
 
 // A change that the match conditions skip changes no inherited entry.
-func TestConditionsMissNoChangeOfWhatIsInherited(t *testing.T) {
+func TestMatchConditionsMissNoInheritedChange(t *testing.T) {
 	machines := conditionsOf(t, "machines.heirloom.dev")
 	nodes := conditionsOf(t, "nodes.heirloom.dev")
 	for seed := range uint64(3) {

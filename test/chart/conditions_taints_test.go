@@ -27,6 +27,7 @@ func TestTaintsAreJudgedWhereSomethingMayBeWrong(t *testing.T) {
 	}
 	const gpu = `{"key":"example.com/gpu","value":"true","effect":"NoSchedule","propagation":"Always"}`
 	const reserved = `"taints.heirloom.dev/always":"node.kubernetes.io/x:NoSchedule"`
+	const gates = "net=a:NoSchedule until condition example.com/Net=False, cni:NoExecute until daemonset kube-system/cni"
 	for _, tc := range []struct {
 		name        string
 		old, object *unstructured.Unstructured
@@ -36,8 +37,9 @@ func TestTaintsAreJudgedWhereSomethingMayBeWrong(t *testing.T) {
 		{"a Machine without taints", nil, machine("", ""), false},
 		{"an ordinary taint", nil, machine("", `"taints":[`+gpu+`]`), false},
 		{"an ordinary annotation", nil, annotated("always", "gpu=true:NoSchedule,example.com/team:NoExecute"), false},
-		{"start-up gates", nil, annotated("until", "net=a:NoSchedule until condition example.com/Net=False, cni:NoExecute until daemonset kube-system/cni"), false},
-		{"a reserved taint that stays", machine(`,"annotations":{`+reserved+`}`, ""), machine(`,"annotations":{`+reserved+`,"other":"1"}`, `"providerID":"a"`), false},
+		{"start-up gates", nil, annotated("until", gates), false},
+		{"a reserved taint that stays", machine(`,"annotations":{`+reserved+`}`, ""),
+			machine(`,"annotations":{`+reserved+`,"other":"1"}`, `"providerID":"a"`), false},
 		{"a reserved taint that comes", machine("", ""), machine(`,"annotations":{`+reserved+`}`, ""), true},
 		{"a gate that stays broken", annotated("until", "net"), annotated("until", "net"), false},
 		{"a huge list", nil, annotated("always", strings.Repeat("gpu:NoSchedule,", 20000)), true},

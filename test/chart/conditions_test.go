@@ -50,7 +50,8 @@ func conditionsOf(t *testing.T, webhook string) conditions {
 // fields, as far as these tests read them.
 func webhooks(t *testing.T) (all []admissionregistrationv1.MutatingWebhook) {
 	t.Helper()
-	for _, object := range ofKinds(renderWithHook(t, values{"managementCluster": "fleet/self"}), "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration") {
+	objects := renderWithHook(t, values{"managementCluster": "fleet/self"})
+	for _, object := range ofKinds(objects, "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration") {
 		config := &admissionregistrationv1.MutatingWebhookConfiguration{}
 		NewWithT(t).Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, config)).To(Succeed())
 		all = append(all, config.Webhooks...)

@@ -116,7 +116,8 @@ func (r *reader) leadToItself() {
 	r.Expect(err).NotTo(HaveOccurred())
 	r.Expect(shared.Create(r.ctx, &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: metav1.NamespaceDefault, Name: quickCluster + "-kubeconfig", Labels: map[string]string{clusterv1.ClusterNameLabel: quickCluster},
+			Namespace: metav1.NamespaceDefault, Name: quickCluster + "-kubeconfig",
+			Labels: map[string]string{clusterv1.ClusterNameLabel: quickCluster},
 		},
 		Type: corev1.SecretTypeOpaque, Data: map[string][]byte{"value": kubeconfig},
 	})).To(Succeed())
@@ -138,7 +139,8 @@ func (r *reader) initialize() {
 // join acts as the Docker provider for the Machine of a pool, and returns its name. The kubelet of the Node is real, but has no containers.
 func (r *reader) join(pool string) (name string) {
 	r.t.Helper()
-	machine := r.one("infrastructure.cluster.x-k8s.io", "DevMachine", client.MatchingLabels{clusterv1.ClusterTopologyMachineDeploymentNameLabel: pool})
+	machine := r.one("infrastructure.cluster.x-k8s.io", "DevMachine",
+		client.MatchingLabels{clusterv1.ClusterTopologyMachineDeploymentNameLabel: pool})
 	name = machine.GetName()
 	resolve(r.t, name) // a kubelet resolves its own name
 	kubelet, err := shared.StartKubelet(r.ctx, controlplane.KubeletOptions{
@@ -192,8 +194,10 @@ func (r *reader) removeClusterAPI() {
 	}
 	r.step("Cluster API is removed", func() {
 		printed, code := r.run(context.Background(), `
-kubectl delete --wait=false --selector cluster.x-k8s.io/provider mutatingwebhookconfigurations,validatingwebhookconfigurations,clusterrolebindings,namespaces
-kubectl patch $(kubectl get crds --output name | grep cluster.x-k8s.io) --type merge --patch '{"spec":{"conversion":{"strategy":"None","webhook":null}}}'
+kubectl delete --wait=false --selector cluster.x-k8s.io/provider \
+	mutatingwebhookconfigurations,validatingwebhookconfigurations,clusterrolebindings,namespaces
+kubectl patch $(kubectl get crds --output name | grep cluster.x-k8s.io) --type merge \
+	--patch '{"spec":{"conversion":{"strategy":"None","webhook":null}}}'
 kubectl patch $(kubectl get cluster-api --output name) --type merge --patch '{"metadata":{"finalizers":null}}'
 kubectl delete --wait=false cluster-api,secrets --all
 kubectl --namespace kube-system delete configmap kubeadm-config`)

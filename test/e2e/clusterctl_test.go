@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -242,8 +241,10 @@ func (m *managementCluster) expectInstalled(namespace, version string) *corev1.C
 // expectDeleted expects that only the Namespace of a version is left.
 func (m *managementCluster) expectDeleted(namespace, version string) {
 	m.Expect(m.providers()).To(BeEmpty())
-	objects := slices.DeleteFunc(m.components(namespace, version), func(o unstructured.Unstructured) bool { return o.GetKind() == "Namespace" })
-	for _, object := range objects {
+	for _, object := range m.components(namespace, version) {
+		if object.GetKind() == "Namespace" {
+			continue
+		}
 		err := m.client.Get(m.ctx, client.ObjectKeyFromObject(&object), object.DeepCopy())
 		m.Expect(apierrors.IsNotFound(err)).To(BeTrue(), "%s %s: %v", object.GetKind(), object.GetName(), err)
 	}

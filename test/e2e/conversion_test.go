@@ -24,7 +24,7 @@ import (
 // Clients may still write Cluster API's objects in v1beta1. Cluster API's own webhook converts them for Heirloom's webhooks, whose
 // additions belong to Heirloom's entry of managed fields, in v1beta2: later the loop removes exactly these additions, and another apply
 // of the client changes nothing.
-func TestClientsThatWriteV1beta1(t *testing.T) {
+func TestV1beta1Clients(t *testing.T) {
 	ctx, Expect := t.Context(), NewWithT(t).Expect
 	dir := worldDir(t)
 	s, _ := newStage(t, dir, []string{"--cluster-api-taint-propagation=enabled"})

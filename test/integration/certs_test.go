@@ -82,35 +82,32 @@ func (s *scene) inheritsInTheWrite(md *clusterv1.MachineDeployment) error {
 	return nil
 }
 
-// publishedBundle returns the CA bundle of all webhooks, which must be the same.
+// publishedBundle returns the CA bundle of the mutating webhooks, which must be the same in all of them.
 func (s *scene) publishedBundle() ([]byte, error) {
-	mutating, validating := &admissionregistrationv1.MutatingWebhookConfiguration{}, &admissionregistrationv1.ValidatingWebhookConfiguration{}
-	name := types.NamespacedName{Name: "heirloom"}
-	if err := errors.Join(s.Client.Get(s.ctx, name, mutating), s.Client.Get(s.ctx, name, validating)); err != nil {
+	mutating := &admissionregistrationv1.MutatingWebhookConfiguration{}
+	if err := s.Client.Get(s.ctx, types.NamespacedName{Name: "heirloom"}, mutating); err != nil {
 		return nil, err
 	}
-	var bundles [][]byte
+	bundle := mutating.Webhooks[0].ClientConfig.CABundle
 	for _, webhook := range mutating.Webhooks {
-		bundles = append(bundles, webhook.ClientConfig.CABundle)
-	}
-	for _, webhook := range validating.Webhooks {
-		bundles = append(bundles, webhook.ClientConfig.CABundle)
-	}
-	for _, bundle := range bundles {
-		if len(bundle) == 0 || !bytes.Equal(bundle, bundles[0]) {
-			return nil, errors.New("the webhooks have different CA bundles, or none")
+		if len(bundle) == 0 || !bytes.Equal(webhook.ClientConfig.CABundle, bundle) {
+			return nil, fmt.Errorf("the webhook %s has another CA bundle, or none", webhook.Name)
 		}
 	}
-	return bundles[0], nil
+	return bundle, nil
 }
 
 // eventuallyPublishesOneCA waits until all webhooks have the same bundle, with one CA.
 func (s *scene) eventuallyPublishesOneCA() {
 	s.t.Helper()
-	s.Eventually(func() (string, error) {
+	s.Eventually(func(g Gomega) {
 		bundle, err := s.publishedBundle()
-		return strings.Repeat("CA", bytes.Count(bundle, []byte("BEGIN CERTIFICATE"))), err
-	}).WithTimeout(2 * patience).WithPolling(polling).Should(Equal("CA"))
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(bytes.Count(bundle, []byte("BEGIN CERTIFICATE"))).To(Equal(1))
+		validating := &admissionregistrationv1.ValidatingWebhookConfiguration{}
+		g.Expect(s.Client.Get(s.ctx, types.NamespacedName{Name: "heirloom"}, validating)).To(Succeed())
+		g.Expect(validating.Webhooks).To(HaveEach(HaveField("ClientConfig.CABundle", bundle)))
+	}).WithTimeout(2 * patience).WithPolling(polling).Should(Succeed())
 }
 
 // With the chart's defaults, cert-manager renews the serving certificate and the CA while no call fails and no object is stored without
@@ -134,6 +131,7 @@ func TestCertManagerRenewsUnderWrites(t *testing.T) {
 	r.md = r.eventuallyAnswers("stream")
 	first, err := r.publishedBundle()
 	r.Expect(err).NotTo(HaveOccurred())
+	r.published = first
 
 	r.serves(1)
 	r.renew("heirloom-webhook", "heirloom-webhook-cert")
@@ -156,6 +154,8 @@ func TestCertManagerRenewsUnderWrites(t *testing.T) {
 type renewals struct {
 	*scene
 	md *clusterv1.MachineDeployment
+	// published is the CA bundle at the end of the last write: an API server reads a new bundle late.
+	published []byte
 	// mounted is the directory in which the program finds the Secret, and versions counts the mounted versions.
 	mounted  string
 	versions int
@@ -163,7 +163,7 @@ type renewals struct {
 }
 
 // writesUntil makes writes until done, at least ten. No write may fail. An API server keeps its connections, so each write also has a new
-// connection, with the CA bundle of the moment before: an API server reads a new bundle late.
+// connection.
 func (r *renewals) writesUntil(done func() bool) {
 	r.t.Helper()
 	for begin, writes := time.Now(), 0; writes < 10 || !done(); writes++ {
@@ -172,17 +172,15 @@ func (r *renewals) writesUntil(done func() bool) {
 		leaf, err := r.served()
 		r.Expect(err).NotTo(HaveOccurred())
 		r.leaves.Insert(leaf.SerialNumber.String())
+		r.published, err = r.publishedBundle()
+		r.Expect(err).NotTo(HaveOccurred())
 	}
 }
 
 // served returns the certificate that the program serves on a new connection. A client with the published CA bundle trusts it.
 func (r *renewals) served() (*x509.Certificate, error) {
-	bundle, err := r.publishedBundle()
-	if err != nil {
-		return nil, err
-	}
 	pool := x509.NewCertPool()
-	pool.AppendCertsFromPEM(bundle)
+	pool.AppendCertsFromPEM(r.published)
 	connection, err := (&tls.Dialer{Config: &tls.Config{RootCAs: pool}}).DialContext(r.ctx, "tcp", strings.TrimPrefix(r.WebhookURL, "https://"))
 	if err != nil {
 		return nil, err

@@ -22,7 +22,7 @@ import (
 
 // With a trusted client certificate, an API server gets reviews and its objects inherit; a request without it is rejected. A rejected
 // object is stored unchanged: in the end also the object of the API server itself, whose certificate is no longer trusted.
-func TestWhatIsTurnedAwayPassesUntouched(t *testing.T) {
+func TestRejectedReviewsPassUnchanged(t *testing.T) {
 	t.Parallel()
 	const unauthenticated = `heirloom_admission_requests_rejected_total{reason="unauthenticated",server="management"}`
 	Expect := NewWithT(t).Expect

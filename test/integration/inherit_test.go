@@ -16,7 +16,7 @@ import (
 
 // A child that is created without entries has the declarations of its owner after the write that creates it, and an existing child gets them
 // from the loop. This is the main promise on a real API server: test/sim/conformance covers each rule.
-func TestChildrenInheritInTheWriteThatCreatesThem(t *testing.T) {
+func TestChildrenInheritInTheCreatingWrite(t *testing.T) {
 	t.Parallel()
 	s := sharedScene(t)
 	d := declared()

@@ -15,7 +15,7 @@ import (
 
 // An owner whose provider validates nothing declares entries that the API server accepts in no Machine: they are invalid in every
 // object, or exceed the limits in Cluster API's CRD. The Machine is created nevertheless, with the valid entries up to the limits.
-func TestOwnersThatCheckNothing(t *testing.T) {
+func TestOwnersWithoutValidation(t *testing.T) {
 	t.Parallel()
 	s := sharedScene(t)
 	f := s.settle(s.own("lax"), stage.Declared{})

@@ -19,7 +19,7 @@ import (
 
 // The program exports every metric of docs/monitoring.md with its labels, including metrics of libraries, after the matching events: a
 // Node that inherits from the loop, a repaired drift, an ignored Node. The series of a Cluster go with the Cluster.
-func TestWhatHappensCanBeSeen(t *testing.T) {
+func TestMetricsAreExported(t *testing.T) {
 	t.Parallel()
 	s := sharedScene(t)
 	a := s.abroad(s.own("seen"))

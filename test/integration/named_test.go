@@ -13,7 +13,7 @@ import (
 
 // A label of a Machine reaches its Node while the Cluster names its key, stays there although a user removes it, and goes when the
 // Cluster no longer names it. A list entry without an effect causes a warning.
-func TestKeysThatAClusterNames(t *testing.T) {
+func TestKeysNamedByAClusterReachNodes(t *testing.T) {
 	t.Parallel()
 	s := sharedScene(t)
 	const key = "named.example.com/center"

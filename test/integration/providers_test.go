@@ -66,7 +66,7 @@ func TestProvidersInOtherVersions(t *testing.T) {
 
 // If the conversion webhook of a provider fails, so that its kind cannot be listed, only the objects of this kind inherit nothing until
 // it works again. Nothing else waits: no Machine of another provider, no probe, no replica and no next leader.
-func TestAKindThatCannotBeListedKeepsNothingElseWaiting(t *testing.T) {
+func TestUnlistableKindDelaysOnlyItsOwnObjects(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, stage.Options{WithoutWebhooks: true, WithoutProgram: true})
 	s.needsStreamedLists()

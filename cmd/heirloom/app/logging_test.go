@@ -33,7 +33,7 @@ func formats(output *bytes.Buffer) map[string]logr.Logger {
 }
 
 // A line of the log has a limited length, and still shows the beginning of a long text from another client.
-func TestWhatIsLoggedIsShort(t *testing.T) {
+func TestLongLogValuesAreCut(t *testing.T) {
 	long := "begin" + strings.Repeat("é", 1<<20)
 	for name, log := range map[string]func(logr.Logger){
 		"an error":                 func(l logr.Logger) { l.Error(errors.New(long), "failed") },
@@ -62,7 +62,7 @@ func TestWhatIsLoggedIsShort(t *testing.T) {
 }
 
 // Short lines do not change, and keep their caller.
-func TestWhatIsShortIsLoggedAsBefore(t *testing.T) {
+func TestShortLogValuesStay(t *testing.T) {
 	for name, log := range map[string]func(logr.Logger){
 		"an error":        func(l logr.Logger) { l.Error(errors.New("no"), "failed", "object", klog.KRef("ns", "m")) },
 		"no error":        func(l logr.Logger) { l.Error(nil, "failed") },

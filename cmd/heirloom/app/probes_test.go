@@ -181,7 +181,7 @@ func TestDiagnosticsCanBeOff(t *testing.T) {
 	NewWithT(t).Expect(m.added).To(BeEmpty())
 }
 
-func TestAPortThatIsTakenIsSaid(t *testing.T) {
+func TestTakenPortIsReported(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	Expect(err).NotTo(HaveOccurred())

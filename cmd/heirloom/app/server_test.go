@@ -269,7 +269,7 @@ func TestAPIServersCloseUnusedConnectionsFirst(t *testing.T) {
 }
 
 // The server answers a request that has begun before the stop, and then ends.
-func TestARequestThatHasBegunIsAnswered(t *testing.T) {
+func TestShutdownDrainsRequests(t *testing.T) {
 	g := NewWithT(t)
 	begun, finish := make(chan struct{}), make(chan struct{})
 	handler := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

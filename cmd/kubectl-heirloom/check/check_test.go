@@ -331,7 +331,7 @@ func TestTwoHeirlooms(t *testing.T) {
 }
 
 // A Cluster that could not be evaluated has unknown Nodes and Machines.
-func TestClustersThatCannotBeEvaluated(t *testing.T) {
+func TestUnreadableClustersAreReported(t *testing.T) {
 	bad := &compare.Tree{Object: &compare.Object{Cluster: types.NamespacedName{Namespace: "fleet", Name: "bad"}, Err: errors.New("no answer")}}
 	for _, check := range (&Checker{trees: []*compare.Tree{bad}}).checks()[8:] {
 		got := check.run(t.Context())

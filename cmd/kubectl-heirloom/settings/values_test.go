@@ -53,7 +53,7 @@ workloadClusters: {admission: webhook, webhookURL: "https://heirloom.example.com
 `
 
 // The chart's Deployment and the plugin derive the same flags from the same values.
-func TestValuesMeanWhatTheChartMakesOfThem(t *testing.T) {
+func TestValuesBecomeTheChartsFlags(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
 		files []string

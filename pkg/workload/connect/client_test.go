@@ -100,7 +100,7 @@ func TestTheServerOfAKubeconfig(t *testing.T) {
 
 // Ten lists of ten lists, and so on, have a hundred million items: a kubeconfig of a KiB would take the memory for all of them. The YAML
 // parser refuses so many aliases by itself, but not thousands, and each may be of a text that fills the kubeconfig.
-func TestAKubeconfigThatIsABomb(t *testing.T) {
+func TestHugeKubeconfigIsRefused(t *testing.T) {
 	for _, tc := range []struct {
 		name, of string
 		depth    int
@@ -122,7 +122,7 @@ func TestAKubeconfigThatIsABomb(t *testing.T) {
 }
 
 // A tenant chooses the names in a kubeconfig. An Event and a log entry name them, with a limited length.
-func TestWhatIsToldOfAKubeconfigIsShort(t *testing.T) {
+func TestErrorsAboutKubeconfigsAreCut(t *testing.T) {
 	users := make([]string, 0, 10)
 	for i := range 10 {
 		users = append(users, fmt.Sprintf("{name: %d%s, user: {tokenFile: /x, client-key: /y}}", i, strings.Repeat("n", 5000)))

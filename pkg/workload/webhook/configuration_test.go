@@ -11,7 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-func TestTheChartSaysWhatIsCalledFor(t *testing.T) {
+func TestRulesOfTheChartAreRegistered(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	ca := newCA(t)
 	from := installedWith(t, ca)
@@ -35,7 +35,7 @@ func TestNoInstalledHeirloomHasTheName(t *testing.T) {
 	NewWithT(t).Expect(validation.IsDNS1123Subdomain(ObjectName)).To(BeEmpty())
 }
 
-func TestWhatCouldStopAClusterIsRefused(t *testing.T) {
+func TestDangerousConfigurationsAreRefused(t *testing.T) {
 	type webhook = admissionregistrationv1.MutatingWebhook
 	ca := newCA(t)
 	for _, tc := range []struct {

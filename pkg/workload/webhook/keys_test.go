@@ -88,7 +88,7 @@ func stored(t *testing.T, server *apiServer) *corev1.Secret {
 	return secret
 }
 
-func TestAKeyThatCannotBeMadeSaysSo(t *testing.T) {
+func TestMissingKeyIsReported(t *testing.T) {
 	for verb, problem := range map[string]string{"get": "getting", "create": "creating"} {
 		server := newAPIServer()
 		server.fail[verb] = errors.New("broken")

@@ -38,7 +38,7 @@ func TestAPathStaysTheSame(t *testing.T) {
 }
 
 // Anybody can compute the HMAC of an empty key.
-func TestAKeyThatIsMissingOrShortOpensNothing(t *testing.T) {
+func TestMissingOrShortKeysAuthenticateNothing(t *testing.T) {
 	for _, short := range [][]byte{nil, {}, []byte("secret"), key(1)[1:]} {
 		_, ok := Verify(short, Path(short, prod), is(prod))
 		NewWithT(t).Expect(ok).To(BeFalse(), "a key of %d bytes", len(short))

@@ -32,7 +32,7 @@ func newRegistrar(t *testing.T) (*Registrar, *apiServer) {
 }
 
 // One write makes a registration equal to the registration of a new workload cluster, however it differs.
-func TestWhatDiffersIsPutRight(t *testing.T) {
+func TestChangedRegistrationIsRestored(t *testing.T) {
 	for name, change := range map[string]func(r *Registrar, installed, there *configuration){
 		"there is another key":                  func(r *Registrar, _, _ *configuration) { r.Key = always(key(2)) },
 		"Heirloom is reached under another URL": func(r *Registrar, _, _ *configuration) { r.BaseURL = "https://other.example.com" },
@@ -78,7 +78,7 @@ func TestWhatDiffersIsPutRight(t *testing.T) {
 
 // Some clouds write a namespaceSelector into every configuration, API servers write an empty selector, and people add labels. Heirloom
 // keeps all of them.
-func TestWhatOthersAddIsLeftThere(t *testing.T) {
+func TestForeignFieldsOfARegistrationStay(t *testing.T) {
 	g := NewWithT(t)
 	registrar, _ := newRegistrar(t)
 	workload := newAPIServer()
@@ -143,7 +143,7 @@ func TestARegistrationIsRemoved(t *testing.T) {
 }
 
 // A workload cluster whose Cluster was deleted and created again under the same name gets the path of the new Cluster.
-func TestAClusterThatIsMadeAnewGetsANewPath(t *testing.T) {
+func TestRecreatedClusterGetsANewPath(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	registrar, _ := newRegistrar(t)
 	workload, again := newAPIServer(), prod
@@ -165,7 +165,7 @@ func TestRemovingNothing(t *testing.T) {
 }
 
 // A removal deletes only the version that it has read: in between, the Cluster may move to another management cluster.
-func TestOnlyWhatWasSeenIsRemoved(t *testing.T) {
+func TestOnlySeenRegistrationsAreRemoved(t *testing.T) {
 	g := NewWithT(t)
 	registrar, _ := newRegistrar(t)
 	workload := newAPIServer()
@@ -182,7 +182,7 @@ func TestOnlyWhatWasSeenIsRemoved(t *testing.T) {
 // If a part is missing, nothing is registered, and an existing registration stays until it is removed; its removal does not need the
 // installed configuration. The error gives the reason and wraps the API server's error: the loop does not report a forbidden read of a
 // registration that it has not set up.
-func TestNoRegistrationIsMadeFromHalfOfWhatItNeeds(t *testing.T) {
+func TestIncompleteRegistrationsAreNotWritten(t *testing.T) {
 	const installed, written = "getting the installed webhook configuration: ", "writing the webhook configuration of the workload cluster: "
 	for _, tc := range []struct {
 		name    string
@@ -222,7 +222,7 @@ func TestNoRegistrationIsMadeFromHalfOfWhatItNeeds(t *testing.T) {
 	}
 }
 
-func TestARemovalThatFailsSaysSo(t *testing.T) {
+func TestFailedRemovalIsReported(t *testing.T) {
 	for verb, problem := range map[string]string{"get": "getting the webhook configuration", "delete": "deleting the webhook configuration"} {
 		g := NewWithT(t)
 		registrar, _ := newRegistrar(t)

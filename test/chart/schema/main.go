@@ -44,7 +44,8 @@ func run(args []string) error {
 	described, found := describe(string(schema), descriptions)
 	// The schema knows "namespace", to refuse it in words, and "enabled", for a chart that depends on this chart.
 	if expected := slices.Concat(documented, []string{"namespace", "enabled"}); !slices.Equal(found, expected) {
-		return fmt.Errorf("the values of %s are\n%s\nand the documented values are\n%s", file, strings.Join(found, " "), strings.Join(expected, " "))
+		return fmt.Errorf("the values of %s are\n%s\nand the documented values are\n%s", file,
+			strings.Join(found, " "), strings.Join(expected, " "))
 	}
 	if err := os.WriteFile(file, []byte(described), 0o600); err != nil {
 		return fmt.Errorf("writing the schema: %w", err)

@@ -160,6 +160,9 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, info *request.Req
 	case k != nil && k.warning != nil && !k.hasSubresource(info):
 		fail(apierrors.NewNotFound(gvr.GroupResource(), info.Name), w, r)
 		return
+	case k != nil && evicts(info):
+		s.evict(k, w, r, info)
+		return
 	case k == nil || !k.hasSubresource(info) || !k.namespaced && info.Namespace != "" && info.Resource != "namespaces":
 		http.NotFound(w, r)
 		return
@@ -171,11 +174,15 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, info *request.Req
 	if k.warning != nil && *k.warning != "" {
 		warning.AddWarning(r.Context(), "", *k.warning)
 	}
-	e := k.main
+	k.endpoint(info).handler(info.Verb)(w, r)
+}
+
+// endpoint returns the endpoint of the kind or of its status.
+func (k *kind) endpoint(info *request.RequestInfo) *endpoint {
 	if info.Subresource != "" {
-		e = k.status
+		return k.status
 	}
-	e.handler(info.Verb)(w, r)
+	return k.main
 }
 
 // hasSubresource reports whether the kind has the requested subresource, if there is one.

@@ -37,6 +37,8 @@ type Options struct {
 	Turn func(ctx context.Context, step Step) error
 	// Webhook calls an admission webhook with an AdmissionReview in JSON. An error means that the webhook could not be reached.
 	Webhook func(ctx context.Context, configuration admissionregistrationv1.MutatingWebhook, body []byte) ([]byte, error)
+	// Budget may be nil. It reports whether disruption budgets let no Pod be evicted now.
+	Budget func() bool
 	// Stored is called under the lock for each stored version of each object. It must neither change the object nor call the Server.
 	Stored func(w Write)
 }

@@ -11,11 +11,9 @@ type kind struct {
 	do     func(ctx context.Context, w *World, a Action)
 }
 
-// kinds has all kinds of actions by their names. init fills it, because actions do other actions.
-var kinds map[string]kind
-
-func init() {
-	kinds = map[string]kind{
+// kinds has all kinds of actions by their names.
+func kinds() map[string]kind {
+	return map[string]kind{
 		// Operators.
 		"declare":        {4, drawEntry, declare},
 		"toggle":         {7, drawEntry, toggle},
@@ -42,6 +40,10 @@ func init() {
 		"stale taints":  {1, func(d draws) Action { return Action{Who: d.cluster(), Lasts: d.seconds(90)} }, staleTaints},
 		"neighbour":     {1, drawNeighbour, neighbour},
 		"kubelet write": {2, func(d draws) Action { return Action{Who: d.cluster(), N: d.below(10)} }, kubeletWrite},
+		"budget":        {1, func(d draws) Action { return Action{Who: d.cluster(), Lasts: d.seconds(180)} }, holdBudget},
+		"instance type": {2, drawInstanceType, setInstanceType},
+		"condition":     {2, drawStart, setCondition},
+		"daemonset Pod": {2, drawStart, setDaemonSetPod},
 
 		// Faults.
 		"stop":            {1, drawRestart, restart},

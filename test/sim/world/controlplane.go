@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,6 +15,9 @@ import (
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heirloom-dev/heirloom/pkg/taint"
+	"github.com/heirloom-dev/heirloom/test/sim/apiserver"
 )
 
 // controlPlane returns a control plane with one Machine.
@@ -26,8 +30,8 @@ func controlPlane(set string) *unstructured.Unstructured {
 	return cp
 }
 
-// controlPlanes plays a provider of control planes. It copies labels and annotations into a new Machine and its FakeMachine, and never
-// changes them again. A failed step is tried again in the next second.
+// controlPlanes plays a provider of control planes. It copies labels, annotations and taints into a new Machine and its FakeMachine, and
+// never changes them again. A failed step is tried again in the next second.
 type controlPlanes struct {
 	*World
 	client client.Client
@@ -108,6 +112,7 @@ func (p *controlPlanes) machine(cp *unstructured.Unstructured, name string) *clu
 	machine.Spec = clusterv1.MachineSpec{
 		ClusterName: clusterOf(cp.GetName()), Version: "v1.36.0", Bootstrap: clusterv1.Bootstrap{DataSecretName: ptr.To("bootstrap-data")},
 		InfrastructureRef: clusterv1.ContractVersionedObjectReference{APIGroup: resources["FakeMachine"].Group, Kind: "FakeMachine", Name: name},
+		Taints:            machineTaints(templateOf(cp)),
 	}
 	return machine
 }
@@ -121,4 +126,27 @@ func copyTemplate(to metav1.Object, cp *unstructured.Unstructured) {
 	maps.Copy(labels, template.GetLabels())
 	to.SetLabels(labels)
 	to.SetAnnotations(template.GetAnnotations())
+}
+
+// copies remembers the entries of a copy that is not exact: see partial.
+func (h *history) copies(w apiserver.Write, set string) {
+	if w.Before != nil || w.User != controlPlaneUser {
+		return
+	}
+	declared := h.declares[set]["moderncontrolplanes"]
+	changed := slices.ContainsFunc(slices.Concat(labels, annotations, taint.Annotations), func(key string) bool { return owns(w.After, heirloomUser, key) })
+	if sources := h.topologies[set]; sources != nil { // Heirloom inherits from the control plane as it will be
+		changed = changed || !maps.Equal(declared, inherited(merged(sources["clusterclasses"], sources["clusters"])))
+	}
+	for entry := range inherited(w.After) {
+		changed = changed || !declared[entry]
+	}
+	for entry := range declared {
+		changed = changed || !inherited(w.After)[entry] && (w.GVR.Resource == "machines" || !strings.HasPrefix(entry, "taint "))
+	}
+	for entry := range inherited(w.After) {
+		if changed {
+			h.partial[w.After.GetName()+" "+keyOf(entry)] = true
+		}
+	}
 }

@@ -32,15 +32,24 @@ func inherited(object *unstructured.Unstructured) map[string]bool {
 			found["annotation "+key+"="+value] = true
 		}
 	}
-	all, _ := taint.ParseList(object.GetAnnotations()[taint.AlwaysAnnotation]) // operators write valid lists
-	all = append(all, taintsOf(object)...)
-	for _, t := range machineTaints(object) {
-		all = append(all, taint.ForNode(t))
+	if value, ok := object.GetLabels()[factLabel]; ok {
+		found["label "+factLabel+"="+value] = true
 	}
-	for _, t := range all {
+	for _, t := range append(alwaysOf(object), taintsOf(object)...) {
 		found["taint "+taint.Format(t)] = true
 	}
 	return found
+}
+
+// alwaysOf returns the Always taints that a Machine or a template declares.
+func alwaysOf(by *unstructured.Unstructured) []corev1.Taint {
+	list, _ := taint.ParseList(by.GetAnnotations()[taint.AlwaysAnnotation]) // operators write valid lists
+	for _, t := range machineTaints(by) {
+		if t.Propagation == clusterv1.MachineTaintPropagationAlways {
+			list = append(list, taint.ForNode(t))
+		}
+	}
+	return list
 }
 
 // decoded returns an object as its type, or an empty object if it cannot be decoded.

@@ -4,6 +4,7 @@ package world
 
 import (
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"path"
@@ -88,5 +89,5 @@ func (w *World) failed(user string, r *http.Request, status int) {
 	if status < 300 || r.Method == http.MethodGet || !strings.HasPrefix(user, heirloomUser) || r.URL.Query().Has("dryRun") {
 		return
 	}
-	w.history.failed(user, r.Method+" "+r.URL.Path)
+	w.history.failed(user, fmt.Sprintf("%s %s (%d)", r.Method, r.URL.Path, status))
 }

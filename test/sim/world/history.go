@@ -41,12 +41,21 @@ type history struct {
 	missing map[types.UID]time.Time
 	// pools has the UIDs of MachinePools, by set.
 	pools map[string]types.UID
-	// asked has the times since which a Machine or set has declared its Always taints without a break.
+	// topologies has the declarations of ClusterClasses and Clusters, by set and resource.
+	topologies map[string]map[string]*unstructured.Unstructured
+	// asked has the times since which a Machine or set has declared its taints without a break: see also starts.
 	asked map[string]map[string]time.Time
 	// declares has the declarations of a MachineDeployment and of its MachineSet, by set and resource.
 	declares map[string]map[string]map[string]bool
 	// lost has the moments at which a Machine, or a MachineDeployment and its MachineSet, have lost a declared entry.
 	lost map[string]map[string]moment
+	// ready says which Pods are ready, by name, and closed has the closed gates in the last valid record of a Node.
+	ready  map[string]since
+	closed map[string][]string
+	// running has the Pods on each Node, and the times of their creation. soft says which Nodes wait for their Pods.
+	budgets bool // whether Pods leave a Node before it gets a taint that evicts them
+	running map[string]map[string]time.Time
+	soft    map[string]since
 	// written says whether Heirloom may write in a Cluster, and since when: its mode, and whether it is paused.
 	written map[string]since
 	// paced has the time at which a replica last brought a taint that evicts Pods to a Node of a Cluster.
@@ -59,6 +68,10 @@ type history struct {
 	// disowned has the labels and annotations of an external object that no field manager owns since a write of Cluster API. Between the creation
 	// of the object and Cluster API's first apply of its metadata, all of them are; an entry that its owner drops in between stays for good.
 	disowned map[string]bool
+	// partial has the entries of a Machine and its FakeMachine that a provider of control planes has copied, if the create of one of them is
+	// not exactly the template, because the template has just changed, or a webhook with a stale cache has changed the create. Heirloom does
+	// not take these entries over, so they stay until the Machine goes.
+	partial map[string]bool
 	// failures counts refused writes of Heirloom.
 	failures map[string]int
 }
@@ -80,9 +93,12 @@ const mostRefused = 200
 
 func newHistory() *history {
 	return &history{
-		began: time.Now(), members: map[string]string{}, alive: map[types.UID]bool{}, missing: map[types.UID]time.Time{}, pools: map[string]types.UID{}, asked: map[string]map[string]time.Time{},
+		began: time.Now(), members: map[string]string{}, alive: map[types.UID]bool{}, missing: map[types.UID]time.Time{}, pools: map[string]types.UID{},
+		topologies: map[string]map[string]*unstructured.Unstructured{}, asked: map[string]map[string]time.Time{},
 		declares: map[string]map[string]map[string]bool{}, lost: map[string]map[string]moment{}, written: map[string]since{}, paced: map[string]time.Time{},
-		excused: map[string]map[string]bool{}, blind: map[string]bool{}, disowned: map[string]bool{}, failures: map[string]int{},
+		excused: map[string]map[string]bool{}, blind: map[string]bool{}, disowned: map[string]bool{}, partial: map[string]bool{},
+		ready: map[string]since{}, closed: map[string][]string{},
+		running: map[string]map[string]time.Time{}, soft: map[string]since{}, failures: map[string]int{},
 	}
 }
 
@@ -134,6 +150,7 @@ func (h *history) failed(user, request string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	of := user + " " + request
+	h.lines = append(h.lines, fmt.Sprintf("%8s  refused: %s", time.Since(h.began).Round(time.Millisecond), of))
 	if h.failures[of]++; h.failures[of] == mostRefused {
 		h.violate("%s is refused again and again", of)
 	}
@@ -168,10 +185,15 @@ func (h *history) stored(server string, w apiserver.Write) {
 	if server == "management" {
 		h.exists(w, object)
 	}
+	if w.GVR.Resource == "pods" {
+		h.runs(w)
+		h.readies(w)
+	}
 	if w.After == nil {
+		delete(h.soft, object.GetName())
 		return
 	}
-	h.remembers(server, w)
+	h.remembers(w)
 	if w.Before == nil {
 		return
 	}
@@ -182,10 +204,17 @@ func (h *history) stored(server string, w apiserver.Write) {
 	case "machines":
 		h.bringsNothingBack(w, versionOf(w.Before), setOf(w.After))
 		h.ownsWhatItBrings(w)
-	case "machinesets", "fakemachines":
+	case "machinedeployments", "moderncontrolplanes", "machinesets", "fakemachines", "fakeconfigs":
 		h.ownsWhatItBrings(w)
 	case "nodes":
 		h.keepsAlways(w)
+		h.initializesWhole(w)
+		h.initializesOnce(w, w.Before)
+		h.keepsGates(w)
+		if h.budgets {
+			h.letsPodsLeave(w)
+			h.softensFew(w)
+		}
 		h.bringsNothingBack(w, 0, h.ownersOf(w.After.GetName())...)
 		h.recordsWhatItBrings(w)
 		h.paces(server, w)
@@ -201,19 +230,23 @@ func (h *history) exists(w apiserver.Write, object *unstructured.Unstructured) {
 }
 
 // remembers takes the parts of a write that the checks of later writes need.
-func (h *history) remembers(server string, w apiserver.Write) {
+func (h *history) remembers(w apiserver.Write) {
 	name, set := w.After.GetName(), setOf(w.After)
+	h.copies(w, set)
 	switch w.GVR.Resource {
 	case "clusters":
 		h.writesIn(w.After)
+		h.declaresTopology(w)
+	case "clusterclasses":
+		h.declaresTopology(w)
 	case "machinedeployments", "moderncontrolplanes", "machinepools":
 		if w.GVR.Resource == "machinepools" {
 			h.pools[set] = w.After.GetUID()
 		}
 		h.asks(set, templateOf(w.After))
-		h.drops(w, set)
+		h.drops(w, set, templateOf(w.After))
 	case "machinesets":
-		h.drops(w, set)
+		h.drops(w, set, templateOf(w.After))
 	case "machines":
 		h.members[name] = set
 		h.asks(name, w.After)
@@ -230,6 +263,10 @@ func (h *history) remembers(server string, w apiserver.Write) {
 			h.members[name] = set
 		}
 		h.excuses(w)
+		if w.Before == nil {
+			delete(h.closed, name)
+			delete(h.soft, name)
+		}
 	}
 }
 
@@ -242,15 +279,13 @@ func (h *history) writesIn(cluster *unstructured.Unstructured) {
 	}
 }
 
-// asks remembers the Always taints that a Machine or the template of a set declares.
+// asks remembers the taints that a Machine or the template of a set declares.
 func (h *history) asks(name string, by *unstructured.Unstructured) {
-	now := map[string]time.Time{}
-	list, _ := taint.ParseList(by.GetAnnotations()[taint.AlwaysAnnotation]) // operators write valid lists
-	for _, t := range machineTaints(by) {
-		list = append(list, taint.ForNode(t))
+	now, says := map[string]time.Time{}, starts(by)
+	for _, t := range alwaysOf(by) {
+		says = append(says, taint.Format(t))
 	}
-	for _, t := range list {
-		key := taint.Format(t)
+	for _, key := range says {
 		now[key] = time.Now()
 		if since, ok := h.asked[name][key]; ok {
 			now[key] = since
@@ -269,8 +304,9 @@ func templateOf(set *unstructured.Unstructured) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: template}
 }
 
-// drops remembers the entries that neither a MachineDeployment nor its MachineSet declares any more.
-func (h *history) drops(w apiserver.Write, set string) {
+// drops remembers the entries that neither a topology nor its MachineDeployment nor its MachineSet declares any more. template has the
+// declarations of one of them.
+func (h *history) drops(w apiserver.Write, set string, template *unstructured.Unstructured) {
 	if w.After.GetDeletionTimestamp() != nil { // another object takes its place
 		return
 	}
@@ -285,7 +321,7 @@ func (h *history) drops(w apiserver.Write, set string) {
 		return found
 	}
 	before := all()
-	h.declares[set][w.GVR.Resource] = inherited(templateOf(w.After))
+	h.declares[set][w.GVR.Resource] = inherited(template)
 	h.loses(set, before, all())
 }
 

@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -38,6 +39,12 @@ func drawEntry(d draws) Action {
 	if d.TypedTaints == propagatesTaints && kindOf(a.Who) != "MachinePool" {
 		places = append(places, inTaints)
 	}
+	if d.Topologies && inTopology(a.Who) && d.below(2) == 1 {
+		a.Who += ofClass
+	}
+	if d.StartupTaints {
+		places = append(places, taint.InitializeAnnotation, taint.UntilAnnotation)
+	}
 	switch place := d.oneOf(places...); place {
 	case inLabels:
 		a.Key, a.Value = place+d.oneOf(labels...), d.oneOf(values...)
@@ -45,6 +52,13 @@ func drawEntry(d draws) Action {
 		a.Key, a.Value = place+d.oneOf(annotations...), d.oneOf(values...)
 	case inTaints:
 		a.Key, a.Value = place, d.oneOf(typed...)
+		if d.StartupTaints && d.below(2) == 1 {
+			a.Value = d.oneOf(typedInitial...) + onInitialization
+		}
+	case taint.InitializeAnnotation:
+		a.Key, a.Value = inAnnotations+place, d.oneOf(initial...)
+	case taint.UntilAnnotation:
+		a.Key, a.Value = inAnnotations+place, d.oneOf(until...)
 	default:
 		a.Key, a.Value = inAnnotations+place, d.oneOf(always...)
 	}
@@ -65,36 +79,44 @@ func toggle(ctx context.Context, w *World, a Action) {
 
 // declareBriefly toggles an entry twice while Cluster API is away: Cluster API sees an entry that is dropped meanwhile only later.
 func declareBriefly(ctx context.Context, w *World, a Action) {
-	kinds["kill"].do(ctx, w, Action{Who: clusterAPI, Lasts: a.Lasts})
+	kinds()["kill"].do(ctx, w, Action{Who: clusterAPI, Lasts: a.Lasts})
 	toggle(ctx, w, a)
 	w.later(ctx, a.Lasts.Duration, func() { toggle(ctx, w, a) })
 }
 
 // declares sets an entry in the template of a set, or drops it.
 func (w *World) declares(ctx context.Context, set, entry string, value *string) {
+	if w.topological(set) {
+		w.declaresInTopology(ctx, set, entry, value)
+		return
+	}
 	place, key, _ := strings.Cut(entry, "/")
 	template := map[string]any{"metadata": map[string]any{place: map[string]any{key: value}}}
 	if entry == inTaints {
-		template = map[string]any{"spec": map[string]any{"taints": nil}}
-		if value != nil {
-			list, err := taint.ParseList(*value)
-			w.history.must(err)
-			template = map[string]any{"spec": map[string]any{"taints": []map[string]any{
-				{"key": list[0].Key, "value": list[0].Value, "effect": list[0].Effect, "propagation": "Always"},
-			}}}
-		}
+		template = map[string]any{"spec": w.typedTaints(value)}
 	}
 	w.patchSet(ctx, set, map[string]any{"spec": map[string]any{templateField(kindOf(set)): template}})
+}
+
+// typedTaints returns a list of a single typed taint, or the removal of the list.
+func (w *World) typedTaints(value *string) map[string]any {
+	if value == nil {
+		return map[string]any{"taints": nil}
+	}
+	text, initializes := strings.CutSuffix(*value, onInitialization)
+	propagation := clusterv1.MachineTaintPropagationAlways
+	if initializes {
+		propagation = clusterv1.MachineTaintPropagationOnInitialization
+	}
+	list, err := taint.ParseList(text)
+	w.history.must(err)
+	return map[string]any{"taints": []map[string]any{{"key": list[0].Key, "value": list[0].Value, "effect": list[0].Effect, "propagation": propagation}}}
 }
 
 // declared returns the entries that the template of a set declares, each with a text that is not empty.
 func (w *World) declared(set string) map[string]string {
 	found := map[string]string{}
-	for _, object := range w.setObjects() {
-		if object.GetName() != set {
-			continue
-		}
-		template := templateOf(object)
+	for _, template := range w.templates(set) {
 		for key, value := range template.GetLabels() {
 			found[inLabels+key] = "=" + value
 		}
@@ -110,11 +132,11 @@ func (w *World) declared(set string) map[string]string {
 
 // dropAll drops everything that operators have declared, and what a neighbour has applied.
 func (w *World) dropAll(ctx context.Context) {
-	for _, object := range w.setObjects() {
-		for entry := range w.declared(object.GetName()) {
+	for _, set := range w.declarers() {
+		for _, entry := range sets.List(sets.KeySet(w.declared(set))) {
 			_, key, _ := strings.Cut(entry, "/")
 			if entry == inTaints || slices.Contains(slices.Concat(labels, annotations, taint.Annotations), key) {
-				w.declares(ctx, object.GetName(), entry, nil)
+				w.declares(ctx, set, entry, nil)
 			}
 		}
 	}
@@ -138,12 +160,18 @@ func (w *World) patch(ctx context.Context, object client.Object, patch map[strin
 // recreate is an operator who deletes the object that declares for a set with all objects that it owns, as a garbage collector does, and
 // creates another object of the same kind and name.
 func recreate(ctx context.Context, w *World, a Action) {
+	if w.topological(a.Who) && kindOf(a.Who) == "ModernControlPlane" {
+		return // Cluster API does not create the control plane of a topology again
+	}
 	for _, kind := range []string{kindOf(a.Who), "MachineSet", "Machine"} {
 		for _, object := range w.management.objects(kind) {
 			if setOf(object) == a.Who {
 				w.history.must(client.IgnoreNotFound(w.management.admin.Delete(ctx, object)))
 			}
 		}
+	}
+	if w.topological(a.Who) {
+		return // the topology's controller creates it
 	}
 	w.actions.Go(func() {
 		for ctx.Err() == nil && apierrors.IsAlreadyExists(w.management.admin.Create(ctx, newSet(a.Who))) && !w.exists(kindOf(a.Who), a.Who) {
@@ -161,7 +189,11 @@ func (w *World) exists(kind, name string) bool {
 
 // loseOwner removes the object that declares for a set from the store, as after a restore of some objects only, and brings it back as it was.
 func loseOwner(ctx context.Context, w *World, a Action) {
-	restore := w.management.server.Lose(resources[kindOf(a.Who)], fleet, a.Who)
+	kind, name := kindOf(a.Who), a.Who
+	if w.topological(a.Who) {
+		kind, name = "ClusterClass", clusterOf(a.Who)+ofClass
+	}
+	restore := w.management.server.Lose(resources[kind], fleet, name)
 	w.later(ctx, a.Lasts.Duration, restore)
 }
 

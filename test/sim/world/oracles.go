@@ -24,7 +24,7 @@ import (
 // Each oracle checks one promise in each stored version of each object, and in each answer of a webhook.
 
 // answered checks the answer of a webhook to a write by any user.
-func (h *history) answered(server, replica string, asked uint64, body, answer []byte) error {
+func (h *history) answered(replica string, asked uint64, body, answer []byte) error {
 	var question, reply admissionv1.AdmissionReview
 	if err := errors.Join(json.Unmarshal(body, &question), json.Unmarshal(answer, &reply)); err != nil {
 		return err
@@ -44,6 +44,10 @@ func (h *history) answered(server, replica string, asked uint64, body, answer []
 	if err := errors.Join(w.Before.UnmarshalJSON(question.Request.Object.Raw), w.After.UnmarshalJSON(patched)); err != nil {
 		return err
 	}
+	old := &unstructured.Unstructured{}
+	if err := old.UnmarshalJSON(question.Request.OldObject.Raw); question.Request.Operation == admissionv1.Update && err != nil {
+		return err
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.staysOut(w, w.Before, w.After)
@@ -51,6 +55,7 @@ func (h *history) answered(server, replica string, asked uint64, body, answer []
 	switch name, set := w.After.GetName(), setOf(w.After); w.After.GetKind() {
 	case "Node":
 		if h.recordsWhatItBrings(w); !created {
+			h.initializesOnce(w, old)
 			h.bringsNothingBack(w, asked, h.ownersOf(name)...)
 		}
 	case "Machine":
@@ -93,21 +98,36 @@ func (h *history) keepsForeign(w apiserver.Write) {
 	}
 }
 
-// keepsOrphans checks that Heirloom takes nothing from an object whose owner is missing.
+// keepsOrphans checks that Heirloom takes nothing from an object whose owner is missing: at once what the owner declared last, and a request
+// later nothing at all.
 func (h *history) keepsOrphans(w apiserver.Write) {
 	owner := h.ownerOf(w.Before)
-	if !strings.HasPrefix(w.User, heirloomUser) || owner == "" || h.alive[owner] || time.Since(h.missing[owner]) <= h.takes(w.GVR.Resource) {
+	if !strings.HasPrefix(w.User, heirloomUser) || owner == "" || h.alive[owner] {
 		return
 	}
+	decidedBefore := time.Since(h.missing[owner]) <= h.takes(w.GVR.Resource)
 	before, after := inherited(w.Before), inherited(w.After)
 	if w.GVR.Resource == "machinesets" {
 		before, after = inherited(templateOf(w.Before)), inherited(templateOf(w.After))
 	}
 	for entry := range before {
-		if !after[entry] {
+		if !after[entry] && (!decidedBefore || h.takes() == calm && h.declaredLast(w, entry)) {
 			h.violate("%s takes %s from %s %s, whose owner is missing", w.User, entry, w.GVR.Resource, w.After.GetName())
 		}
 	}
+}
+
+// declaredLast reports whether the last version of an object's owner declares an entry.
+func (h *history) declaredLast(w apiserver.Write, entry string) bool {
+	set := setOf(w.Before)
+	if w.GVR.Resource == "nodes" {
+		set = h.members[w.Before.GetName()]
+	}
+	by := map[string]string{"MachineDeployment": "machinesets", "ModernControlPlane": "moderncontrolplanes", "MachinePool": "machinepools"}[kindOf(set)]
+	if w.GVR.Resource == "machinesets" {
+		by = "machinedeployments"
+	}
+	return w.GVR.Resource != "fakemachines" && w.GVR.Resource != "fakeconfigs" && h.declares[set][by][entry]
 }
 
 // keepsAlways checks that a write of a Node that Heirloom has admitted keeps the Always taints that its Machine and set declare.
@@ -123,9 +143,11 @@ func (h *history) keepsAlways(w apiserver.Write) {
 	}
 	after := taintsOf(w.After)
 	for _, t := range taintsOf(w.Before) {
-		since, asked := h.asked[set][taint.Format(t)]
-		machine, asks := h.asked[h.ownersOf(name)[0]][taint.Format(t)]
-		if asked && asks && time.Since(since) > takes && time.Since(machine) > takes && !slices.ContainsFunc(after, func(a corev1.Taint) bool { return a.MatchTaint(&t) && a.Value == t.Value }) {
+		asked := !slices.ContainsFunc(h.declaringAlways(name), func(owner string) bool {
+			since, asks := h.asked[owner][taint.Format(t)]
+			return !asks || time.Since(since) <= takes
+		})
+		if asked && !slices.ContainsFunc(after, func(a corev1.Taint) bool { return a.MatchTaint(&t) && a.Value == t.Value }) {
 			h.violate("%s removes the Always taint %s from Node %s, and admission lets it", w.User, taint.Format(t), name)
 		}
 	}
@@ -156,7 +178,7 @@ func (h *history) recordsWhatItBrings(w apiserver.Write) {
 	}
 	before := inherited(w.Before)
 	for entry := range inherited(w.After) {
-		if !before[entry] && !recorded(w.After, entry) {
+		if !before[entry] && !recorded(w.After, entry) && !isStart(entry) {
 			h.violate("%s brings %s to Node %s, and does not record it", w.User, entry, w.After.GetName())
 		}
 	}

@@ -59,7 +59,7 @@ func (h *history) ownersOf(node string) []string {
 	return []string{node, h.members[node]}
 }
 
-// ownerOf returns the UID of the object that owns an object, or from which a Node inherits without a Machine.
+// ownerOf returns the UID of the object that owns an object, or from which it inherits otherwise.
 func (h *history) ownerOf(object *unstructured.Unstructured) types.UID {
 	if set := poolOf(object.GetName()); set != "" && object.GetKind() == "Node" {
 		return h.pools[set]

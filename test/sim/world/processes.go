@@ -152,7 +152,7 @@ type mortal struct {
 // RoundTrip implements http.RoundTripper.
 func (m mortal) RoundTrip(r *http.Request) (*http.Response, error) {
 	if pause := m.frozen(); pause > 0 {
-		time.Sleep(pause)
+		sleep(context.Background(), pause)
 		if r.Method != http.MethodGet { // the program has not noticed yet that its time is over
 			r = r.WithContext(context.WithoutCancel(r.Context()))
 		}
@@ -167,7 +167,7 @@ func (m mortal) RoundTrip(r *http.Request) (*http.Response, error) {
 		return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: body, Request: r}, nil
 	}
 	response, err := m.RoundTripper.RoundTrip(r)
-	time.Sleep(m.frozen())
+	sleep(context.Background(), m.frozen())
 	switch {
 	case err != nil:
 		return nil, err
@@ -342,6 +342,7 @@ func (w *World) runClusterAPI(ctx context.Context, p *process) error {
 				Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), ClusterCache: clusters, RemoteConditionsGracePeriod: 5 * time.Minute,
 			}).SetupWithManager(ctx, mgr, several),
 			w.setUpPools(ctx, mgr, clusters, several),
+			w.setUpTopologies(ctx, mgr, clusters, several),
 		)
 	})
 	if err != nil {

@@ -32,6 +32,8 @@ const (
 	// come back.
 	clusterAPISyncPeriod = 3 * time.Minute
 	startsFor            = time.Minute
+	// loadedFor is longer than the run that has left the objects of an older version.
+	loadedFor = 30 * time.Minute
 	// quietFor is longer than each resync: whatever is not written in this time is not written any more. A world that is not quiet after
 	// settlesIn never is.
 	quietFor, settlesIn = 5 * time.Minute, 30 * time.Minute
@@ -51,7 +53,7 @@ func Run(t *testing.T, s Schedule) Result {
 	utilrand.Seed(int64(s.Seed))          // generated names
 	cryptotest.SetGlobalRandom(t, s.Seed) // keys and certificates
 	runtime.GC()                          // see scheduler.run
-	if err := feature.MutableGates.Set(fmt.Sprintf("MachineTaintPropagation=%t", s.Options.TypedTaints == propagatesTaints)); err != nil {
+	if err := feature.MutableGates.Set(fmt.Sprintf("ClusterTopology=true,MachineTaintPropagation=%t", s.Options.TypedTaints == propagatesTaints)); err != nil {
 		t.Fatal(err)
 	}
 	// Both run programs, which follow the clock of the machine.
@@ -101,6 +103,12 @@ func newWorld(s Schedule) *World {
 		w.flags = append(w.flags, "--enrollment=labelled", "--mode="+string(inherit.Observe))
 		w.history.policy = inherit.Policy{Mode: inherit.Observe, OnlyLabelled: true}
 	}
+	if s.Options.Facts {
+		w.flags = append(w.flags, factFlag)
+	}
+	if w.history.budgets = s.Options.Budgets; s.Options.Budgets {
+		w.flags = append(w.flags, "--no-execute=budgets")
+	}
 	w.scheduler.fault, w.history.takes = w.fault, w.takes
 	return w
 }
@@ -116,7 +124,7 @@ func (w *World) play(ctx context.Context, actions []Action) {
 	for _, action := range actions {
 		sleep(w.ctx, action.After.Duration)
 		w.history.note("---------- %s", action)
-		kinds[action.What].do(w.ctx, w, action)
+		kinds()[action.What].do(w.ctx, w, action)
 	}
 	settle(w.ctx, w, Action{})
 	w.history.note("---------- operators drop all declarations")
@@ -156,6 +164,9 @@ func (w *World) begin(ctx context.Context) error {
 	if err := w.install(ctx); err != nil {
 		return err
 	}
+	if w.options.Older {
+		sleep(ctx, loadedFor)
+	}
 	for i := range replicas {
 		w.replicas = append(w.replicas, &process{name: fmt.Sprintf("%s-%d", heirloomUser, i), note: w.history.note, run: w.runHeirloom, parent: ctx})
 	}
@@ -164,11 +175,17 @@ func (w *World) begin(ctx context.Context) error {
 		p.start()
 	}
 	w.provider.Go(func() { w.history.must(w.provide(ctx)) })
-	if w.options.ControlPlanes {
+	if w.options.Topologies {
+		w.provider.Go(func() { w.history.must(w.provideTopologies(ctx)) })
+	}
+	if w.options.ControlPlanes || w.options.Topologies {
 		w.provider.Go(func() { w.history.must(w.provideControlPlanes(ctx)) })
 	}
 	if w.options.Pools {
 		w.provider.Go(func() { w.history.must(w.providePools(ctx)) })
+	}
+	if w.options.Budgets {
+		w.provider.Go(func() { w.history.must(w.runPods(ctx)) })
 	}
 	return nil
 }

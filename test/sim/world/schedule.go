@@ -33,8 +33,18 @@ type Options struct {
 	TwoSets bool `json:"twoSets,omitempty"`
 	// ControlPlanes adds a control plane with Machines to each Cluster.
 	ControlPlanes bool `json:"controlPlanes,omitempty"`
+	// Topologies gives each Cluster a ClusterClass, from which Cluster API makes a MachineDeployment and the control plane.
+	Topologies bool `json:"topologies,omitempty"`
 	// Pools adds a MachinePool without Machines to each Cluster.
 	Pools bool `json:"pools,omitempty"`
+	// StartupTaints is a world whose operators declare taints for the start of Nodes.
+	StartupTaints bool `json:"startupTaints,omitempty"`
+	// Facts makes the instance types of FakeMachines labels of their Nodes.
+	Facts bool `json:"facts,omitempty"`
+	// Older begins with a Cluster that an older version of Heirloom has left, and with no other kinds of sets.
+	Older bool `json:"older,omitempty"`
+	// Budgets adds Pods that must leave their Node before it gets a taint that evicts them.
+	Budgets bool `json:"budgets,omitempty"`
 	// Resync makes Heirloom reconcile everything every few minutes. Otherwise no resync hides a missing event.
 	Resync bool `json:"resync,omitempty"`
 	// Unguarded is a workload cluster without the admission plugin NodeRestriction.
@@ -85,7 +95,7 @@ func (a Action) String() string {
 // GoString is what rapid prints.
 func (a Action) GoString() string { return a.String() }
 
-// draws draws the parts of actions. It shrinks towards the first of several values.
+// draws has the draws of the parts of actions. It shrinks towards the first of several values.
 type draws struct {
 	*rapid.T
 	Options
@@ -100,10 +110,14 @@ func drawn(t *rapid.T, seed uint64) Schedule {
 		TypedTaints: d.oneOf(propagatesTaints, propagatesTaints, ignoresTaints, refusesTaints), TwoSets: d.below(2) == 1, Resync: d.below(2) == 1,
 		Unguarded: d.below(4) == 3, Labelled: d.below(4) == 3,
 	}
-	d.ControlPlanes, d.Pools = d.below(2) == 1, d.below(3) == 2
+	d.ControlPlanes, d.Pools, d.Topologies = d.below(2) == 1, d.below(3) == 2, d.below(3) == 2
+	d.StartupTaints, d.Facts, d.Budgets = d.below(2) == 1, d.below(3) == 2, d.below(3) == 2
+	if d.below(8) == 7 {
+		d.Options = Options{TypedTaints: propagatesTaints, Older: true, Resync: d.Resync, Unguarded: d.Unguarded}
+	}
 	d.about = d.below(clusters)
 	var names []string
-	for name, k := range kinds {
+	for name, k := range kinds() {
 		for range k.weight {
 			names = append(names, name)
 		}
@@ -113,7 +127,7 @@ func drawn(t *rapid.T, seed uint64) Schedule {
 		d := d
 		d.T = t
 		what := d.oneOf(names...)
-		a := kinds[what].draw(d)
+		a := kinds()[what].draw(d)
 		a.What = what
 		a.After = metav1.Duration{Duration: time.Duration(d.below(12_000)) * time.Millisecond}
 		return a
@@ -163,7 +177,7 @@ func read(path string) (s Schedule, err error) {
 		err = yaml.UnmarshalStrict(content, &s)
 	}
 	for _, a := range s.Actions {
-		if _, known := kinds[a.What]; err == nil && !known {
+		if _, known := kinds()[a.What]; err == nil && !known {
 			err = fmt.Errorf("there is no action %q", a.What)
 		}
 	}

@@ -24,7 +24,10 @@ func setsOf(cluster string, options Options) []string {
 	if options.TwoSets {
 		sets = append(sets, cluster+"-b")
 	}
-	if options.ControlPlanes {
+	if options.Topologies {
+		sets = append(sets, cluster+ofTopology)
+	}
+	if options.ControlPlanes || options.Topologies {
 		sets = append(sets, cluster+ofControlPlane)
 	}
 	if options.Pools {

@@ -45,10 +45,13 @@ var resources = map[string]schema.GroupVersionResource{
 	"ModernControlPlane":  {Group: "controlplane.cluster.x-k8s.io", Version: "v1beta2", Resource: "moderncontrolplanes"},
 	"MachinePool":         clusterv1.GroupVersion.WithResource("machinepools"),
 	"FakeMachinePool":     {Group: "infrastructure.cluster.x-k8s.io", Version: "v1beta2", Resource: "fakemachinepools"},
+	"ClusterClass":        clusterv1.GroupVersion.WithResource("clusterclasses"),
+	"FakeConfig":          {Group: "bootstrap.cluster.x-k8s.io", Version: "v1beta2", Resource: "fakeconfigs"},
 	"MachineSet":          clusterv1.GroupVersion.WithResource("machinesets"),
 	"Machine":             clusterv1.GroupVersion.WithResource("machines"),
 	"FakeMachine":         {Group: "infrastructure.cluster.x-k8s.io", Version: "v1beta2", Resource: "fakemachines"},
 	"FakeMachineTemplate": {Group: "infrastructure.cluster.x-k8s.io", Version: "v1beta2", Resource: "fakemachinetemplates"},
+	"Pod":                 corev1.SchemeGroupVersion.WithResource("pods"),
 	"Node":                corev1.SchemeGroupVersion.WithResource("nodes"),
 }
 
@@ -63,7 +66,7 @@ var managementCRDs = sync.OnceValues(func() ([]*apiextensionsv1.CustomResourceDe
 		return nil, err
 	}
 	needed := map[schema.GroupResource]bool{}
-	for _, plural := range []string{"clusterclasses", "machinedrainrules", "machinehealthchecks"} { // Cluster API's controllers read them
+	for _, plural := range []string{"machinedrainrules", "machinehealthchecks"} { // Cluster API's controllers read them
 		needed[schema.GroupResource{Group: clusterv1.GroupVersion.Group, Resource: plural}] = true
 	}
 	for _, gvr := range resources {
@@ -81,7 +84,7 @@ var managementCRDs = sync.OnceValues(func() ([]*apiextensionsv1.CustomResourceDe
 			}
 		}
 	}
-	return crds, nil
+	return append(crds, topologyCRDs()...), nil
 })
 
 func readCRDs(path string) ([]*apiextensionsv1.CustomResourceDefinition, error) {
@@ -159,10 +162,17 @@ func (w *World) build(ctx context.Context) error {
 			return err
 		}
 		w.clusters = append(w.clusters, of)
+		if w.options.Older && i == 0 {
+			if err := w.load(); err != nil {
+				return err
+			}
+			continue
+		}
 		if err := w.create(ctx, name); err != nil {
 			return err
 		}
 	}
+	w.declareStart(ctx)
 	return nil
 }
 
@@ -207,6 +217,29 @@ func (w *World) install(ctx context.Context) error {
 	return nil
 }
 
+// load loads a Cluster with a MachineDeployment as an older version of Heirloom has left them: testdata/older.json has the objects of the
+// management cluster and of the workload cluster after a run of commit 04f44757, with other UIDs.
+func (w *World) load() error {
+	content, err := os.ReadFile("testdata/older.json")
+	if err != nil {
+		return err
+	}
+	objects := map[string][]map[string]any{}
+	if err := json.Unmarshal(content, &objects); err != nil {
+		return err
+	}
+	for name, of := range map[string]*cluster{"management": w.management, nameOf(0): w.clusters[0]} {
+		for _, object := range objects[name] {
+			loaded := &unstructured.Unstructured{Object: object}
+			if err := of.server.Load(loaded); err != nil {
+				return fmt.Errorf("loading the %s %s: %w", loaded.GetKind(), loaded.GetName(), err)
+			}
+			w.booted[loaded.GetUID()] = true
+		}
+	}
+	return nil
+}
+
 // create creates a Cluster whose control plane is ready, and its sets.
 func (w *World) create(ctx context.Context, name string) error {
 	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: fleet, Name: name}}
@@ -215,7 +248,12 @@ func (w *World) create(ctx context.Context, name string) error {
 	}
 	cluster.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: name, Port: 6443}
 	cluster.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: resources["FakeMachine"].Group, Kind: "FakeCluster", Name: name}
-	if w.options.ControlPlanes {
+	if w.options.Topologies {
+		if err := w.createClass(ctx, name); err != nil {
+			return err
+		}
+		cluster.Spec.InfrastructureRef, cluster.Spec.Topology = clusterv1.ContractVersionedObjectReference{}, topologyOf(name)
+	} else if w.options.ControlPlanes {
 		cluster.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{APIGroup: resources["ModernControlPlane"].Group, Kind: "ModernControlPlane", Name: name + ofControlPlane}
 	}
 	template := named("FakeMachineTemplate", name)
@@ -233,6 +271,9 @@ func (w *World) create(ctx context.Context, name string) error {
 		return fmt.Errorf("making the Cluster %s ready: %w", name, err)
 	}
 	for i, set := range setsOf(name, w.options) {
+		if w.topological(set) {
+			continue
+		}
 		object := newSet(set)
 		if md, ok := object.(*clusterv1.MachineDeployment); ok && (name != nameOf(0) || i > 0) {
 			md.Spec.Replicas = ptr.To[int32](2)

@@ -34,9 +34,12 @@ func (w *World) judge() {
 		if object.GetKind() == "MachineDeployment" && sets[set] != 1 {
 			w.history.violated("MachineDeployment %s has %d MachineSets: what can be changed in place has rolled out", set, sets[set])
 		}
-		template := templateOf(object)
+		template := w.templateFor(object)
 		want := content{labels: template.GetLabels(), annotations: template.GetAnnotations()}
-		for _, kind := range []string{"Machine", "FakeMachine"} {
+		if w.topological(set) {
+			w.equal(object.GetKind(), object, want)
+		}
+		for _, kind := range []string{"Machine", "FakeMachine", "FakeConfig"} {
 			for _, child := range w.management.objects(kind) {
 				if w.history.members[child.GetName()] == set && w.stays(child) {
 					w.equal(kind, child, want)
@@ -59,12 +62,7 @@ func (w *World) stays(object *unstructured.Unstructured) bool {
 // judgeNodes compares the Nodes of a set with its declarations for Nodes.
 func (w *World) judgeNodes(set string, template *unstructured.Unstructured, want content) {
 	wanted := content{labels: nodeKeys(want.labels), annotations: nodeKeys(want.annotations)}
-	list, err := taint.ParseList(want.annotations[taint.AlwaysAnnotation])
-	w.history.must(err)
-	for _, t := range machineTaints(template) {
-		list = append(list, taint.ForNode(t))
-	}
-	for _, t := range list {
+	for _, t := range alwaysOf(template) {
 		wanted.taints = append(wanted.taints, taint.Format(t))
 	}
 	nodes, alive := 0, w.instances(set)
@@ -72,6 +70,8 @@ func (w *World) judgeNodes(set string, template *unstructured.Unstructured, want
 		if slices.Contains(alive, node.GetName()) {
 			nodes++
 			w.equal("Node", node, wanted)
+			w.judgeGates(node, template)
+			w.judgeFact(node)
 		}
 	}
 	if nodes != len(alive) {
@@ -112,7 +112,7 @@ func nodeKeys(all map[string]string) map[string]string {
 
 // mayStay reports whether an object may end with an entry that nobody declares.
 func (w *World) mayStay(kind string, object *unstructured.Unstructured, entry string) bool {
-	if kind == "Node" && w.history.excused[object.GetName()][entry] || w.history.disowned[object.GetName()+" "+keyOf(entry)] {
+	if kind == "Node" && w.history.excused[object.GetName()][entry] || w.history.disowned[object.GetName()+" "+keyOf(entry)] || w.history.partial[object.GetName()+" "+keyOf(entry)] {
 		return true
 	}
 	// The neighbour owns the label of a Machine, whose InfraMachine and Node inherit it.
@@ -139,7 +139,7 @@ func (w *World) equal(kind string, object *unstructured.Unstructured, want conte
 	var has []string
 	for _, t := range taintsOf(object) {
 		text := taint.Format(t)
-		excused := !slices.Contains(want.taints, text) && w.mayStay(kind, object, "taint "+text)
+		excused := !slices.Contains(want.taints, text) && w.mayStay(kind, object, "taint "+text) || slices.Contains(startKeys, t.Key)
 		if t.Key != foreignKey && t.Key != corev1.TaintNodeNotReady && !excused { // the API server adds the taint not-ready to each new Node
 			has = append(has, text)
 		}

@@ -68,6 +68,8 @@ type World struct {
 	history *history
 	// booted has the machines whose kubelets have registered, by the UID of the FakeMachine.
 	booted map[types.UID]bool
+	// pods counts the Pods that were created.
+	pods int
 
 	mu sync.Mutex
 	// wrong has the end of each fault, by its name, and late the delay of the webhooks while they are late; guarded by mu.
@@ -100,6 +102,7 @@ func (w *World) serve(name string, key client.ObjectKey, crds []*apiextensionsv1
 		Webhook: func(ctx context.Context, hook admissionregistrationv1.MutatingWebhook, body []byte) ([]byte, error) {
 			return w.callWebhook(ctx, name, hook, body)
 		},
+		Budget: func() bool { return w.left(budgetOf(name)) > 0 },
 		Stored: func(write apiserver.Write) { w.history.stored(name, write) },
 	})
 	if err != nil {
@@ -243,7 +246,7 @@ func (w *World) callWebhook(ctx context.Context, server string, hook admissionre
 	if answer.Code != http.StatusOK {
 		return nil, fmt.Errorf("the webhook answered %d: %s", answer.Code, strings.TrimSpace(answer.Body.String()))
 	}
-	w.history.must(w.history.answered(server, replica.name, asked, body, answer.Body.Bytes()))
+	w.history.must(w.history.answered(replica.name, asked, body, answer.Body.Bytes()))
 	return answer.Body.Bytes(), nil
 }
 

@@ -21,15 +21,18 @@ import (
 const foreignKey = "foreign.example.com/key"
 
 func drawForeign(d draws) Action {
-	return Action{Who: d.cluster(), Value: fmt.Sprint(d.below(100))}
+	return Action{Who: d.cluster(), Value: fmt.Sprint(d.below(100)), N: min(1, d.below(4))}
 }
 
-// foreignWrite is a foreign writer that sets its own keys on the Nodes of a Cluster. "foreign clear" also removes all other taints.
+// foreignWrite is a foreign writer that sets its own keys on the Nodes of a Cluster. "foreign clear" also removes all other taints,
+// with number 1 only those that do not belong to the start of a Node.
 func foreignWrite(ctx context.Context, w *World, a Action) {
 	w.foreign(ctx, a, 0, func(node *corev1.Node) {
 		metav1.SetMetaDataLabel(&node.ObjectMeta, foreignKey, a.Value)
 		metav1.SetMetaDataAnnotation(&node.ObjectMeta, foreignKey, a.Value)
-		node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == foreignKey || a.What == "foreign clear" })
+		node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, func(t corev1.Taint) bool {
+			return t.Key == foreignKey || a.What == "foreign clear" && (a.N == 0 || !slices.Contains(startKeys, t.Key))
+		})
 		node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: foreignKey, Value: a.Value, Effect: corev1.TaintEffectPreferNoSchedule})
 	})
 }
