@@ -13,7 +13,6 @@ import (
 	"context"
 	"fmt"
 	"runtime/debug"
-	"slices"
 	"strings"
 
 	"gomodules.xyz/jsonpatch/v2"
@@ -74,7 +73,7 @@ type answer struct {
 	warnings []string
 	// The types (label, annotation and so on) of the entries that the patch adds, removes, and puts back after an update removed them.
 	brought, removed, kept []string
-	// observed says that the patch is only counted.
+	// observed says that the request is allowed untouched.
 	observed bool
 	// refusal is a complete response; nil to allow the request.
 	refusal *admission.Response
@@ -122,7 +121,7 @@ func (h failOpen) Handle(ctx context.Context, req admission.Request) admission.R
 		decided = answer{outcome: metrics.Failed, warnings: []string{"heirloom: " + missed}}
 	}
 	if decided.observed {
-		decided = h.observe(req, decided)
+		decided = answer{outcome: metrics.Observed}
 	}
 	h.count(req, decided)
 	response := admission.Patched("", decided.patch...)
@@ -130,14 +129,6 @@ func (h failOpen) Handle(ctx context.Context, req admission.Request) admission.R
 		response = *decided.refusal
 	}
 	return response.WithWarnings(decided.warnings...)
-}
-
-// observe counts the changes that a decision would make, and allows the request untouched.
-func (h failOpen) observe(req admission.Request, decided answer) answer {
-	for _, what := range slices.Concat(decided.brought, decided.removed) {
-		h.metrics.WouldWrite(metrics.Kind(req.Kind.Group, req.Kind.Kind), what)
-	}
-	return answer{outcome: metrics.Observed}
 }
 
 // count counts a decision and its changes.

@@ -69,7 +69,7 @@ func (c *Config) completeRules() error {
 	state, known := map[string]inherit.TaintPropagation{
 		auto: inherit.PropagationUnknown, "enabled": inherit.PropagationEnabled, "disabled": inherit.PropagationDisabled,
 	}[c.TaintPropagation]
-	c.DetectTaintPropagation = c.TaintPropagation == auto
+	c.DetectTaintPropagation = c.TaintPropagation == auto && c.Mode != string(inherit.Observe) // the dry run needs the right to write
 	c.NoExecuteBudgets = c.NoExecute == noExecuteBudgets
 	c.Rules = inherit.Policy{
 		AdditionalLabels: labels, AdditionalAnnotations: annotations, WatchFilter: c.WatchFilter,

@@ -120,6 +120,7 @@ func TestFlags(t *testing.T) {
 		{name: "periods of leader election do not matter without leader election", args: []string{"--leader-elect-retry-period=1h"}, check: func(Gomega, *config.Config) {}},
 		{name: "a fleet may be observed, and Clusters enrolled one by one", args: []string{"--mode=observe", "--enrollment=labelled"}, check: func(g Gomega, c *config.Config) {
 			g.Expect(c.Rules.Mode).To(Equal(inherit.Observe))
+			g.Expect(c.DetectTaintPropagation).To(BeFalse(), "it needs the right to write")
 			g.Expect(c.Rules.OnlyLabelled).To(BeTrue())
 		}},
 		{name: "diagnostics may be insecure", args: []string{"--diagnostics-address=127.0.0.1:8080", "--insecure-diagnostics"}, check: func(g Gomega, c *config.Config) {

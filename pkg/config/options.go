@@ -175,7 +175,7 @@ func (o *Options) addRuleFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.WorkerRole, "worker-role", "",
 		"Role of all Nodes outside of control planes, as the label node-role.kubernetes.io/<role>. If unspecified, these Nodes get no role.")
 	fs.StringVar(&o.Mode, "mode", string(inherit.Enforce),
-		"Mode for decisions: enforce writes them, observe only reports them, as metrics and Events. The label "+inherit.ModeLabel+" of a Cluster, or of a ClusterClass for all its Clusters, takes precedence.")
+		"Mode for decisions: enforce writes them, except in Clusters whose label "+inherit.ModeLabel+", or whose ClusterClass's, says observe; observe writes in no Cluster, and only reports, as metrics and Events.")
 	fs.StringVar(&o.Enrollment, "enrollment", enrollAll,
 		"Clusters that Heirloom handles: all, or labelled (only Clusters with the label "+inherit.ModeLabel+" on the Cluster or its ClusterClass).")
 	fs.StringVar(&o.TaintPropagation, "cluster-api-taint-propagation", auto,

@@ -38,11 +38,12 @@ type children struct {
 
 // Reconcile implements reconcile.Reconciler.
 func (r children) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	child := r.kind.New()
+	child, root := r.kind.New(), rootOf(r.kind.Resource, req)
 	if err := r.Client.Get(ctx, req.NamespacedName, child); err != nil {
+		r.pending.forget(root)
 		return ctrl.Result{}, gone(err, "object")
 	}
-	again, err := syncChild(withCluster(ctx, child), r.Dependencies, r.kind, child, child, schema.GroupKind{})
+	again, err := syncChild(withCluster(ctx, child), r.Dependencies, root, r.kind, child, child, schema.GroupKind{})
 	return ctrl.Result{RequeueAfter: again}, err
 }
 
@@ -79,11 +80,14 @@ func (p planned) due() bool { return p.Plan.Plan != nil && p.Needed() && p.wait 
 
 func (p planned) writes() bool { return p.due() && !p.Observed }
 
+// pending reports whether a write would be due, and is only observed.
+func (p planned) pending() bool { return p.due() && p.Observed }
+
 // syncChild writes missing inherited entries of a child. again is the time until the next reconcile, if the write is left to Cluster API
 // for now or has no slot. object is the child as it is stored, maybe of another Go type. owner is the kind of the child's owner if it is
-// a provider's kind; empty if it is a kind of Cluster API.
+// a provider's kind; empty if it is a kind of Cluster API. root names the reconcile.
 func syncChild(
-	ctx context.Context, d *Dependencies, kind owners.Kind, child metav1.Object, object client.Object, owner schema.GroupKind,
+	ctx context.Context, d *Dependencies, root string, kind owners.Kind, child metav1.Object, object client.Object, owner schema.GroupKind,
 ) (again time.Duration, err error) {
 	gvk, err := apiutil.GVKForObject(object, d.Client.Scheme())
 	if err != nil {
@@ -102,8 +106,9 @@ func syncChild(
 	if err != nil || again > 0 {
 		return again, err
 	}
+	d.pending.set(root, gvk.GroupKind(), clusterOf(object), p.pending())
 	if p.Observed {
-		d.observe(object, gvk, p)
+		d.observe(object, p)
 		return p.wait, nil
 	}
 	if p.Reason.Released() {

@@ -81,12 +81,14 @@ type Dependencies struct {
 	// of a kind.
 	clusters          *slots[types.NamespacedName]
 	changing, listing *slots[schema.GroupKind]
+	pending           *pendingWrites
 }
 
 // Setup adds the loop's controllers to the manager.
 func Setup(mgr ctrl.Manager, d *Dependencies) error {
 	d.clusters = newSlots[types.NamespacedName](perCluster)
 	d.changing, d.listing = newSlots[schema.GroupKind](workers), newSlots[schema.GroupKind](workers)
+	d.pending = newPendingWrites(d.Metrics)
 	for name, add := range map[string]func(ctrl.Manager, *builder.Builder) error{
 		"controlplane":      d.addControlPlanes,
 		"machinedeployment": d.addOfTopology(owners.MachineDeployments),

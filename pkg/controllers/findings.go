@@ -23,14 +23,16 @@ type findings struct {
 	// does not keep entries that its Machine loses.
 	records *byNode[string]
 	// unprotected are Nodes without a declared Always taint, unlabelled new Nodes without labels that their kubelets may not set, ignored
-	// Nodes whose Machine, MachinePool or Cluster is opted out, waiting Nodes that wait for a taint that evicts Pods.
-	unprotected, unlabelled, ignored, waiting *nodeSet
+	// Nodes whose Machine, MachinePool or Cluster is opted out, waiting Nodes that wait for a taint that evicts Pods, pendingNodes Nodes whose
+	// write is only observed.
+	unprotected, unlabelled, ignored, waiting, pendingNodes *nodeSet
 }
 
 func newFindings(m *metrics.Metrics) findings {
 	return findings{
 		records: newByNode[string](nil), unprotected: newByNode[bool](m.NodesUnprotected), unlabelled: newByNode[bool](nil),
 		ignored: newByNode[bool](m.NodesIgnored), waiting: newByNode[bool](nil),
+		pendingNodes: newByNode[bool](func(cluster types.NamespacedName, nodes int) { m.PendingWrites(cluster, "Node", nodes) }),
 	}
 }
 
@@ -51,7 +53,7 @@ func (r *nodes) track(v *visit, p owners.NodePlan) {
 	}
 }
 
-// forget drops the findings about a Node that is gone or inherits nothing for now, but not its record; ignored says that the Node is
+// forget drops the findings about a Node that inherits nothing for now, but not its record; ignored says that the Node is
 // opted out.
 func (r *nodes) forget(req NodeRequest, ignored bool) {
 	for _, set := range []*nodeSet{r.unprotected, r.unlabelled, r.waiting} {
@@ -65,17 +67,23 @@ func (r *nodes) forget(req NodeRequest, ignored bool) {
 // known returns the Nodes of a Cluster about which the loop remembers anything.
 func (f findings) known(cluster types.NamespacedName) []NodeRequest {
 	all := f.records.in(cluster)
-	for _, set := range []*nodeSet{f.unprotected, f.unlabelled, f.ignored, f.waiting} {
+	for _, set := range []*nodeSet{f.unprotected, f.unlabelled, f.ignored, f.waiting, f.pendingNodes} {
 		all = append(all, set.in(cluster)...)
 	}
 	return all
 }
 
+// drop drops all findings about a Node that is gone.
+func (r *nodes) drop(req NodeRequest) {
+	r.forget(req, false)
+	r.records.set(req, "")
+	r.pendingNodes.set(req, false)
+}
+
 // forgetAll drops the findings about all Nodes of a Cluster that is gone, because no later reconcile does.
 func (r *nodes) forgetAll(cluster types.NamespacedName) {
 	for _, req := range r.known(cluster) {
-		r.forget(req, false)
-		r.records.set(req, "")
+		r.drop(req)
 	}
 	r.clusters.forget(cluster)
 }

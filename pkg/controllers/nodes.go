@@ -104,6 +104,9 @@ func (r *nodes) sync(ctx context.Context, req NodeRequest) (requeueAfter time.Du
 	} else {
 		r.track(v, p)
 	}
+	if !p.Observed || !p.Inherits() {
+		r.pendingNodes.set(req, false)
+	}
 	switch {
 	case p.Inherits() && p.Observed:
 		r.observeNode(v, p)
@@ -157,8 +160,7 @@ func (r *nodes) read(ctx context.Context, req NodeRequest) (*visit, error) {
 	node := &corev1.Node{}
 	err := v.server.Get(ctx, types.NamespacedName{Name: req.Name}, node)
 	if apierrors.IsNotFound(err) {
-		r.forget(req, false)
-		r.records.set(req, "")
+		r.drop(req)
 		return nil, nil
 	}
 	if err != nil {

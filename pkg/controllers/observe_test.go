@@ -3,6 +3,8 @@
 package controllers_test
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,21 +14,81 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
-// The loop does not patch a Node of a Cluster in observe mode, whether a label of the Cluster or the default sets the mode. When the
-// Cluster leaves the mode, the Node gets the announced entries.
+// The loop patches no Node while the installation is in observe mode, not even in a Cluster whose label says otherwise. When the
+// installation leaves the mode, the Node gets the announced entries.
 func TestANodeIsOnlyObserved(t *testing.T) {
-	l := newLoop(t, theCluster(), machineSet(), nodeMachine("m"), node("m"))
+	cluster := theCluster()
+	cluster.Labels = map[string]string{inherit.ModeLabel: string(inherit.Enforce)}
+	l := newLoop(t, cluster, machineSet(), nodeMachine("m"), node("m"))
 	l.policy.Mode = inherit.Observe
 	l.Expect(l.seeNode("m")).To(Succeed())
 	l.wrote()
 	l.told("Normal WouldWrite Machine/m: Observing only; would add ")
-	l.counted(`would_write_total{kind="Node",what="label"} 1`, `would_write_total{kind="Node",what="taint"} 1`)
+	l.counted(pending("Node", 1))
 	l.notCounted("resync_writes_total")
 
-	cluster := theCluster()
-	l.change(cluster, func() { cluster.Labels = map[string]string{inherit.ModeLabel: string(inherit.Enforce)} })
+	l.policy.Mode = inherit.Enforce
 	l.Expect(l.seeNode("m")).To(Succeed())
 	l.wrote("patches Node/m")
+	l.notCounted("pending_writes")
+}
+
+// pending returns the sample of pending writes in Cluster c.
+func pending(kind string, objects int) string {
+	return fmt.Sprintf(`pending_writes{cluster_name="c",cluster_namespace="ns",kind="%s"} %d`, kind, objects)
+}
+
+// A pending write counts once, however often it is decided, until it is no longer needed or the object is gone.
+func TestPendingWritesAreCounted(t *testing.T) {
+	cluster, set := theCluster(), machineSet()
+	cluster.Labels = map[string]string{inherit.ModeLabel: string(inherit.Observe)}
+	set.Spec.Template.Labels = map[string]string{"team": "ml"}
+	one, other := nodeMachine("m"), machine("n", "MachineSet/ms")
+	l := newLoop(t, cluster, set, one, other, node("m"))
+	seen := func() {
+		l.t.Helper()
+		for _, m := range []*clusterv1.Machine{one, other} {
+			l.Expect(l.see(m)).To(Succeed())
+		}
+		l.Expect(l.seeNode("m")).To(Succeed())
+	}
+	seen()
+	seen()
+	l.counted(pending("Machine", 2), pending("Node", 1))
+	l.change(other, func() { other.Labels["team"] = "ml" })
+	l.Expect(l.server.Delete(t.Context(), node("m"))).To(Succeed())
+	seen()
+	l.counted(pending("Machine", 1))
+	l.notCounted(strings.TrimSuffix(pending("Node", 0), " 0"))
+	l.Expect(l.server.Delete(t.Context(), one)).To(Succeed())
+	seen()
+	l.notCounted("pending_writes")
+}
+
+// Each Cluster has one mode in the metrics, until it is gone.
+func TestModesOfClustersAreCounted(t *testing.T) {
+	cluster := theCluster()
+	l := newLoop(t, cluster)
+	l.policy.OnlyLabelled = true
+	sees := func(mode string) {
+		l.t.Helper()
+		l.Expect(l.see(cluster)).To(Succeed())
+		l.counted(`cluster_mode{cluster_name="c",cluster_namespace="ns",mode="` + mode + `"} 1`)
+	}
+	sees("none")
+	l.change(cluster, func() { cluster.Labels = map[string]string{inherit.ModeLabel: "observe"} })
+	sees("observe")
+	l.change(cluster, func() { cluster.Labels = map[string]string{inherit.ModeLabel: "enforce"} })
+	sees("enforce")
+	l.notCounted(`cluster_mode{cluster_name="c",cluster_namespace="ns",mode="observe"}`)
+	l.policy.WatchFilter = "another"
+	l.Expect(l.see(cluster)).To(Succeed())
+	l.notCounted("cluster_mode")
+	l.policy.WatchFilter = ""
+	sees("enforce")
+	l.Expect(l.server.Delete(t.Context(), cluster)).To(Succeed())
+	l.Expect(l.see(cluster)).To(Succeed())
+	l.notCounted("cluster_mode")
 }
 
 // The loop does not patch a Node of a Cluster that has entered observe mode before the cache has the change.

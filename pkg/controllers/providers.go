@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -26,6 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/metrics"
 	"github.com/heirloom-dev/heirloom/pkg/owners"
 )
 
@@ -112,19 +114,36 @@ type controlPlanes struct {
 
 // Reconcile implements reconcile.Reconciler.
 func (r controlPlanes) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	cluster := &clusterv1.Cluster{}
+	cluster, root := &clusterv1.Cluster{}, rootOf(owners.ControlPlanes.Resource, req)
 	if err := r.Client.Get(ctx, req.NamespacedName, cluster); err != nil {
+		r.pending.forget(root)
+		r.Metrics.ClusterMode(req.NamespacedName, "")
 		return ctrl.Result{}, gone(err, "Cluster")
 	}
+	r.Metrics.ClusterMode(req.NamespacedName, r.modeOf(ctx, cluster))
 	kind := cluster.Spec.ControlPlaneRef.GroupKind()
 	if !cluster.Spec.Topology.IsDefined() || kind.Group != inherit.ControlPlaneGroup {
+		r.pending.forget(root)
 		return ctrl.Result{}, nil
 	}
-	again, err := r.sync(ctx, cluster, kind)
+	again, err := r.sync(ctx, root, cluster, kind)
 	return ctrl.Result{RequeueAfter: again}, err
 }
 
-func (r controlPlanes) sync(ctx context.Context, cluster *clusterv1.Cluster, kind schema.GroupKind) (again time.Duration, err error) {
+// modeOf returns the mode of a Cluster for the metrics; empty if another Heirloom handles it.
+func (r controlPlanes) modeOf(ctx context.Context, cluster *clusterv1.Cluster) metrics.Mode {
+	switch _, observed, enrolled, _ := r.Chain.Observes(ctx, cluster, r.Policy()); {
+	case r.Policy().LeftToAnother(cluster):
+		return ""
+	case !enrolled:
+		return metrics.ModeNone
+	case observed:
+		return metrics.ModeObserve
+	}
+	return metrics.ModeEnforce
+}
+
+func (r controlPlanes) sync(ctx context.Context, root string, cluster *clusterv1.Cluster, kind schema.GroupKind) (again time.Duration, err error) {
 	itsCluster := enqueue(func(_ context.Context, cp client.Object) ([]types.NamespacedName, error) {
 		return []types.NamespacedName{clusterOf(cp)}, nil
 	})
@@ -140,11 +159,15 @@ func (r controlPlanes) sync(ctx context.Context, cluster *clusterv1.Cluster, kin
 		object, cp, err = r.Chain.ControlPlane(ctx, cluster.Namespace, ref)
 		return err
 	})
-	if err != nil || object == nil {
+	if err != nil || again > 0 {
 		return again, err
 	}
+	if object == nil {
+		r.pending.forget(root)
+		return 0, nil
+	}
 	ctx = ctrl.LoggerInto(ctx, ctrl.LoggerFrom(ctx).WithValues(kind.Kind, klog.KObj(object)))
-	return syncChild(ctx, r.Dependencies, owners.ControlPlanes, cp, object, schema.GroupKind{})
+	return syncChild(ctx, r.Dependencies, root, owners.ControlPlanes, cp, object, schema.GroupKind{})
 }
 
 // machines reconciles Machines, with their InfraMachines and BootstrapConfigs.
@@ -155,8 +178,9 @@ type machines struct {
 
 // Reconcile implements reconcile.Reconciler. A failed write of one of the three objects does not delay the other objects.
 func (r machines) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	m := &clusterv1.Machine{}
+	m, root := &clusterv1.Machine{}, rootOf(owners.Machines.Resource, req)
 	if err := r.Client.Get(ctx, req.NamespacedName, m); err != nil {
+		r.pending.forget(root)
 		return ctrl.Result{}, gone(err, "Machine")
 	}
 	ctx = withCluster(ctx, m)
@@ -164,10 +188,10 @@ func (r machines) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result,
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	mAgain, err := syncChild(ctx, r.Dependencies, owners.Machines, m, m, owner)
+	mAgain, err := syncChild(ctx, r.Dependencies, root, owners.Machines, m, m, owner)
 	again = sooner(again, mAgain)
 	for _, ref := range owners.ExternalRefs(m) {
-		refAgain, refErr := r.syncExternal(ctx, m, ref, owner)
+		refAgain, refErr := r.syncExternal(ctx, root, m, ref, owner)
 		again, err = sooner(again, refAgain), errors.Join(err, refErr)
 	}
 	return ctrl.Result{RequeueAfter: again}, err
@@ -193,7 +217,7 @@ func (r machines) watchOwner(m *clusterv1.Machine) (kind schema.GroupKind, again
 
 // syncExternal reconciles an InfraMachine or a BootstrapConfig. It ignores kinds in API groups that the operator has not named: Heirloom
 // has no rights to read them.
-func (r machines) syncExternal(ctx context.Context, m *clusterv1.Machine, ref clusterv1.ContractVersionedObjectReference, owner schema.GroupKind) (again time.Duration, err error) {
+func (r machines) syncExternal(ctx context.Context, root string, m *clusterv1.Machine, ref clusterv1.ContractVersionedObjectReference, owner schema.GroupKind) (again time.Duration, err error) {
 	if !slices.Contains(r.ProviderGroups, ref.GroupKind().Group) || inherit.IsTemplate(ref.Kind) {
 		return 0, nil
 	}
@@ -205,11 +229,14 @@ func (r machines) syncExternal(ctx context.Context, m *clusterv1.Machine, ref cl
 	again, err = r.reading(ctx, ref.GroupKind(), clusterOf(m), func(ctx context.Context) error {
 		return r.Client.Get(ctx, types.NamespacedName{Namespace: m.Namespace, Name: ref.Name}, object)
 	})
+	if apierrors.IsNotFound(err) {
+		r.pending.set(root, ref.GroupKind(), types.NamespacedName{}, false)
+	}
 	if err != nil || again > 0 {
 		return again, gone(err, ref.Kind)
 	}
 	ctx = ctrl.LoggerInto(ctx, ctrl.LoggerFrom(ctx).WithValues(ref.Kind, klog.KObj(object)))
-	return syncChild(ctx, r.Dependencies, owners.ExternalObjects, object, object, owner)
+	return syncChild(ctx, r.Dependencies, root, owners.ExternalObjects, object, object, owner)
 }
 
 // sooner returns the shorter time to wait; 0 means that there is nothing to wait for.

@@ -3,6 +3,8 @@
 package inherit
 
 import (
+	"cmp"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
@@ -21,7 +23,8 @@ const (
 )
 
 // ModeOf returns the mode for the objects of a Cluster, and whether the Cluster is enrolled. Both arguments may be nil. A label on the
-// Cluster takes precedence over its class's label, and both over the operator's default.
+// Cluster takes precedence over its class's label. An operator who lets Heirloom only observe grants no right to write, so no label can ask
+// for writes then.
 func (p Policy) ModeOf(cluster *clusterv1.Cluster, class *clusterv1.ClusterClass) (mode Mode, enrolled bool) {
 	var labelled []metav1.Object
 	if cluster != nil {
@@ -32,14 +35,11 @@ func (p Policy) ModeOf(cluster *clusterv1.Cluster, class *clusterv1.ClusterClass
 	}
 	for _, object := range labelled {
 		switch value, there := object.GetLabels()[ModeLabel]; {
-		case there && Mode(value) == Enforce:
+		case there && Mode(value) == Enforce && p.Mode != Observe:
 			return Enforce, true
 		case there: // a mistyped label does not ask for writes
 			return Observe, true
 		}
 	}
-	if p.Mode == Observe {
-		return Observe, !p.OnlyLabelled
-	}
-	return Enforce, !p.OnlyLabelled
+	return cmp.Or(p.Mode, Enforce), !p.OnlyLabelled
 }

@@ -22,8 +22,8 @@ import (
 type Metrics struct {
 	registerer prometheus.Registerer
 
-	admissions, rejections, lookups, keys, drift, writes, wouldWrite *prometheus.CounterVec
-	unprotected, ignored, workloads                                  *prometheus.GaugeVec
+	admissions, rejections, lookups, keys, drift, writes *prometheus.CounterVec
+	unprotected, ignored, workloads, pending, modes      *prometheus.GaugeVec
 
 	denials  prometheus.Counter
 	waiting  prometheus.Gauge
@@ -56,9 +56,12 @@ func New(registerer prometheus.Registerer) (*Metrics, error) {
 				"kind of the object and type of the entry (label, annotation, taint, field).", "by", "kind", "what"),
 		writes: counter("heirloom_resync_writes_total",
 			"Writes sent by the resync loop, by kind and result (applied, conflict, error).", "kind", "result"),
-		wouldWrite: counter("heirloom_would_write_total",
-			"Entries that Heirloom would have written or removed, had it not only observed their Clusters (--mode=observe, or the label "+
-				"heirloom.dev/mode), by kind of the object and type of the entry (label, annotation, taint, field). Each decision counts.", "kind", "what"),
+		pending: gauge("heirloom_pending_writes",
+			"Objects that Heirloom would write now, if it did not only observe their Clusters (--mode=observe, or the label heirloom.dev/mode), "+
+				"by Cluster and kind.", "cluster_namespace", "cluster_name", "kind"),
+		modes: gauge("heirloom_cluster_mode",
+			"Always 1, with the mode of the Cluster as label: enforce, observe or, if the Cluster is not enrolled, none.",
+			"cluster_namespace", "cluster_name", "mode"),
 		waiting: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "heirloom_no_execute_waiting_nodes",
 			Help: "Existing Nodes that wait for a NoExecute taint: for their turn (--no-execute-rate), or for their Pods to leave (--no-execute=budgets).",
@@ -77,7 +80,8 @@ func New(registerer prometheus.Registerer) (*Metrics, error) {
 			"Clusters by the state of the connection to their API server (connected, disconnected).", "state"),
 	}
 	for _, c := range []prometheus.Collector{
-		info, m.admissions, m.rejections, m.lookups, m.denials, m.keys, m.drift, m.writes, m.wouldWrite, m.waiting, m.unprotected, m.ignored, m.labelled, m.workloads,
+		info, m.admissions, m.rejections, m.lookups, m.denials, m.keys, m.drift, m.writes, m.waiting, m.unprotected, m.ignored, m.labelled, m.workloads,
+		m.pending, m.modes,
 	} {
 		if err := m.register(c); err != nil {
 			return nil, err
@@ -135,11 +139,6 @@ func (m *Metrics) Drift(by By, kind, what string) {
 	m.drift.WithLabelValues(string(by), kind, what).Inc()
 }
 
-// WouldWrite counts a label, annotation, taint or field that would have been written or removed.
-func (m *Metrics) WouldWrite(kind, what string) {
-	m.wouldWrite.WithLabelValues(kind, what).Inc()
-}
-
 // Write counts a write of the resync loop.
 func (m *Metrics) Write(kind string, result WriteResult) {
 	m.writes.WithLabelValues(kind, string(result)).Inc()
@@ -152,21 +151,33 @@ func (m *Metrics) NoExecuteWaiting(nodes int) {
 
 // NodesUnprotected sets the number of Nodes of a Cluster that lack a taint. A Cluster without such Nodes has no series.
 func (m *Metrics) NodesUnprotected(cluster types.NamespacedName, nodes int) {
-	setOrDelete(m.unprotected, cluster, nodes)
+	setOrDelete(m.unprotected, nodes, cluster.Namespace, cluster.Name)
 }
 
 // NodesIgnored sets the number of Nodes of a Cluster that inherit nothing because of an opt-out label. A Cluster without such Nodes has no
 // series.
 func (m *Metrics) NodesIgnored(cluster types.NamespacedName, nodes int) {
-	setOrDelete(m.ignored, cluster, nodes)
+	setOrDelete(m.ignored, nodes, cluster.Namespace, cluster.Name)
 }
 
-func setOrDelete(gauge *prometheus.GaugeVec, cluster types.NamespacedName, nodes int) {
-	if nodes == 0 {
-		gauge.DeleteLabelValues(cluster.Namespace, cluster.Name)
+// PendingWrites sets the number of objects of a kind in a Cluster whose write is only observed. Without such objects, there is no series.
+func (m *Metrics) PendingWrites(cluster types.NamespacedName, kind string, objects int) {
+	setOrDelete(m.pending, objects, cluster.Namespace, cluster.Name, kind)
+}
+
+// ClusterMode sets the mode of a Cluster; an empty mode says that the Cluster is gone or is left to another Heirloom.
+func (m *Metrics) ClusterMode(cluster types.NamespacedName, mode Mode) {
+	for _, one := range []Mode{ModeEnforce, ModeObserve, ModeNone} {
+		setOrDelete(m.modes, map[Mode]int{mode: 1}[one], cluster.Namespace, cluster.Name, string(one))
+	}
+}
+
+func setOrDelete(gauge *prometheus.GaugeVec, count int, labels ...string) {
+	if count == 0 {
+		gauge.DeleteLabelValues(labels...)
 		return
 	}
-	gauge.WithLabelValues(cluster.Namespace, cluster.Name).Set(float64(nodes))
+	gauge.WithLabelValues(labels...).Set(float64(count))
 }
 
 // NodeLabelled records how long a new Node lacked some of its labels. The API server of a workload cluster reports the time of its
@@ -213,6 +224,8 @@ type (
 	KeyChange string
 	// WriteResult is the result of a write of the resync loop.
 	WriteResult string
+	// Mode is the mode of a Cluster.
+	Mode string
 )
 
 // The values of each type, as docs/monitoring.md describes them.
@@ -242,6 +255,10 @@ const (
 
 	KeyInjected KeyChange = "injected" // also by a new value
 	KeyRemoved  KeyChange = "removed"
+
+	ModeEnforce Mode = "enforce"
+	ModeObserve Mode = "observe"
+	ModeNone    Mode = "none" // the Cluster is not enrolled
 
 	Applied  WriteResult = "applied"
 	Conflict WriteResult = "conflict"

@@ -37,7 +37,14 @@ func exercise(t *testing.T, registry *prometheus.Registry) {
 	m.Key(metrics.ByAdmission, "Machine", "label", metrics.KeyInjected)
 	m.Key(metrics.ByResync, "Node", "taint", metrics.KeyRemoved)
 	m.Drift(metrics.ByResync, "Node", "taint")
-	m.WouldWrite("Machine", "label")
+	m.PendingWrites(red, "Machine", 2)
+	m.PendingWrites(red, "Node", 1)
+	m.PendingWrites(types.NamespacedName{Namespace: "fleet", Name: "blue"}, "Node", 1)
+	m.PendingWrites(types.NamespacedName{Namespace: "fleet", Name: "blue"}, "Node", 0)
+	m.ClusterMode(red, metrics.ModeObserve)
+	m.ClusterMode(red, metrics.ModeEnforce)
+	m.ClusterMode(types.NamespacedName{Namespace: "fleet", Name: "blue"}, metrics.ModeNone)
+	m.ClusterMode(types.NamespacedName{Namespace: "fleet", Name: "blue"}, "")
 	m.Write("Node", metrics.Conflict)
 	m.NoExecuteWaiting(7)
 	m.NoExecuteWaiting(3)
@@ -74,6 +81,9 @@ func TestMetrics(t *testing.T) {
 		`heirloom_unprotected_nodes{cluster_name="",cluster_namespace=""} 2`,
 		`heirloom_unprotected_nodes{cluster_name="red",cluster_namespace="fleet"} 4`,
 		`heirloom_ignored_nodes{cluster_name="red",cluster_namespace="fleet"} 3`,
+		`heirloom_pending_writes{cluster_name="red",cluster_namespace="fleet",kind="Machine"} 2`,
+		`heirloom_pending_writes{cluster_name="red",cluster_namespace="fleet",kind="Node"} 1`,
+		`heirloom_cluster_mode{cluster_name="red",cluster_namespace="fleet",mode="enforce"} 1`,
 		`heirloom_node_labels_delay_seconds_bucket{le="1"} 0`,
 		`heirloom_node_labels_delay_seconds_bucket{le="2"} 1`,
 		`heirloom_workload_clusters{state="connected"} 2`,
@@ -82,6 +92,7 @@ func TestMetrics(t *testing.T) {
 		`heirloom_webhook_certificate_expiration_timestamp_seconds 1.8e+09`,
 	))
 	Expect(samples(t, registry)).NotTo(ContainElement(ContainSubstring("blue")), "a Cluster without such Nodes has no series")
+	Expect(samples(t, registry)).NotTo(ContainElement(ContainSubstring(`mode="observe"`)), "a Cluster has one mode")
 	Expect(testutil.GatherAndLint(registry)).To(BeEmpty())
 }
 

@@ -11,6 +11,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	_ "k8s.io/component-base/logs/json/register" // --logging-format=json
 
 	"github.com/heirloom-dev/heirloom/pkg/config"
 )

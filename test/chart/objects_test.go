@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -21,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/test/controlplane"
+	"github.com/heirloom-dev/heirloom/test/fleet"
 )
 
 // cluster is a real API server with cert-manager's kinds and the Prometheus Operator's.
@@ -140,6 +143,23 @@ func TestRenderingEqualsHelm(t *testing.T) {
 
 func before(a, b unstructured.Unstructured) bool {
 	return a.GetKind()+a.GetNamespace()+"/"+a.GetName() < b.GetKind()+b.GetNamespace()+"/"+b.GetName()
+}
+
+// The notes of an installation that does not write everywhere begin with its mode and the next step.
+func TestNotesBeginWithTheMode(t *testing.T) {
+	for name, args := range map[string][]string{
+		"observe":  {"--set=mode=observe"},
+		"labelled": {"--set=enrollment=labelled"},
+		"both":     {"--set=mode=observe,enrollment=labelled"},
+		"enforce":  nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			out, _, err := controlplane.Helm(t.Context(), os.DevNull, append([]string{"install", "heirloom", chartDir(t), "--dry-run=client", "--namespace", releaseNamespace}, args...)...)
+			NewWithT(t).Expect(err).NotTo(HaveOccurred())
+			_, notes, _ := strings.Cut(out, "\nNOTES:\n")
+			fleet.Golden(t, "notes/"+name, regexp.MustCompile(`Heirloom v\S+ is`).ReplaceAllString(notes, "Heirloom APPVERSION is"))
+		})
+	}
 }
 
 // Helm refuses a second release of one name, and uninstalls a release completely.

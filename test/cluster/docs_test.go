@@ -93,18 +93,22 @@ func TestTheDocumentedCommandsAreKnown(t *testing.T) {
 	}
 }
 
-// The recipe for an installation on kind is the same on every page.
+// The recipe for an installation on kind is the same on every page, and so are the three steps from observing to writing everywhere.
 func TestOneRecipeInstalls(t *testing.T) {
-	r, recipes := &reader{release: &release{WithT: NewWithT(t), t: t}}, map[string]string{}
+	r, recipes, steps := &reader{release: &release{WithT: NewWithT(t), t: t}}, map[string]string{}, map[string]string{}
 	for _, page := range []string{"README.md", gettingStarted, quickStart, "deploy/chart/heirloom/README.md"} {
 		for _, b := range r.blocks(page) {
 			if strings.HasPrefix(b.Text, "git clone") {
 				recipes[page] = b.Text
 			}
+			if strings.HasPrefix(b.Text, "kubectl label --overwrite --namespace") {
+				steps[page] = b.Text
+			}
 		}
 		r.Expect(recipes[page]).To(HavePrefix(recipes["README.md"]), page)
 	}
 	r.Expect(recipes["README.md"]).To(ContainSubstring("helm install"))
+	r.Expect(steps[gettingStarted]).To(And(Equal(steps["README.md"]), ContainSubstring("mode=observe"), ContainSubstring("enrollment=all")))
 }
 
 // tag gives the image of `make test-cluster` another name.

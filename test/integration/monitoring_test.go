@@ -37,6 +37,7 @@ func TestMetricsAreExported(t *testing.T) {
 	s.Eventually(s.samples).WithTimeout(patience).Should(HaveKey(ignored))
 
 	s.observed("only-observed")
+	s.expectSample("heirloom_pending_writes{", 1)
 	s.expectDocumentedMetrics()
 	for _, object := range []client.Object{a.m, a.ms, a.md, a.cluster} {
 		s.Expect(s.Client.Delete(s.ctx, object)).To(Succeed())

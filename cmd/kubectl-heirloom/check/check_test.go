@@ -208,6 +208,15 @@ func unselected(by func(*admissionv1.MutatingWebhook, *metav1.LabelSelector)) fu
 	}
 }
 
+// observing and only set the mode and the enrollment of the installation, inMode the label of the Cluster. mute lets no webhook answer.
+func observing(s *scenery) { flags("--mode=observe")(s) }
+func only(s *scenery)      { flags("--enrollment=labelled")(s) }
+func mute(s *scenery)      { s.mute = true }
+
+func inMode(mode string) func(*scenery) {
+	return func(s *scenery) { s.cluster.Labels = map[string]string{inherit.ModeLabel: mode} }
+}
+
 func TestProbes(t *testing.T) {
 	const called = "HeirloomWebhooksNotCalled"
 	refused := func(s *scenery) { s.refused = errors.New("no quota") }
@@ -229,6 +238,16 @@ func TestProbes(t *testing.T) {
 			s.unanswered = nil
 		}, OK, nil},
 		{"mutation", "no rights", denied("MachineSetList"), Unknown, []string{"no right"}},
+		{"mutation", "the installation only observes", both(observing, mute), OK, []string{"observing"}},
+		{"mutation", "every Cluster is only observed", both(only, inMode("observe"), mute), OK, []string{"observing"}},
+		{"mutation", "no Cluster is enrolled", both(only, mute), Skipped, []string{"label a Cluster with heirloom.dev/mode=observe"}},
+		{"mutation", "the Cluster is enforced", both(only, inMode("enforce")), OK, []string{"would inherit"}},
+		{"mutation", "the Cluster is enforced, and nobody answers", both(only, inMode("enforce"), mute), Failed, []string{called}},
+		{"validation", "the installation only observes", both(observing, mute), OK, []string{"observing"}},
+		{"validation", "every Cluster is only observed", both(only, inMode("observe"), mute), OK, []string{"observing"}},
+		{"validation", "no Cluster is enrolled", both(only, mute), Skipped, []string{"label a Cluster"}},
+		{"validation", "the Cluster is enforced", both(only, inMode("enforce"), excluded(metav1.NamespaceDefault)), OK, []string{"was rejected"}},
+		{"validation", "the Cluster is enforced, and nobody answers", both(only, inMode("enforce"), mute), Failed, []string{called}},
 		{"validation", "it cannot be called", down(refuser), Failed, []string{"failed calling webhook", called}},
 		{"validation", "it refuses dry runs", func(s *scenery) {
 			s.refused = apierrors.NewBadRequest(`admission webhook "taints.heirloom.dev" does not support dry run`)
@@ -265,8 +284,14 @@ func TestFleet(t *testing.T) {
 		{"workload-clusters", "unreachable", cutOff, Warning, []string{"0 of 1 workload clusters could be reached", "fleet/c: no route to host", "HeirloomWorkloadClusterDisconnected"}},
 		{"workload-clusters", "not there yet", both(cutOff, unprovisioned), OK, []string{"no API server yet: fleet/c"}},
 		{"workload-clusters", "none", withoutClusters, Skipped, nil},
+		{"mode", "enforced", both(), OK, []string{"1 of 1 Clusters are enforced (--mode=enforce, --enrollment=all)."}},
+		{"mode", "only observed", observing, OK, []string{"0 of 1 Clusters are enforced (--mode=observe, --enrollment=all).", "observing: fleet/c"}},
+		{"mode", "only observed, although its label says otherwise", both(observing, inMode("enforce")), Warning, []string{"has no effect with --mode=observe: fleet/c", "mode=enforce"}},
+		{"mode", "not enrolled", only, OK, []string{"not enrolled: fleet/c"}},
+		{"mode", "no rights", denied("MachineList"), Unknown, []string{"no right"}},
 		{"nodes", "no rights", denied("MachineList"), Unknown, []string{"no right"}},
 		{"nodes", "a taint is missing", untainted, Failed, []string{"0 of 1 Nodes are as declared", `fleet/c: taint "gpu:NoSchedule" missing: n`, "HeirloomNodesUnprotected"}},
+		{"nodes", "a taint is missing where Heirloom only observes", both(observing, untainted), OK, []string{"0 of 1 Nodes are as declared", "fleet/c: observing: would be written: n"}},
 		{"nodes", "a label has another value", relabelled, Failed, []string{`fleet/c: label "` + nodePool + `" differs: n`}},
 		{"nodes", "it has just registered", both(untainted, func(s *scenery) { s.node.CreationTimestamp = metav1.NewTime(now().Add(-time.Minute)) }), OK, []string{"fleet/c: still registering: n"}},
 		{"nodes", "it waits for its turn", evict, OK, []string{"1 of 1 Nodes", "fleet/c: a NoExecute taint waits for its turn: n"}},
@@ -280,6 +305,7 @@ func TestFleet(t *testing.T) {
 		{"nodes", "unreachable", cutOff, Unknown, []string{"not reached: fleet/c"}},
 		{"nodes", "not there yet", both(cutOff, unprovisioned), Skipped, nil},
 		{"machines", "opted out", ignored, Warning, []string{"0 of 1 Machines inherit", "fleet/c: " + string(inherit.IsIgnored) + ": m", inherit.IgnoreLabel}},
+		{"machines", "not enrolled", only, Skipped, nil},
 		{"machines", "without its owner", gone("ms"), Warning, []string{"its owner does not exist"}},
 		{"machines", "none", gone("machine"), Skipped, nil},
 		{"others", "a field manager", ownedBy("cloud-labeller"), Warning, []string{"field manager cloud-labeller owns the value that differs: Node n (label \"" + nodePool + "\")", "HeirloomDrift"}},
@@ -307,7 +333,7 @@ func TestTwoHeirlooms(t *testing.T) {
 // A Cluster that could not be evaluated has unknown Nodes and Machines.
 func TestUnreadableClustersAreReported(t *testing.T) {
 	bad := &compare.Tree{Object: &compare.Object{Cluster: types.NamespacedName{Namespace: "fleet", Name: "bad"}, Err: errors.New("no answer")}}
-	for _, check := range (&Checker{trees: []*compare.Tree{bad}}).checks()[7:] {
+	for _, check := range (&Checker{trees: []*compare.Tree{bad}}).checks()[8:] {
 		got := check.run(t.Context())
 		NewWithT(t).Expect(got.Status).To(Equal(Unknown), check.name)
 		NewWithT(t).Expect(got.lines()).To(ConsistOf("Cluster fleet/bad could not be read: no answer"), check.name)

@@ -50,6 +50,58 @@ func (c *Checker) each(r *answer, do func(*compare.Tree, *compare.Object)) {
 	}
 }
 
+// mode lists the Clusters that Heirloom does not write. A label that asks for writes has no effect if the installation only observes.
+func (c *Checker) mode(ctx context.Context) answer {
+	r, enforced := result(OK, ""), 0
+	c.each(&r, func(of *compare.Tree, o *compare.Object) {
+		cluster, ok := o.Object.(*clusterv1.Cluster)
+		if !ok {
+			return
+		}
+		switch observed, enrolled := c.observes(ctx, cluster); {
+		case !enrolled:
+			r.add(OK, of.Cluster.String(), "not enrolled")
+		case observed && cluster.Labels[inherit.ModeLabel] == string(inherit.Enforce):
+			r.add(Warning, of.Cluster.String(), "observing: its label %s=%s has no effect with --mode=%s", inherit.ModeLabel, inherit.Enforce, inherit.Observe)
+		case observed:
+			r.add(OK, of.Cluster.String(), "observing")
+		default:
+			enforced++
+		}
+	})
+	r.Message = fmt.Sprintf("%d of %d Clusters are enforced (--mode=%s, --enrollment=%s).", enforced, len(c.trees), c.Settings.Config.Mode, c.Settings.Config.Enrollment)
+	return r
+}
+
+// observes reports whether Heirloom only observes a Cluster, and whether the Cluster is enrolled; nil stands for a Cluster that does not
+// exist.
+func (c *Checker) observes(ctx context.Context, cluster *clusterv1.Cluster) (observed, enrolled bool) {
+	_, observed, enrolled, _ = c.Store.Chain(types.NamespacedName{}).Observes(ctx, cluster, c.Settings.Policy())
+	return observed, enrolled
+}
+
+// enforced returns the Clusters in which a dry run shows the answers of the webhooks, or why there is none. The first may be a Cluster that
+// does not exist.
+func (c *Checker) enforced(ctx context.Context) (all []types.NamespacedName, none answer) {
+	observed, enrolled := c.observes(ctx, nil)
+	if enrolled && !observed {
+		all = append(all, types.NamespacedName{Namespace: cmp.Or(c.Settings.Config.Namespace, metav1.NamespaceDefault), Name: "heirloom-check"})
+	}
+	none = result(Skipped, "No Cluster is enrolled: label a Cluster with %s=%s.", inherit.ModeLabel, inherit.Observe)
+	for _, of := range c.trees {
+		cluster, _ := of.Object.Object.(*clusterv1.Cluster)
+		ofCluster, itself := c.observes(ctx, cluster)
+		observed, enrolled = observed || ofCluster, enrolled || itself
+		if cluster != nil && itself && !ofCluster {
+			all = append(all, of.Cluster)
+		}
+	}
+	if enrolled {
+		none = result(OK, "observing: Heirloom changes and refuses nothing, so a dry run would show nothing.")
+	}
+	return all, none
+}
+
 func (c *Checker) workloadClusters(context.Context) answer {
 	r, reached := result(Skipped, ""), 0
 	c.each(&r, func(of *compare.Tree, o *compare.Object) {
@@ -93,6 +145,8 @@ func (c *Checker) nodes(context.Context) answer {
 			r.raise(OK)
 		case inherit.ReadNode(o.Node.Node, c.Now).Registering():
 			r.add(OK, name, "%s: still registering", of.Cluster)
+		case o.Observed():
+			r.add(OK, name, "%s: observing: would be written", of.Cluster)
 		default:
 			for _, e := range wrong {
 				r.add(Failed, name, "%s: %s %q %s", of.Cluster, e.Kind, e.Key, e.Status)
@@ -107,12 +161,12 @@ func (c *Checker) nodes(context.Context) answer {
 	return r
 }
 
-// machines finds Machines that inherit nothing. A Machine that is being deleted is no finding.
+// machines finds Machines that inherit nothing. A Machine that is being deleted, or whose Cluster is not enrolled, is no finding.
 func (c *Checker) machines(context.Context) answer {
 	r, total, well := result(Skipped, ""), 0, 0
 	c.each(&r, func(of *compare.Tree, o *compare.Object) {
 		switch {
-		case o.Kind != "Machine":
+		case o.Kind != "Machine", o.Decided.Reason == inherit.ClusterIsNotEnrolled:
 			return
 		case o.Err != nil:
 			r.add(Warning, o.Object.GetName(), "%s: %v", of.Cluster, o.Err)
@@ -156,6 +210,9 @@ func (c *Checker) others(context.Context) answer {
 // mutation creates a Machine of an existing MachineSet, as a dry run, and looks for an inherited entry: a webhook that fails open is silent
 // when it fails.
 func (c *Checker) mutation(ctx context.Context) answer {
+	if in, none := c.enforced(ctx); len(in) == 0 {
+		return none
+	}
 	sets := &clusterv1.MachineSetList{}
 	if err := c.Store.List(ctx, sets, client.InNamespace(c.Settings.Config.Namespace)); err != nil { // the trees have read them already
 		return result(Unknown, "This could not be checked: %v", err)
@@ -164,7 +221,7 @@ func (c *Checker) mutation(ctx context.Context) answer {
 		machine, what := machineOf(&sets.Items[i]), fmt.Sprintf("A Machine of MachineSet %s/%s", sets.Items[i].Namespace, sets.Items[i].Name)
 		o := c.Of(ctx, inherit.Ref{Kind: "Machine", Object: machine.DeepCopy()}, clusterv1.GroupVersion.WithKind("Machine"))
 		missing := slices.IndexFunc(o.Entries, func(e compare.Entry) bool { return e.Status == compare.Missing })
-		if missing < 0 || o.LeftAlone != "" || sets.Items[i].DeletionTimestamp != nil || !c.called(ctx, giver, machine) {
+		if missing < 0 || o.LeftAlone != "" || o.Observed() || sets.Items[i].DeletionTimestamp != nil || !c.called(ctx, giver, machine) {
 			continue
 		}
 		e := o.Entries[missing]
@@ -197,23 +254,24 @@ func machineOf(ms *clusterv1.MachineSet) *clusterv1.Machine {
 
 // validation creates a Machine with a reserved taint, as a dry run, which must be refused.
 func (c *Checker) validation(ctx context.Context) answer {
+	in, none := c.enforced(ctx)
+	if len(in) == 0 {
+		return none
+	}
 	machine := &clusterv1.Machine{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: cmp.Or(c.Settings.Config.Namespace, metav1.NamespaceDefault), GenerateName: "heirloom-check-", Annotations: map[string]string{taint.AlwaysAnnotation: reserved},
-		},
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "heirloom-check-", Annotations: map[string]string{taint.AlwaysAnnotation: reserved}},
 		Spec: clusterv1.MachineSpec{
-			ClusterName: "heirloom-check", Bootstrap: clusterv1.Bootstrap{DataSecretName: new("heirloom-check")},
+			Bootstrap:         clusterv1.Bootstrap{DataSecretName: new("heirloom-check")},
 			InfrastructureRef: clusterv1.ContractVersionedObjectReference{APIGroup: inherit.InfrastructureGroup, Kind: "HeirloomCheck", Name: "heirloom-check"},
 		},
 	}
 	const what = "A Machine with the reserved taint " + reserved
-	for _, one := range c.trees {
-		if !c.called(ctx, refuser, machine) {
-			machine.Namespace = one.Cluster.Namespace
-		}
-	}
-	if !c.called(ctx, refuser, machine) {
-		return result(Unknown, "The webhook %s is not called for any namespace with a Cluster: check its namespaceSelector.", refuser)
+	called := slices.ContainsFunc(in, func(cluster types.NamespacedName) bool {
+		machine.Namespace, machine.Spec.ClusterName = cluster.Namespace, cluster.Name
+		return c.called(ctx, refuser, machine)
+	})
+	if !called {
+		return result(Unknown, "The webhook %s is not called for any namespace with an enforced Cluster: check its namespaceSelector.", refuser)
 	}
 	switch err := c.Client.Create(ctx, machine, client.DryRunAll, prober); {
 	case err == nil:
