@@ -130,8 +130,18 @@ func copyTemplate(to metav1.Object, cp *unstructured.Unstructured) {
 
 // copies remembers the entries of a copy that is not exact: see partial.
 func (h *history) copies(w apiserver.Write, set string) {
+	name := w.GVR.Resource + " " + w.After.GetName()
+	if _, waits := h.unadopted[name]; waits {
+		h.unadopted[name] = w.After
+	}
+	if manages(w.After, heirloomUser) {
+		delete(h.unadopted, name)
+	}
 	if w.Before != nil || w.User != controlPlaneUser {
 		return
+	}
+	if !manages(w.After, heirloomUser) {
+		h.unadopted[name] = w.After
 	}
 	declared := h.declares[set]["moderncontrolplanes"]
 	changed := false
@@ -147,6 +157,18 @@ func (h *history) copies(w apiserver.Write, set string) {
 	for entry := range inherited(w.After) {
 		if changed {
 			h.partial[w.After.GetName()+" "+keyOf(entry)] = true
+		}
+	}
+}
+
+// spoils remembers that the copies of a template that Heirloom has not adopted yet are no exact copies any more, because it changes.
+func (h *history) spoils(set string) {
+	for _, object := range h.unadopted {
+		if setOf(object) != set {
+			continue
+		}
+		for entry := range inherited(object) {
+			h.partial[object.GetName()+" "+keyOf(entry)] = true
 		}
 	}
 }

@@ -72,6 +72,8 @@ type history struct {
 	// not exactly the template, because the template has just changed. Heirloom does not take these entries over, so they stay until the
 	// Machine goes.
 	partial map[string]bool
+	// unadopted has the copies of a provider of control planes that Heirloom has not adopted yet.
+	unadopted map[string]*unstructured.Unstructured
 	// failures counts refused writes of Heirloom.
 	failures map[string]int
 }
@@ -96,7 +98,7 @@ func newHistory() *history {
 		began: time.Now(), members: map[string]string{}, alive: map[types.UID]bool{}, missing: map[types.UID]time.Time{}, pools: map[string]types.UID{},
 		topologies: map[string]map[string]*unstructured.Unstructured{}, asked: map[string]map[string]time.Time{},
 		declares: map[string]map[string]map[string]bool{}, lost: map[string]map[string]moment{}, written: map[string]since{}, paced: map[string]time.Time{},
-		excused: map[string]map[string]bool{}, blind: map[string]bool{}, disowned: map[string]bool{}, partial: map[string]bool{},
+		excused: map[string]map[string]bool{}, blind: map[string]bool{}, disowned: map[string]bool{}, partial: map[string]bool{}, unadopted: map[string]*unstructured.Unstructured{},
 		ready: map[string]since{}, closed: map[string][]string{},
 		running: map[string]map[string]time.Time{}, soft: map[string]since{}, failures: map[string]int{},
 	}
@@ -322,7 +324,11 @@ func (h *history) drops(w apiserver.Write, set string, template *unstructured.Un
 	}
 	before := all()
 	h.declares[set][w.GVR.Resource] = inherited(template)
-	h.loses(set, before, all())
+	after := all()
+	h.loses(set, before, after)
+	if !maps.Equal(before, after) {
+		h.spoils(set)
+	}
 }
 
 // loses remembers the declared entries that an owner has lost, and the moment of the loss.

@@ -160,10 +160,12 @@ func (h *history) bringsNothingBack(w apiserver.Write, seen uint64, owners ...st
 		return
 	}
 	before, takes := inherited(w.Before), h.takes()
+	cached := h.takes("machinesets", "moderncontrolplanes") // decides for a child that is older than the loss
 	for entry := range inherited(w.After) {
 		has := slices.ContainsFunc(owners, func(owner string) bool {
 			lost, ok := h.lost[owner][entry]
-			return !ok || time.Since(lost.at) <= takes && (takes > calm || lost.version >= seen)
+			return !ok || time.Since(lost.at) <= takes && (takes > calm || lost.version >= seen) ||
+				seen > 0 && lost.version >= seen && time.Since(lost.at) <= cached
 		})
 		if !before[entry] && !has {
 			h.violate("%s brings %s back to %s %s, although %v have lost it a while ago", w.User, entry, w.After.GetKind(), w.After.GetName(), owners)

@@ -100,8 +100,8 @@ func newWorld(s Schedule) *World {
 		w.flags = append(w.flags, "--cluster-api-taint-propagation=disabled") // no webhook of Cluster API refuses the dry run that detects it
 	}
 	if s.Options.Labelled {
-		w.flags = append(w.flags, "--enrollment=labelled", "--mode="+string(inherit.Observe))
-		w.history.policy = inherit.Policy{Mode: inherit.Observe, OnlyLabelled: true}
+		w.flags = append(w.flags, "--enrollment=labelled")
+		w.history.policy = inherit.Policy{OnlyLabelled: true}
 	}
 	if s.Options.Facts {
 		w.flags = append(w.flags, factFlag)
