@@ -130,18 +130,9 @@ func copyTemplate(to metav1.Object, cp *unstructured.Unstructured) {
 
 // copies remembers the entries of a copy that is not exact: see partial.
 func (h *history) copies(w apiserver.Write, set string) {
-	name := w.GVR.Resource + " " + w.After.GetName()
-	if _, waits := h.unadopted[name]; waits {
-		h.unadopted[name] = w.After
-	}
-	if manages(w.After, heirloomUser) {
-		delete(h.unadopted, name)
-	}
+	h.awaitsAdoption(w)
 	if w.Before != nil || w.User != controlPlaneUser {
 		return
-	}
-	if !manages(w.After, heirloomUser) {
-		h.unadopted[name] = w.After
 	}
 	declared := h.declares[set]["moderncontrolplanes"]
 	changed := false
@@ -158,6 +149,18 @@ func (h *history) copies(w apiserver.Write, set string) {
 		if changed {
 			h.partial[w.After.GetName()+" "+keyOf(entry)] = true
 		}
+	}
+}
+
+// awaitsAdoption remembers the copies that Heirloom has not adopted yet.
+func (h *history) awaitsAdoption(w apiserver.Write) {
+	name := w.GVR.Resource + " " + w.After.GetName()
+	_, waits := h.unadopted[name]
+	switch copied := w.Before == nil && w.User == controlPlaneUser; {
+	case manages(w.After, heirloomUser):
+		delete(h.unadopted, name)
+	case waits || copied:
+		h.unadopted[name] = w.After
 	}
 }
 

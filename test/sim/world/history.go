@@ -371,16 +371,23 @@ func (h *history) excuses(w apiserver.Write) {
 	}
 	after := inherited(w.After)
 	for entry := range after {
-		brought := !before[entry] && (w.User == foreignUser || strings.HasPrefix(w.User, kubeletPrefix))
 		switch {
 		case recorded(w.After, entry):
 			delete(h.excused[node], entry)
-		case brought, h.blind[node] && there:
+		case !before[entry] && h.disturbs(w, entry), h.blind[node] && there:
 			h.excused[node][entry] = true
 		}
 	}
 	maps.DeleteFunc(h.excused[node], func(entry string, _ bool) bool { return !after[entry] })
 	h.blind[node] = !there && (h.blind[node] || strings.HasPrefix(w.User, kubeletPrefix) && w.Before != nil)
+}
+
+// disturbs reports whether somebody brings an entry to a Node whom Heirloom does not follow. Cluster API may bring a taint back from a stale
+// cache; Heirloom's webhook then takes it from Cluster API's list.
+func (h *history) disturbs(w apiserver.Write, entry string) bool {
+	_, lost := h.lost[w.After.GetName()][entry]
+	stale := lost && w.User == clusterAPI && strings.HasPrefix(entry, "taint ")
+	return w.User == foreignUser || stale || strings.HasPrefix(w.User, kubeletPrefix)
 }
 
 func versionOf(object *unstructured.Unstructured) uint64 {

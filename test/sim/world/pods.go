@@ -147,25 +147,29 @@ func (h *history) letsPodsLeave(w apiserver.Write) {
 	}
 }
 
-// softensFew checks that no more than a tenth of a set, and one Node, wait for their Pods at a time.
-func (h *history) softensFew(w apiserver.Write) {
+// softens remembers whether a Node waits for its Pods.
+func (h *history) softens(w apiserver.Write) {
 	name := w.After.GetName()
-	before, set := h.soft[name], h.members[name]
+	before := h.soft[name]
 	if _, valid := gatesIn(w.After); valid || before.yes {
 		if now := valid && inherit.WaitsForPods(decoded[corev1.Node](w.After)); now != before.yes {
 			h.soft[name] = since{now, time.Now()}
 		}
 	}
+}
+
+// softensFew checks that no more than a tenth of a set, and one Node, wait for their Pods at a time.
+func (h *history) softensFew(w apiserver.Write) {
+	name := w.After.GetName()
+	before, set := h.soft[name], h.members[name]
+	h.softens(w)
 	if !h.soft[name].yes || before.yes || !strings.HasPrefix(w.User, heirloomUser) || set == "" {
 		return
 	}
 	nodes, waiting := 0, 0
 	for other, of := range h.members {
-		if of != set {
+		if of != set || h.asked[h.ownersOf(other)[0]] == nil { // or its Machine is being deleted
 			continue
-		}
-		if h.asked[h.ownersOf(other)[0]] == nil {
-			continue // its Machine is being deleted
 		}
 		nodes++
 		if soft := h.soft[other]; other != name && soft.yes && time.Since(soft.at) > h.takes("nodes", "machines") {

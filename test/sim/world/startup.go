@@ -204,25 +204,25 @@ func (h *history) keepsGates(w apiserver.Write) {
 	if !valid {
 		return
 	}
+	written := isWritten(w.Before)
 	_, kept := gatesIn(w.Before) // otherwise the kubelet has removed the record, perhaps for good
 	h.closed[name] = after
 	for _, id := range []string{netGate, csiGate} {
 		was, is := slices.Contains(before, id), slices.Contains(after, id)
-		unrecorded := has(w.After, id) && !is && (kept && was && has(w.Before, id) || !isWritten(w.Before))
 		switch {
-		case isWritten(w.Before) && is && !was:
+		case written && is && !was:
 			h.violate("%s closes the gate %s of Node %s again", w.User, id, name)
-		case was && h.opens(w, id) && !h.holds(w.Before, id):
+		case was && h.opens(w, id):
 			h.violate("%s opens the gate %s of Node %s, although nothing that it waits for is there", w.User, id, name)
-		case unrecorded && h.asksStill(name, gated+id):
+		case has(w.After, id) && !is && (!written || kept && was && has(w.Before, id)) && h.asksStill(name, gated+id):
 			h.violate("%s does not record that the gate %s of Node %s is closed", w.User, id, name)
 		}
 	}
 }
 
-// opens reports whether Heirloom takes the taint of a gate from a Node.
-func (*history) opens(w apiserver.Write, gate string) bool {
-	return strings.HasPrefix(w.User, heirloomUser) && has(w.Before, gate) && !has(w.After, gate)
+// opens reports whether Heirloom takes the taint of a gate from a Node too soon.
+func (h *history) opens(w apiserver.Write, gate string) bool {
+	return strings.HasPrefix(w.User, heirloomUser) && has(w.Before, gate) && !has(w.After, gate) && !h.holds(w.Before, gate)
 }
 
 // holds reports whether a gate of a Node may open: its condition is there, or its Pod was ready when the present writer may have looked.

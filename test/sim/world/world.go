@@ -100,7 +100,7 @@ func (w *World) serve(name string, key client.ObjectKey, crds []*apiextensionsv1
 	of.server, err = apiserver.New(apiserver.Options{
 		Name: name, CRDs: crds, Turn: w.scheduler.turns(name), Unguarded: w.options.Unguarded,
 		Webhook: func(ctx context.Context, hook admissionregistrationv1.MutatingWebhook, body []byte) ([]byte, error) {
-			return w.callWebhook(ctx, name, hook, body)
+			return w.callWebhook(ctx, hook, body)
 		},
 		Budget: func() bool { return w.left(budgetOf(name)) > 0 },
 		Stored: func(write apiserver.Write) { w.history.stored(name, write) },
@@ -199,7 +199,7 @@ func (w *World) lateness() time.Duration {
 }
 
 // callWebhook calls a replica, which the seed chooses.
-func (w *World) callWebhook(ctx context.Context, server string, hook admissionregistrationv1.MutatingWebhook, body []byte) ([]byte, error) {
+func (w *World) callWebhook(ctx context.Context, hook admissionregistrationv1.MutatingWebhook, body []byte) ([]byte, error) {
 	if hook.Name == refusal {
 		return w.refuses(body)
 	}
