@@ -112,7 +112,7 @@ func (w *nodeWrite) standIns() (standIns []clusterv1.MachineTaint) {
 // taints implements rule 13: it returns the result with taints and with the annotations that track them.
 func (w *nodeWrite) taints(result NodeState) NodeState {
 	result.Annotations = mergeMaps(result.Annotations, nil)
-	result.Taints = taint.Sync(w.node.Taints, w.declared, w.node.Record.Taints, !w.initializes)
+	result.Taints = taint.Sync(w.node.Taints, w.declared, slices.Concat(w.node.Record.Taints, w.broughtBack()), !w.initializes)
 	theirs, ours := taint.ByID(w.node.taints[0]), taint.ByID(w.node.taints[1])
 	// Our annotation lists a typed taint that the Machine does not have yet, and keeps a taint that was declared by annotation until
 	// Cluster API lists it. Until then Cluster API may not know the taint, and it removes from the Node all taints that its annotation
@@ -137,6 +137,21 @@ func (w *nodeWrite) taints(result NodeState) NodeState {
 	result.Annotations[clusterv1.TaintsFromMachineAnnotation] = list
 	setOrDelete(result.Annotations, TaintsFromMachineAnnotation, taint.FormatList(extra))
 	return result
+}
+
+// broughtBack returns the taints that an update in admission adds together with their entries in Cluster API's list. If the Machine does not
+// declare such a taint, Cluster API's cache is stale: nothing would remove the taint once the result has another list.
+func (w *nodeWrite) broughtBack() (back []corev1.Taint) {
+	if w.turn.Stored == nil {
+		return nil
+	}
+	before, listed := taint.ByID(w.turn.Stored.Taints), w.turn.Stored.Lists(taintKey, clusterv1.TaintsFromMachineAnnotation)
+	for _, t := range w.node.taints[0] {
+		if id := taint.IDOf(t); !has(before, id) && !listed.Has(id.String()) {
+			back = append(back, corev1.Taint{Key: t.Key, Effect: t.Effect}) // with any value
+		}
+	}
+	return back
 }
 
 // openGates finds the start-up gates that are closed on the Node, and removes the taints of gates that open: the Node has the gate's
