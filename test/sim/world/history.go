@@ -228,6 +228,9 @@ func (h *history) exists(w apiserver.Write, object *unstructured.Unstructured) {
 	h.version = max(h.version, versionOf(object))
 	if h.alive[object.GetUID()] = w.After != nil; w.After == nil {
 		h.missing[object.GetUID()] = time.Now()
+		if object.GetKind() == "MachinePool" { // nobody declares anything for its Nodes
+			delete(h.asked, object.GetName())
+		}
 	}
 }
 
