@@ -38,10 +38,10 @@ type Options struct {
 
 	AdditionalSyncMachineLabels, AdditionalSyncMachineAnnotations, AdditionalProviderGroups, PerClusterSyncAllowed, NodeFacts []string
 
-	TaintPropagation, Mode, Enrollment, WorkerRole string
-	NoExecute                                      string
-	NoExecuteRate                                  float64
-	NoExecuteDeadline                              time.Duration
+	TaintPropagation, Mode, Enrollment, WorkerRole    string
+	NoExecute, NoExecuteClusters, PerClusterNoExecute string
+	NoExecuteRate                                     float64
+	NoExecuteDeadline, NoExecuteSoak                  time.Duration
 
 	Diagnostics flags.ManagerOptions
 	Logs        *logs.Options
@@ -167,9 +167,16 @@ func (o *Options) addRuleFlags(fs *pflag.FlagSet) {
 	fs.Float64Var(&o.NoExecuteRate, "no-execute-rate", 1,
 		"Rate limit: existing Nodes per Cluster per minute that get a NoExecute taint. "+
 			"A MachineDeployment, control plane or MachinePool taints at most a tenth of its Nodes per minute, rounded up. 0 means no limit. New Nodes never wait.")
-	fs.StringVar(&o.NoExecute, "no-execute", noExecutePace,
+	fs.StringVar(&o.NoExecute, "no-execute", inherit.NoExecuteBudgets,
 		"How existing Nodes get a NoExecute taint when it is their turn: pace, at once, or budgets, when all Pods that the taint would evict have left. "+
 			"Until then the taint has the effect NoSchedule, and these Pods are evicted through the Eviction API, which respects PodDisruptionBudgets.")
+	fs.StringVar(&o.NoExecuteClusters, "no-execute-clusters", "10%",
+		"Number of Clusters whose existing Nodes get NoExecute taints at a time, or a percentage of all Clusters; at least 1. "+
+			"Clusters begin in the order of their label "+inherit.WaveLabel+", then by name. 100% means no limit.")
+	fs.DurationVar(&o.NoExecuteSoak, "no-execute-soak", 5*time.Minute,
+		"How long all Nodes of a Cluster must have had their NoExecute taints before another Cluster begins in its place, and before the next wave begins.")
+	fs.StringVar(&o.PerClusterNoExecute, "per-cluster-no-execute", string(inherit.PerClusterGentler),
+		"Settings for NoExecute taints that labels of a Cluster or a ClusterClass may choose: none, gentler (only settings that evict Pods more slowly), or any.")
 	fs.DurationVar(&o.NoExecuteDeadline, "no-execute-deadline", 0,
 		"With --no-execute=budgets, how long a Node waits for its Pods (e.g. 1h). 0 means that it waits until all have left.")
 	fs.StringVar(&o.WorkerRole, "worker-role", "",

@@ -145,11 +145,11 @@ func TestNodesDeletedWhileDisconnectedAreForgotten(t *testing.T) {
 	for _, gone := range []string{"the Node", "the Cluster"} {
 		l := newLoop(t, theCluster(), machineDeployment(), machineSet(), evicting("n0", "MachineSet/ms"), evicting("n1", "MachineSet/ms"))
 		server := l.connect("c", node("n0"), node("n1"))
-		l.NoExecuteRate = 1
+		l.NoExecute.Rate = 1
 		for _, name := range []string{"n0", "n1"} {
 			l.Expect(l.lookAt("c", name)).Error().NotTo(HaveOccurred())
 		}
-		l.counted("no_execute_waiting_nodes 1")
+		l.counted("waiting_nodes 1")
 		if gone == "the Cluster" {
 			l.delete(theCluster())
 			l.Expect(l.seeWorkload(key("c"))).To(Succeed())

@@ -5,8 +5,11 @@ package controllers
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -23,15 +26,15 @@ type findings struct {
 	// does not keep entries that its Machine loses.
 	records *byNode[string]
 	// unprotected are Nodes without a declared Always taint, unlabelled new Nodes without labels that their kubelets may not set, ignored
-	// Nodes whose Machine, MachinePool or Cluster is opted out, waiting Nodes that wait for a taint that evicts Pods, pendingNodes Nodes whose
-	// write is only observed.
-	unprotected, unlabelled, ignored, waiting, pendingNodes *nodeSet
+	// Nodes whose Machine, MachinePool or Cluster is opted out, pendingNodes Nodes whose write is only observed.
+	unprotected, unlabelled, ignored, pendingNodes *nodeSet
+	rollouts                                       *rollouts
 }
 
 func newFindings(m *metrics.Metrics) findings {
 	return findings{
 		records: newByNode[string](nil), unprotected: newByNode[bool](m.NodesUnprotected), unlabelled: newByNode[bool](nil),
-		ignored: newByNode[bool](m.NodesIgnored), waiting: newByNode[bool](nil),
+		ignored: newByNode[bool](m.NodesIgnored), rollouts: newRollouts(m),
 		pendingNodes: newByNode[bool](func(cluster types.NamespacedName, nodes int) { m.PendingWrites(cluster, "Node", nodes) }),
 	}
 }
@@ -46,6 +49,7 @@ func (r *nodes) track(v *visit, p owners.NodePlan) {
 		r.records.set(v.NodeRequest, record)
 	}
 	r.ignored.set(v.NodeRequest, false)
+	r.rollouts.track(v.NodeRequest, len(p.Held) > 0, p.Node.Record.Turn())
 	r.unprotected.set(v.NodeRequest, len(p.Unprotected) > 0)
 	unlabelled := p.Unlabelled && (r.unlabelled.get(v.NodeRequest) || p.Node.Registering())
 	if was := r.unlabelled.set(v.NodeRequest, unlabelled); was && !unlabelled {
@@ -56,18 +60,17 @@ func (r *nodes) track(v *visit, p owners.NodePlan) {
 // forget drops the findings about a Node that inherits nothing for now, but not its record; ignored says that the Node is
 // opted out.
 func (r *nodes) forget(req NodeRequest, ignored bool) {
-	for _, set := range []*nodeSet{r.unprotected, r.unlabelled, r.waiting} {
+	for _, set := range []*nodeSet{r.unprotected, r.unlabelled} {
 		set.set(req, false)
 	}
 	r.ignored.set(req, ignored)
-	_, total := r.waiting.counts(req.Cluster)
-	r.Metrics.NoExecuteWaiting(total)
+	r.rollouts.track(req, false, time.Time{})
 }
 
 // known returns the Nodes of a Cluster about which the loop remembers anything.
 func (f findings) known(cluster types.NamespacedName) []NodeRequest {
 	all := f.records.in(cluster)
-	for _, set := range []*nodeSet{f.unprotected, f.unlabelled, f.ignored, f.waiting, f.pendingNodes} {
+	for _, set := range []*nodeSet{f.unprotected, f.unlabelled, f.ignored, f.pendingNodes, f.rollouts.read} {
 		all = append(all, set.in(cluster)...)
 	}
 	return all
@@ -78,6 +81,7 @@ func (r *nodes) drop(req NodeRequest) {
 	r.forget(req, false)
 	r.records.set(req, "")
 	r.pendingNodes.set(req, false)
+	r.rollouts.read.set(req, false)
 }
 
 // forgetAll drops the findings about all Nodes of a Cluster that is gone, because no later reconcile does.
@@ -86,6 +90,7 @@ func (r *nodes) forgetAll(cluster types.NamespacedName) {
 		r.drop(req)
 	}
 	r.clusters.forget(cluster)
+	r.rollouts.forget(cluster)
 }
 
 // recordWrite counts the changes of a write to a Node, and reports repaired drift, opened start-up gates, a turn and broken records.
@@ -124,10 +129,10 @@ func (r *nodes) recordWrite(ctx context.Context, v *visit, p owners.NodePlan) {
 	}
 	switch waits := v.node.Record.Softened; {
 	case v.turn.Eviction == inherit.AsksPods && len(p.Held) > 0 && waits.IsZero():
-		r.recordEvent(ctx, v, p, reasonNoExecuteTaintsSoftened, "Inherit",
+		r.recordEvent(ctx, v, p, corev1.EventTypeNormal, reasonNoExecuteTaintsSoftened, "Inherit",
 			"Node "+v.Name+" has its NoExecute taints with effect NoSchedule until its Pods have left")
-	case r.NoExecuteBudgets && p.Evicts() && !waits.IsZero():
-		r.recordEvent(ctx, v, p, reasonNoExecuteTaintsApplied, "Inherit",
+	case v.settings.Budgets && p.Evicts() && !waits.IsZero():
+		r.recordEvent(ctx, v, p, corev1.EventTypeNormal, reasonNoExecuteTaintsApplied, "Inherit",
 			"Node "+v.Name+" has its NoExecute taints: its Pods have left, or --no-execute-deadline is over")
 	}
 }
@@ -140,28 +145,25 @@ func (r *nodes) report(ctx context.Context, v *visit, p owners.NodePlan) {
 	if problems := p.LeftOut.Problems(); problems != nil {
 		r.leftOut(p.Source.Object, r.Chain.NodeSources(ctx, p.Source).Located(problems))
 	}
-	waits := len(p.Held) > 0
-	waited := r.waiting.set(v.NodeRequest, waits)
-	left, total := r.waiting.counts(v.Cluster)
-	r.Metrics.NoExecuteWaiting(total)
 	switch {
-	case waits && !waited && v.limitedBy != "":
-		r.recordEvent(ctx, v, p, reasonNoExecuteTaintsRollingOut, "Inherit", "NoExecute taints evict Pods, so Nodes wait for their turn "+
-			"(--no-execute-rate); limit reached in "+v.limitedBy)
-	case waited && p.Evicts() && left == 0:
-		r.recordEvent(ctx, v, p, reasonNoExecuteTaintsRolledOut, "Inherit", "All Nodes of the Cluster that waited for NoExecute taints have them")
+	case len(p.Held) > 0 && !v.waited && v.limitedBy != "":
+		r.recordEvent(ctx, v, p, corev1.EventTypeNormal, reasonNoExecuteTaintsRollingOut, "Inherit",
+			"NoExecute taints evict Pods, so Nodes wait for their turn; limit reached in "+v.limitedBy)
+	case v.waited && p.Evicts() && r.rollouts.waits(v.Cluster) == 0:
+		r.recordEvent(ctx, v, p, corev1.EventTypeNormal, reasonNoExecuteTaintsRolledOut, "Inherit",
+			"All Nodes of the Cluster that waited for NoExecute taints have them")
 	}
 }
 
 // recordEvent records an Event about taints that evict Pods, on the object that declares them, because operators edit it. This object may
 // be a ClusterClass of another namespace, whose readers must not learn the names in this Cluster: then the Event is on the Machine.
-func (r *nodes) recordEvent(ctx context.Context, v *visit, p owners.NodePlan, reason, action, note string) {
+func (r *nodes) recordEvent(ctx context.Context, v *visit, p owners.NodePlan, kind, reason, action, note string) {
 	about := p.Source.Object
 	declared := r.Chain.NodeSources(ctx, p.Source).Of(inherit.TaintEntry(taint.IDOf(p.Evicting[0]))).Object
 	if declared != nil && declared.GetNamespace() == v.Cluster.Namespace {
 		about = declared
 	}
-	r.Recorder.Eventf(about, nil, corev1.EventTypeNormal, reason, action, "%s", note)
+	r.Recorder.Eventf(about, nil, kind, reason, action, "%s", note)
 }
 
 // byNode holds a value for each Node, and counts the Nodes of each Cluster that have a value. The zero value of V is no value. It is safe
@@ -212,6 +214,13 @@ func (b *byNode[V]) get(req NodeRequest) V {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.of[req.Cluster][req.Name]
+}
+
+// values returns the values of the Nodes of a Cluster.
+func (b *byNode[V]) values(cluster types.NamespacedName) []V {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Collect(maps.Values(b.of[cluster]))
 }
 
 // in returns the Nodes of a Cluster that have a value.

@@ -142,7 +142,7 @@ func TestFakeNodesTakeNobodysTurn(t *testing.T) {
 	inUse(t, func(t *testing.T) {
 		l := evictions(t, 2, append(poolOf(key("d"), "drain:NoExecute", fakes), machineDeployment(), machineSet())...)
 		l.makesUp()
-		l.counted(fmt.Sprint("no_execute_waiting_nodes ", fakes-1))
+		l.counted(fmt.Sprint("waiting_nodes ", fakes-1))
 		l.looks("n0", all, 0)
 		l.looks("n1", withoutDrain, time.Minute)
 		<-time.After(time.Minute)

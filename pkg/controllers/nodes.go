@@ -76,9 +76,12 @@ type visit struct {
 	// turn limits the write. Steps after the first plan may allow more; then the Node is planned again.
 	turn    inherit.Turn
 	allowed bool
-	// limits are the limits in which the Node takes a turn with the write, limitedBy is the limit that makes it wait.
-	limits    *[2]pace.Limit
-	limitedBy string
+	// settings are the Cluster's for taints that evict Pods. waited says that the Node waited for one before, halted that it may not have one
+	// now. limits are the limits in which the Node takes a turn with the write, limitedBy is the limit that makes it wait.
+	settings       inherit.NoExecuteOf
+	waited, halted bool
+	limits         *[2]pace.Limit
+	limitedBy      string
 }
 
 // plan plans for the Node with the data of the chain.
@@ -95,6 +98,7 @@ func (r *nodes) sync(ctx context.Context, req NodeRequest) (requeueAfter time.Du
 	if err != nil || v == nil {
 		return 0, err
 	}
+	r.rollouts.read.set(req, true)
 	p, err := v.plan(ctx, r.Chain)
 	if err != nil {
 		return 0, err // the last findings about the Node count until it can be read
@@ -167,11 +171,17 @@ func (r *nodes) read(ctx context.Context, req NodeRequest) (*visit, error) {
 		return nil, fmt.Errorf("getting the Node: %w", err)
 	}
 	v.node = inherit.ReadNode(node, v.now).Restored(r.records.get(req))
-	switch {
-	case r.NoExecuteBudgets && (r.NoExecuteRate == 0 || !v.node.Record.Softened.IsZero()):
-		v.turn.Eviction = inherit.AsksPods
-	case r.NoExecuteRate > 0:
+	v.waited = r.rollouts.waiting.get(req) || r.rollouts.heldUp.get(req)
+	if v.turn.Recorded = r.NoExecute.Limits(); v.turn.Recorded {
 		v.turn.Eviction = inherit.Waits
+	}
+	if !v.node.Record.Softened.IsZero() {
+		if err := r.settle(ctx, v); err != nil {
+			return nil, err
+		}
+		if v.settings.Budgets {
+			v.turn.Eviction = inherit.AsksPods
+		}
 	}
 	return v, nil
 }

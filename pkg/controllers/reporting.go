@@ -24,6 +24,8 @@ const (
 	reasonNoExecuteTaintsRolledOut  = "NoExecuteTaintsRolledOut"
 	reasonNoExecuteTaintsSoftened   = "NoExecuteTaintsSoftened"
 	reasonNoExecuteTaintsHeldUp     = "NoExecuteTaintsHeldUp"
+	reasonNoExecuteTaintsHalted     = "NoExecuteTaintsHalted"
+	reasonNoExecuteTaintsResumed    = "NoExecuteTaintsResumed"
 	reasonNoExecuteTaintsApplied    = "NoExecuteTaintsApplied"
 	reasonStartupGateOpened         = "StartupGateOpened"
 	reasonKubeconfigRefused         = "KubeconfigRefused"

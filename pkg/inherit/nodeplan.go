@@ -33,6 +33,9 @@ type Turn struct {
 	Eviction Eviction
 	// PodsLeft are the taints for which all Pods have left the Node: these taints need not wait for Pods any longer.
 	PodsLeft []corev1.Taint
+	// Recorded says that the Node's record has the time at which it gets taints that evict Pods, RollOutOver that the roll-out in its Cluster
+	// is over, and the record need not have it any longer.
+	Recorded, RollOutOver bool
 	// Registering says that the Node's own kubelet creates it, under NodeRestriction (docs/design.md §4).
 	Registering bool
 	// Stored is the Node before an update in admission, otherwise nil. A taint that it has evicts no Pods when it is put back.

@@ -24,9 +24,9 @@ type Metrics struct {
 
 	admissions, rejections, lookups, keys, drift, writes *prometheus.CounterVec
 	unprotected, ignored, workloads, pending, modes      *prometheus.GaugeVec
+	noExecute, halted                                    *prometheus.GaugeVec
 
 	denials  prometheus.Counter
-	waiting  prometheus.Gauge
 	labelled prometheus.Histogram
 }
 
@@ -62,10 +62,12 @@ func New(registerer prometheus.Registerer) (*Metrics, error) {
 		modes: gauge("heirloom_cluster_mode",
 			"Always 1, with the mode of the Cluster as label: enforce, observe or, if the Cluster is not enrolled, none.",
 			"cluster_namespace", "cluster_name", "mode"),
-		waiting: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "heirloom_no_execute_waiting_nodes",
-			Help: "Existing Nodes that wait for a NoExecute taint: for their turn (--no-execute-rate), or for their Pods to leave (--no-execute=budgets).",
-		}),
+		noExecute: gauge("heirloom_no_execute_nodes",
+			"Existing Nodes in a roll-out of NoExecute taints, by Cluster and state: waiting (for the turn, or for Pods to leave), held_up (Pods stay, "+
+				"for example because of their PodDisruptionBudgets) or done (until the roll-out is over).", "cluster_namespace", "cluster_name", "state"),
+		halted: gauge("heirloom_no_execute_halted",
+			"1 for each Cluster whose roll-out of NoExecute taints halts, because Pods are unschedulable, or Nodes not ready, since it began.",
+			"cluster_namespace", "cluster_name"),
 		unprotected: gauge("heirloom_unprotected_nodes",
 			"Nodes without an Always taint that they should have now, by Cluster.", "cluster_namespace", "cluster_name"),
 		ignored: gauge("heirloom_ignored_nodes",
@@ -80,7 +82,7 @@ func New(registerer prometheus.Registerer) (*Metrics, error) {
 			"Clusters by the state of the connection to their API server (connected, disconnected).", "state"),
 	}
 	for _, c := range []prometheus.Collector{
-		info, m.admissions, m.rejections, m.lookups, m.denials, m.keys, m.drift, m.writes, m.waiting, m.unprotected, m.ignored, m.labelled, m.workloads,
+		info, m.admissions, m.rejections, m.lookups, m.denials, m.keys, m.drift, m.writes, m.noExecute, m.halted, m.unprotected, m.ignored, m.labelled, m.workloads,
 		m.pending, m.modes,
 	} {
 		if err := m.register(c); err != nil {
@@ -144,9 +146,15 @@ func (m *Metrics) Write(kind string, result WriteResult) {
 	m.writes.WithLabelValues(kind, string(result)).Inc()
 }
 
-// NoExecuteWaiting sets the number of Nodes that wait for a taint that evicts Pods.
-func (m *Metrics) NoExecuteWaiting(nodes int) {
-	m.waiting.Set(float64(nodes))
+// NoExecuteNodes sets the number of Nodes of a Cluster in a state of a roll-out of taints that evict Pods. Without such Nodes, there is no
+// series.
+func (m *Metrics) NoExecuteNodes(cluster types.NamespacedName, state NoExecuteState, nodes int) {
+	setOrDelete(m.noExecute, nodes, cluster.Namespace, cluster.Name, string(state))
+}
+
+// NoExecuteHalted sets whether the roll-out of taints that evict Pods halts in a Cluster.
+func (m *Metrics) NoExecuteHalted(cluster types.NamespacedName, halted bool) {
+	setOrDelete(m.halted, map[bool]int{true: 1}[halted], cluster.Namespace, cluster.Name)
 }
 
 // NodesUnprotected sets the number of Nodes of a Cluster that lack a taint. A Cluster without such Nodes has no series.
@@ -226,6 +234,8 @@ type (
 	WriteResult string
 	// Mode is the mode of a Cluster.
 	Mode string
+	// NoExecuteState is the state of a Node in a roll-out of taints that evict Pods.
+	NoExecuteState string
 )
 
 // The values of each type, as docs/monitoring.md describes them.
@@ -259,6 +269,10 @@ const (
 	ModeEnforce Mode = "enforce"
 	ModeObserve Mode = "observe"
 	ModeNone    Mode = "none" // the Cluster is not enrolled
+
+	NoExecuteWaiting NoExecuteState = "waiting" // for its turn, or for its Pods to leave
+	NoExecuteHeldUp  NoExecuteState = "held_up" // Pods stay
+	NoExecuteDone    NoExecuteState = "done"    // it has its taints, and the roll-out is not over
 
 	Applied  WriteResult = "applied"
 	Conflict WriteResult = "conflict"

@@ -46,8 +46,10 @@ func exercise(t *testing.T, registry *prometheus.Registry) {
 	m.ClusterMode(types.NamespacedName{Namespace: "fleet", Name: "blue"}, metrics.ModeNone)
 	m.ClusterMode(types.NamespacedName{Namespace: "fleet", Name: "blue"}, "")
 	m.Write("Node", metrics.Conflict)
-	m.NoExecuteWaiting(7)
-	m.NoExecuteWaiting(3)
+	m.NoExecuteNodes(red, metrics.NoExecuteWaiting, 7)
+	m.NoExecuteNodes(red, metrics.NoExecuteWaiting, 3)
+	m.NoExecuteNodes(red, metrics.NoExecuteHeldUp, 0)
+	m.NoExecuteHalted(red, true)
 	m.NodesUnprotected(types.NamespacedName{}, 2)
 	m.NodesUnprotected(red, 5)
 	m.NodesUnprotected(red, 4)
@@ -77,7 +79,8 @@ func TestMetrics(t *testing.T) {
 		`heirloom_inherited_keys_total{by="resync",change="removed",kind="Node",what="taint"} 1`,
 		`heirloom_drift_repaired_total{by="resync",kind="Node",what="taint"} 1`,
 		`heirloom_resync_writes_total{kind="Node",result="conflict"} 1`,
-		`heirloom_no_execute_waiting_nodes 3`,
+		`heirloom_no_execute_nodes{cluster_name="red",cluster_namespace="fleet",state="waiting"} 3`,
+		`heirloom_no_execute_halted{cluster_name="red",cluster_namespace="fleet"} 1`,
 		`heirloom_unprotected_nodes{cluster_name="",cluster_namespace=""} 2`,
 		`heirloom_unprotected_nodes{cluster_name="red",cluster_namespace="fleet"} 4`,
 		`heirloom_ignored_nodes{cluster_name="red",cluster_namespace="fleet"} 3`,

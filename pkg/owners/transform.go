@@ -76,7 +76,11 @@ func TransformNode(policy inherit.Policy) toolscache.TransformFunc {
 		conditions := node.Status.Conditions
 		node.Status = corev1.NodeStatus{Addresses: inherit.NodeAddresses(node)}
 		for _, c := range conditions { // heartbeats change the other fields
-			node.Status.Conditions = append(node.Status.Conditions, corev1.NodeCondition{Type: c.Type, Status: c.Status})
+			kept := corev1.NodeCondition{Type: c.Type, Status: c.Status}
+			if c.Type == corev1.NodeReady { // a roll-out of taints that evict Pods halts when Nodes stop being ready
+				kept.LastTransitionTime = c.LastTransitionTime
+			}
+			node.Status.Conditions = append(node.Status.Conditions, kept)
 		}
 		return node, nil
 	}

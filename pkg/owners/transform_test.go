@@ -72,7 +72,7 @@ status: {images: [{names: [i]}], addresses: [{type: ExternalIP, address: 192.0.2
   conditions: [{type: Ready, status: 'True', reason: r, message: m, lastHeartbeatTime: '2026-11-21T12:00:00Z', lastTransitionTime: '2026-11-21T12:00:00Z'}]}`, `
 metadata: {name: n, labels: {node.cluster.x-k8s.io/a: '1'}, annotations: {a: '1'}}
 spec: {providerID: p, taints: [{key: t, effect: NoSchedule}]}
-status: {addresses: [{type: Hostname, address: n}], conditions: [{type: Ready, status: 'True'}]}`},
+status: {addresses: [{type: Hostname, address: n}], conditions: [{type: Ready, status: 'True', lastTransitionTime: '2026-11-21T12:00:00Z'}]}`},
 	} {
 		Expect, want, transform := NewWithT(t).Expect, reflect.New(reflect.TypeOf(tc.object).Elem()).Interface(), owners.Transform(policy)
 		if _, node := tc.object.(*corev1.Node); node {
