@@ -48,6 +48,11 @@ func (r *nodes) takeTurn(ctx context.Context, v *visit, p owners.NodePlan) (requ
 	if err := r.settle(ctx, v); err != nil {
 		return 0, err
 	}
+	if v.turn.Eviction == inherit.Waits {
+		if v.limitedBy, requeueAfter, err = r.mayBegin(ctx, v); err != nil || requeueAfter > 0 {
+			return r.asksAgain(v, requeueAfter), err
+		}
+	}
 	if why, err := r.halts(ctx, v, p); err != nil || why != "" {
 		v.halted, v.limitedBy = true, "Cluster "+v.Cluster.String()+": "+why
 		return r.asksAgain(v, evictEvery), err
@@ -83,12 +88,8 @@ func (r *nodes) endTurn(v *visit) (requeueAfter time.Duration) {
 	return requeueAfter
 }
 
-// limited returns the time until the next attempt if a limit lets no Node have its turn now: in the other Clusters, in the Node's set and in
-// its Cluster.
+// limited returns the time until the next attempt if a limit lets no Node have its turn now: in the Node's set, or in its Cluster.
 func (r *nodes) limited(ctx context.Context, v *visit, p owners.NodePlan) (requeueAfter time.Duration, err error) {
-	if v.limitedBy, err = r.mayBegin(ctx, v); err != nil || v.limitedBy != "" {
-		return beginEvery, err
-	}
 	group, size, err := r.Chain.Within(v.Cluster).NodeGroup(ctx, p.Source)
 	if err != nil {
 		return 0, fmt.Errorf("finding the Nodes that share this Node's taints: %w", err)

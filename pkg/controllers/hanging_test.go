@@ -142,7 +142,8 @@ func TestFakeNodesTakeNobodysTurn(t *testing.T) {
 	inUse(t, func(t *testing.T) {
 		l := evictions(t, 2, append(poolOf(key("d"), "drain:NoExecute", fakes), machineDeployment(), machineSet())...)
 		l.makesUp()
-		l.counted(fmt.Sprint("waiting_nodes ", fakes-1))
+		l.counted(fmt.Sprint("waiting_nodes ", fakes)) // until the loop has read the Nodes of all Clusters
+		<-time.After(time.Second)
 		l.looks("n0", all, 0)
 		l.looks("n1", withoutDrain, time.Minute)
 		<-time.After(time.Minute)

@@ -101,6 +101,14 @@ func (r Record) Turn() time.Time {
 	return r.Evicted
 }
 
+// TurnOf returns the time of a Node's turn in the roll-out in its Cluster, or zero.
+func TurnOf(node *corev1.Node) time.Time {
+	if record := node.Annotations[RecordAnnotation]; !strings.Contains(record, softenedPart) && !strings.Contains(record, evictedPart) {
+		return time.Time{}
+	}
+	return RecordOf(OfNode(node)).Turn()
+}
+
 // Recorded returns the Node with this record in place of its own.
 func (r Record) Recorded(node NodeState) NodeState {
 	text := r.text()

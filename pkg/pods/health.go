@@ -16,11 +16,19 @@ import (
 const mostPending = 500
 
 // Harmed returns the Pods, as "<namespace>/<name>", that have become unschedulable since a time, and the Nodes that existed then and are not
-// ready any more.
+// ready any more. With an error about the Pods, it returns the Nodes.
 func Harmed(ctx context.Context, live client.Reader, nodes []corev1.Node, since time.Time) (unschedulable, notReady []string, err error) {
+	for i := range nodes {
+		node := &nodes[i]
+		if node.DeletionTimestamp == nil && node.CreationTimestamp.Time.Before(since) && slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+			return c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue && !c.LastTransitionTime.Time.Before(since)
+		}) {
+			notReady = append(notReady, node.Name)
+		}
+	}
 	list := &corev1.PodList{}
 	if err := live.List(ctx, list, client.MatchingFields{"spec.nodeName": ""}, client.Limit(mostPending)); err != nil {
-		return nil, nil, fmt.Errorf("listing the Pods without a Node: %w", err)
+		return nil, notReady, fmt.Errorf("listing the Pods without a Node: %w", err)
 	}
 	for i := range list.Items {
 		pod := &list.Items[i]
@@ -29,14 +37,6 @@ func Harmed(ctx context.Context, live client.Reader, nodes []corev1.Node, since 
 				!c.LastTransitionTime.Time.Before(since)
 		}) {
 			unschedulable = append(unschedulable, pod.Namespace+"/"+pod.Name)
-		}
-	}
-	for i := range nodes {
-		node := &nodes[i]
-		if node.DeletionTimestamp == nil && node.CreationTimestamp.Time.Before(since) && slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
-			return c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue && !c.LastTransitionTime.Time.Before(since)
-		}) {
-			notReady = append(notReady, node.Name)
 		}
 	}
 	return unschedulable, notReady, nil

@@ -333,7 +333,7 @@ var texts = map[inherit.Why][2]string{ //nolint:gochecknoglobals // a table that
 	inherit.DropSetThere:    {"Another writer has set this label on {at}, and a fact does not replace it.", "Remove the label from the Node if the fact should set it."},
 	inherit.DropPaced:       {"{at} already has a Node, and Cluster API would add a typed NoExecute taint there without a rate limit. So the taint stays an annotation, from which Heirloom taints the Node when its turn comes.", ""},
 	inherit.DropOnce:        {"Nodes get OnInitialization taints only once, when they register, and {at} has already registered.", "Declare it as Always if the Node should have it now."},
-	inherit.DropWaiting:     {"A NoExecute taint evicts Pods, so existing Nodes get it one after the other: at most {rate} per minute and Cluster (--no-execute-rate){share}. {at} waits for its turn.", ""},
+	inherit.DropWaiting:     {"A NoExecute taint evicts Pods, so existing Nodes get it one after the other: at most {rate} per minute and Cluster (--no-execute-rate){share}, and in few Clusters at a time (--no-execute-clusters). {at} waits for its turn.", ""},
 	inherit.DropTaints:      {"Cluster API's feature gate MachineTaintPropagation is off, so it would refuse typed taints in {at}.", "Declare the taint with the annotation taints.heirloom.dev/always, or turn the gate on."},
 	inherit.DropGateOpened:  {"This start-up gate is not closed on {at}: it has opened, or it was declared after the Node had registered.", ""},
 	inherit.DropPods:        {"A NoExecute taint evicts Pods, so {at} has it with effect NoSchedule until its Pods have left, as their budgets allow (--no-execute=budgets).{left}", ""},
@@ -370,7 +370,7 @@ func (f *finder) tell(e *Entry, v verdict) {
 		text = texts["Annotated"]
 	}
 	guess, by, share := "", "", ""
-	if f.Settings.Config.NoExecuteBudgets {
+	if f.Settings.Config.NoExecuteLimits.Budgets {
 		share = ", while no more than a tenth of its set waits for Pods to leave"
 	}
 	if !f.Settings.Known {

@@ -16,7 +16,8 @@ import (
 
 // flagsOfValues maps values of the chart to flags of the server.
 const flagsOfValues = `watchNamespace=namespace watchFilter=watch-filter syncPeriod=sync-period noExecuteRate=no-execute-rate
-	noExecute=no-execute noExecuteDeadline=no-execute-deadline
+	noExecute=no-execute noExecuteDeadline=no-execute-deadline noExecuteClusters=no-execute-clusters noExecuteSoak=no-execute-soak
+	perClusterNoExecute=per-cluster-no-execute
 	additionalSyncMachineLabels=additional-sync-machine-labels additionalSyncMachineAnnotations=additional-sync-machine-annotations
 	additionalProviderGroups=additional-provider-groups perClusterSyncAllowed=per-cluster-sync-allowed workerRole=worker-role mode=mode enrollment=enrollment managementCluster=management-cluster
 	clusterAPITaintPropagation=cluster-api-taint-propagation leaderElection.enabled=leader-elect
