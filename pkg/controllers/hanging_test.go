@@ -134,7 +134,7 @@ func (l *loop) makesUp() {
 	}
 	n := node("d-0")
 	l.Expect(server.Get(l.t.Context(), client.ObjectKeyFromObject(n), n)).To(Succeed())
-	l.Expect(n.Spec.Taints).NotTo(BeEmpty(), "the Nodes inherit")
+	l.Expect(n.Labels).NotTo(BeEmpty(), "the Nodes inherit")
 }
 
 // Nodes that wait for a NoExecute taint do not hold up the Nodes of another Cluster, at any number.
