@@ -51,7 +51,7 @@ func TestKubectl(t *testing.T) {
 	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: fleetName, Name: "edge-web-1"}}
 	w.get(m)
 	w.Expect(ours(m)).NotTo(BeEmpty())
-	out = w.shell(w.kubeconfig, "kubectl heirloom release machine/edge-web-1 --yes")
+	out = w.shell(w.kubeconfig, "kubectl heirloom cleanup machine/edge-web-1 --yes")
 	w.Expect(out).To(ContainSubstring("machine.cluster.x-k8s.io/edge-web-1 released in namespace fleet\n"))
 	w.get(m)
 	w.Expect(ours(m)).To(BeEmpty())
