@@ -38,7 +38,7 @@ import (
 )
 
 // errReclaimed says that the Removed entries are there again after the write.
-var errReclaimed = errors.New("Removed entries have come back in the same write: another Heirloom is still running")
+var errReclaimed = errors.New("removed entries have come back in the same write: another Heirloom is still running")
 
 // Object cleans up an object of Cluster API or of a provider for good. It reports whether the cleanup changes the object, and the fields
 // that it removes. live reads from the API server. If the object changes meanwhile, the error is a conflict.

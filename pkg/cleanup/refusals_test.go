@@ -85,7 +85,7 @@ func TestObjectsDeletedDuringACleanup(t *testing.T) {
 // A write after which all entries are back is retried as long as API servers may still call a webhook that has just been deleted. After
 // that it is an error.
 func TestAnotherHeirloomAtWork(t *testing.T) {
-	const problem = "Machine.cluster.x-k8s.io ns/m: Removed entries have come back in the same write: another Heirloom is still running"
+	const problem = "Machine.cluster.x-k8s.io ns/m: removed entries have come back in the same write: another Heirloom is still running"
 	for _, tc := range []struct {
 		name    string
 		times   int
@@ -114,7 +114,7 @@ func TestAnotherHeirloomAtWork(t *testing.T) {
 					Expect(managers).NotTo(ContainElement("heirloom"))
 					return
 				}
-				Expect(err).To(MatchError(And(ContainSubstring(tc.problem), ContainSubstring("Node /n: Removed entries have come back in the same write"))))
+				Expect(err).To(MatchError(And(ContainSubstring(tc.problem), ContainSubstring("Node /n: removed entries have come back in the same write"))))
 				Expect(managers).To(ContainElement("heirloom"))
 			})
 		})
