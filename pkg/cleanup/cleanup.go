@@ -4,7 +4,7 @@
 // field manager heirloom in objects of Cluster API and of its providers, the entries in Heirloom's own annotations on Nodes, and the
 // objects that Heirloom has created in workload clusters.
 //
-// Heirloom must not run meanwhile, because it would propagate the Removed entries again. A cleanup follows the managed fields and
+// Heirloom must not run meanwhile, because it would propagate the removed entries again. A cleanup follows the managed fields and
 // annotations of the objects, not the rules, so it needs no owners. Object and Node clean up a single object; the loop calls them for
 // objects that a user has told it to clean up.
 package cleanup
@@ -119,7 +119,7 @@ func (s *session) deleteKey(ctx context.Context) error {
 	return nil
 }
 
-// stopWebhooks makes sure that no webhook of the management cluster injects Removed entries again.
+// stopWebhooks makes sure that no webhook of the management cluster injects removed entries again.
 func (s *session) stopWebhooks(ctx context.Context) error {
 	for _, configuration := range []client.Object{
 		&admissionregistrationv1.MutatingWebhookConfiguration{}, &admissionregistrationv1.ValidatingWebhookConfiguration{},
@@ -134,7 +134,7 @@ func (s *session) stopWebhooks(ctx context.Context) error {
 				return err
 			}
 		case !s.DryRun:
-			return fmt.Errorf("webhook configurations %q still exist, so objects would inherit Removed entries again: "+
+			return fmt.Errorf("webhook configurations %q still exist, so objects would inherit removed entries again: "+
 				"delete them, or use --stop", s.Config.WebhookConfiguration)
 		}
 	}
@@ -150,7 +150,7 @@ func (s *session) stopLoop(ctx context.Context) (stopped *coordinationv1.Lease, 
 		return s.scaleDown(ctx)
 	}
 	if stopped, err = s.lease(ctx); err == nil && Leads(stopped, time.Now()) {
-		err = fmt.Errorf("%s leads Heirloom, so objects would inherit Removed entries again: "+
+		err = fmt.Errorf("%s leads Heirloom, so objects would inherit removed entries again: "+
 			"scale its Deployment to 0 and wait until its Pods are gone, or use --stop", *stopped.Spec.HolderIdentity)
 	}
 	return stopped, err
@@ -195,7 +195,7 @@ func (s *session) stillStopped(ctx context.Context, stopped *coordinationv1.Leas
 	}
 	lease, err := s.lease(ctx)
 	if err == nil && lease.ResourceVersion != stopped.ResourceVersion {
-		err = errors.New("the leader's Lease has changed: Heirloom ran meanwhile, and objects may have inherited Removed entries again; " +
+		err = errors.New("the leader's Lease has changed: Heirloom ran meanwhile, and objects may have inherited removed entries again; " +
 			"stop it, and run this again")
 	}
 	return err

@@ -37,7 +37,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
-// errReclaimed says that the Removed entries are there again after the write.
+// errReclaimed says that the removed entries are there again after the write.
 var errReclaimed = errors.New("removed entries have come back in the same write: another Heirloom is still running")
 
 // Object cleans up an object of Cluster API or of a provider for good. It reports whether the cleanup changes the object, and the fields

@@ -45,7 +45,7 @@ func TestStoppingTheWebhooks(t *testing.T) {
 		out     string
 		problem string
 	}{
-		{name: "it refuses to begin", problem: `webhook configurations "heirloom" still exist, so objects would inherit Removed entries again: ` +
+		{name: "it refuses to begin", problem: `webhook configurations "heirloom" still exist, so objects would inherit removed entries again: ` +
 			`delete them, or use --stop`},
 		{name: "it deletes them and goes on", options: Options{Stop: true},
 			writes: []string{deletesMutating, deletesValidating, "patch Machine m"}, out: saysDeleted + saysCleanedUp},
@@ -111,7 +111,7 @@ func TestWhileSomebodyLeads(t *testing.T) {
 		problem string
 	}{
 		{name: "it refuses to begin", lease: func() client.Object { return heldBy("pod", time.Second) },
-			problem: "pod leads Heirloom, so objects would inherit Removed entries again: scale its Deployment to 0 and wait until its Pods are gone, or use --stop"},
+			problem: "pod leads Heirloom, so objects would inherit removed entries again: scale its Deployment to 0 and wait until its Pods are gone, or use --stop"},
 		{name: "a dry run does not mind", lease: func() client.Object { return heldBy("pod", time.Second) }, options: dryRun},
 		{name: "nor one that would stop it", lease: func() client.Object { return heldBy("pod", time.Second) }, options: Options{Mode: Mode{DryRun: true}, Stop: true}},
 		{name: "a leader that is gone does not matter", lease: func() client.Object { return heldBy("pod", time.Minute) }, writes: []string{"patch Machine m"}},
@@ -216,7 +216,7 @@ func TestUnstoppableLoopStopsACleanup(t *testing.T) {
 	}
 }
 
-// If there was a leader in the meantime, Removed entries may be inherited again. The run returns an error.
+// If there was a leader in the meantime, removed entries may be inherited again. The run returns an error.
 func TestLoopStartsDuringACleanup(t *testing.T) {
 	for _, stop := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -228,7 +228,7 @@ func TestLoopStartsDuringACleanup(t *testing.T) {
 			}
 			r := fleet{management: management}.run(Options{Stop: stop})
 			Expect(r.Run(t.Context())).To(MatchError(And(HavePrefix("not everything could be cleaned up; fix these errors, and run it again:\n"),
-				ContainSubstring("the leader's Lease has changed: Heirloom ran meanwhile, and objects may have inherited Removed entries again"))))
+				ContainSubstring("the leader's Lease has changed: Heirloom ran meanwhile, and objects may have inherited removed entries again"))))
 		})
 	}
 }

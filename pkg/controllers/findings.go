@@ -23,7 +23,7 @@ type findings struct {
 	// does not keep entries that its Machine loses.
 	records *byNode[string]
 	// unprotected are Nodes without a declared Always taint, unlabelled new Nodes without labels that their kubelets may not set, skipped
-	// Nodes whose Machine, MachinePool or Cluster carries IgnoreLabel, waiting Nodes that wait for a taint that evicts Pods, pendingNodes Nodes whose
+	// Nodes of IgnoreLabel, waiting Nodes that wait for a taint that evicts Pods, pendingNodes Nodes whose
 	// write is only observed.
 	unprotected, unlabelled, skipped, waiting, pendingNodes *nodeSet
 }

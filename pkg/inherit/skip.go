@@ -45,7 +45,7 @@ const (
 // NotFiltered is the beginning of the reason for an object that a watch filter leaves to another instance.
 const NotFiltered = "it does not carry the label " + clusterv1.WatchLabel + "="
 
-// ByLabel reports whether the reason is the label that opts an object or a Cluster out.
+// ByLabel reports whether the reason is IgnoreLabel, of the object or of its Cluster.
 func (r Reason) ByLabel() bool {
 	return r == HasIgnoreLabel || r == ClusterHasIgnoreLabel || r.CleansUp()
 }
