@@ -70,8 +70,8 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	logsv1.AddFlags(o.Logs, fs)
 }
 
-// AddReleaseFlags adds the program's flags that select the objects of Heirloom and say how to reach them: a release needs the same values.
-func (o *Options) AddReleaseFlags(fs *pflag.FlagSet) {
+// AddCleanupFlags adds the program's flags that select the objects of Heirloom and say how to reach them: a cleanup needs the same values.
+func (o *Options) AddCleanupFlags(fs *pflag.FlagSet) {
 	all := pflag.NewFlagSet("heirloom", pflag.ContinueOnError)
 	o.AddFlags(all)
 	for _, name := range []string{
@@ -104,7 +104,7 @@ func (o *Options) addWatchFlags(fs *pflag.FlagSet) {
 
 func (o *Options) addWorkloadFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.WorkloadClusters, "workload-clusters", true,
-		"Connect to workload clusters. With false, Heirloom reads no kubeconfig, and leaves the Nodes of workload clusters alone.")
+		"Connect to workload clusters. With false, Heirloom reads no kubeconfig, and skips the Nodes of workload clusters.")
 	fs.StringVar(&o.WorkloadAdmission, "workload-admission", workload.AdmitAutomatically,
 		"How new Nodes of workload clusters get inherited entries, unless their Cluster has the label "+workload.AdmissionLabel+": auto (policy if served, otherwise webhook if a URL is set), none (only the loop adds entries), webhook (see --workload-webhook-url) or policy (a MutatingAdmissionPolicy).")
 	fs.StringVar(&o.WorkloadWebhookURL, "workload-webhook-url", "",
@@ -142,7 +142,7 @@ func (o *Options) addLeaderElectionFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.LeaderElect, "leader-elect", false,
 		"Elect a leader among replicas. Webhooks answer from every replica; the resync loop runs on the leader.")
 	fs.StringVar(&o.LeaderElectNamespace, "leader-elect-namespace", "",
-		"Namespace of the leader election Lease. If unspecified, the namespace of the Pod is used; required outside of a cluster and for a release.")
+		"Namespace of the leader election Lease. If unspecified, the namespace of the Pod is used; required outside of a cluster and for a cleanup.")
 	fs.DurationVar(&o.LeaderElectLeaseDuration, "leader-elect-lease-duration", 15*time.Second,
 		"Interval at which non-leader candidates will wait to force acquire leadership.")
 	fs.DurationVar(&o.LeaderElectRenewDeadline, "leader-elect-renew-deadline", 10*time.Second,

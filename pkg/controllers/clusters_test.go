@@ -63,7 +63,7 @@ func TestOneWayToAdmitNodesIsSetUp(t *testing.T) {
 		{"the default", func(*loop, *clusterv1.Cluster) {}, []string{"ensure webhook in ns/c", "remove policy from ns/c"}},
 		{"what the Cluster's label says", label(workload.AdmissionLabel, "policy"), []string{"ensure policy in ns/c", "remove webhook from ns/c"}},
 		{"none where the label says so", label(workload.AdmissionLabel, "none"), none},
-		{"none for a Cluster that is opted out", label(inherit.IgnoreLabel, ""), none},
+		{"none for a Cluster with the label heirloom.dev/ignore", label(inherit.IgnoreLabel, ""), none},
 		{"none for a Cluster that is only observed", label(inherit.ModeLabel, string(inherit.Observe)), none},
 		{"none for a Cluster that is not enrolled", func(l *loop, _ *clusterv1.Cluster) { l.policy.OnlyLabelled = true }, none},
 		{"none for a Cluster that is being deleted", func(_ *loop, c *clusterv1.Cluster) { c.Finalizers = []string{"cluster.cluster.x-k8s.io"} }, none},

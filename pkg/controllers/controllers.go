@@ -174,7 +174,7 @@ func (d *Dependencies) addNodes(mgr ctrl.Manager, b *builder.Builder) error {
 		Watches(&clusterv1.MachineSet{}, d.nodesOf(), builder.WithPredicates(declaresElse())).
 		Watches(&clusterv1.MachineDeployment{}, d.nodesOf(), builder.WithPredicates(declaresElse())).
 		Watches(&clusterv1.ClusterClass{}, d.nodesIn(d.Chain.ClustersOf), builder.WithPredicates(classChanged())).
-		Watches(&clusterv1.Cluster{}, d.nodesIn(itsOwn), builder.WithPredicates(predicate.Or(declaredAnew(), optedOut()))).
+		Watches(&clusterv1.Cluster{}, d.nodesIn(itsOwn), builder.WithPredicates(predicate.Or(declaredAnew(), skippedNow()))).
 		WatchesRawSource(source.TypedChannel(d.PolicyChanges(), d.nodesIn(d.every)))
 	if d.ManagementCluster.Name != "" {
 		watches = watches.Watches(&corev1.Node{}, itself(d.ManagementCluster))

@@ -25,30 +25,30 @@ type findings struct {
 	// records are the last valid records (inherit.Record) that the loop saw on Nodes. With them, a kubelet that makes its record invalid
 	// does not keep entries that its Machine loses.
 	records *byNode[string]
-	// unprotected are Nodes without a declared Always taint, unlabelled new Nodes without labels that their kubelets may not set, ignored
-	// Nodes whose Machine, MachinePool or Cluster is opted out, pendingNodes Nodes whose write is only observed.
-	unprotected, unlabelled, ignored, pendingNodes *nodeSet
+	// unprotected are Nodes without a declared Always taint, unlabelled new Nodes without labels that their kubelets may not set, skipped
+	// Nodes of IgnoreLabel, pendingNodes Nodes whose write is only observed.
+	unprotected, unlabelled, skipped, pendingNodes *nodeSet
 	rollouts                                       *rollouts
 }
 
 func newFindings(m *metrics.Metrics) findings {
 	return findings{
 		records: newByNode[string](nil), unprotected: newByNode[bool](m.NodesUnprotected), unlabelled: newByNode[bool](nil),
-		ignored: newByNode[bool](m.NodesIgnored), rollouts: newRollouts(m),
+		skipped: newByNode[bool](m.NodesSkipped), rollouts: newRollouts(m),
 		pendingNodes: newByNode[bool](func(cluster types.NamespacedName, nodes int) { m.PendingWrites(cluster, "Node", nodes) }),
 	}
 }
 
-// track remembers the Node's record, and whether the Node lacks a taint or a label or is ignored.
+// track remembers the Node's record, and whether the Node lacks a taint or a label or is skipped.
 func (r *nodes) track(v *visit, p owners.NodePlan) {
 	if !p.Inherits() {
-		r.forget(v.NodeRequest, p.Reason.OptedOut())
+		r.forget(v.NodeRequest, p.Reason.ByLabel())
 		return
 	}
 	if record := inherit.ValidRecord(p.Node.NodeState); record != "" {
 		r.records.set(v.NodeRequest, record)
 	}
-	r.ignored.set(v.NodeRequest, false)
+	r.skipped.set(v.NodeRequest, false)
 	r.rollouts.track(v.NodeRequest, len(p.Held) > 0, p.Node.Record.Turn())
 	r.unprotected.set(v.NodeRequest, len(p.Unprotected) > 0)
 	unlabelled := p.Unlabelled && (r.unlabelled.get(v.NodeRequest) || p.Node.Registering())
@@ -57,20 +57,20 @@ func (r *nodes) track(v *visit, p owners.NodePlan) {
 	}
 }
 
-// forget drops the findings about a Node that inherits nothing for now, but not its record; ignored says that the Node is
-// opted out.
-func (r *nodes) forget(req NodeRequest, ignored bool) {
+// forget drops the findings about a Node that inherits nothing for now, but not its record; skipped says that the Node is
+// skipped because of IgnoreLabel.
+func (r *nodes) forget(req NodeRequest, skipped bool) {
 	for _, set := range []*nodeSet{r.unprotected, r.unlabelled} {
 		set.set(req, false)
 	}
-	r.ignored.set(req, ignored)
+	r.skipped.set(req, skipped)
 	r.rollouts.track(req, false, time.Time{})
 }
 
 // known returns the Nodes of a Cluster about which the loop remembers anything.
 func (f findings) known(cluster types.NamespacedName) []NodeRequest {
 	all := f.records.in(cluster)
-	for _, set := range []*nodeSet{f.unprotected, f.unlabelled, f.ignored, f.pendingNodes, f.rollouts.read} {
+	for _, set := range []*nodeSet{f.unprotected, f.unlabelled, f.skipped, f.pendingNodes, f.rollouts.read} {
 		all = append(all, set.in(cluster)...)
 	}
 	return all

@@ -18,10 +18,10 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/heirloom-dev/heirloom/pkg/cleanup"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/owners"
 	"github.com/heirloom-dev/heirloom/pkg/pace"
-	"github.com/heirloom-dev/heirloom/pkg/release"
 	"github.com/heirloom-dev/heirloom/pkg/workload"
 )
 
@@ -117,8 +117,8 @@ func (r *nodes) sync(ctx context.Context, req NodeRequest) (requeueAfter time.Du
 		return r.watchFacts(ctx, v, p)
 	case p.Inherits():
 		return r.carryOut(ctx, v, p)
-	case p.Reason.Released() && !p.Observed:
-		return r.release(ctx, v)
+	case p.Reason.CleansUp() && !p.Observed:
+		return r.cleanUp(ctx, v)
 	}
 	ctrl.LoggerFrom(ctx).V(2).Info("Node inherits nothing for now", "reason", p.Reason)
 	return 0, nil
@@ -285,9 +285,9 @@ func (r *nodes) patch(ctx context.Context, v *visit, state inherit.NodeState) er
 	return nil
 }
 
-// release releases a Node whose Machine, MachinePool or Cluster is opted out for good.
-func (r *nodes) release(ctx context.Context, v *visit) (requeueAfter time.Duration, err error) {
-	if state := v.node.NodeState; inherit.Release(state, true).Equal(state) {
+// cleanUp cleans up a Node whose Machine, MachinePool or Cluster asks for it.
+func (r *nodes) cleanUp(ctx context.Context, v *visit) (requeueAfter time.Duration, err error) {
+	if state := v.node.NodeState; inherit.CleanUp(state, true).Equal(state) {
 		return 0, nil
 	}
 	return r.clusters.try(v.Cluster, func() (sent bool, err error) {
@@ -295,14 +295,14 @@ func (r *nodes) release(ctx context.Context, v *visit) (requeueAfter time.Durati
 		if err != nil {
 			return false, err
 		}
-		changed, removed, err := release.Node(ctx, v.server, live, v.Name, release.Mode{})
+		changed, removed, err := cleanup.Node(ctx, v.server, live, v.Name, cleanup.Mode{})
 		if err != nil {
-			return true, fmt.Errorf("releasing the Node: %w", err)
+			return true, fmt.Errorf("cleaning up the Node: %w", err)
 		}
 		if changed {
 			r.records.set(v.NodeRequest, "")
 			r.Metrics.Write("Node", result(nil))
-			ctrl.LoggerFrom(ctx).Info("Released Node", "removed", removed)
+			ctrl.LoggerFrom(ctx).Info("Cleaned up Node", "removed", removed)
 		}
 		return true, nil
 	})

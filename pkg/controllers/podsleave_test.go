@@ -151,7 +151,7 @@ func TestAStaleCacheEvictsNobody(t *testing.T) {
 			l.lag(m)
 			l.change(m, func() { m.Spec.Taints = m.Spec.Taints[:1] })
 		}},
-		"the Cluster is opted out": {change: func(l *loop, _ *corev1.Node) {
+		"the Cluster is skipped by label": {change: func(l *loop, _ *corev1.Node) {
 			c := theCluster()
 			l.lag(c)
 			l.change(c, func() { c.Labels = pairs(inherit.IgnoreLabel) })

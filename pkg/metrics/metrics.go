@@ -22,9 +22,9 @@ import (
 type Metrics struct {
 	registerer prometheus.Registerer
 
-	admissions, rejections, lookups, keys, drift, writes *prometheus.CounterVec
-	unprotected, ignored, workloads, pending, modes      *prometheus.GaugeVec
-	noExecute, halted                                    *prometheus.GaugeVec
+	admissions, rejections, lookups, keys, drift, writes     *prometheus.CounterVec
+	unprotected, skipped, ignored, workloads, pending, modes *prometheus.GaugeVec
+	noExecute, halted                                        *prometheus.GaugeVec
 
 	denials  prometheus.Counter
 	labelled prometheus.Histogram
@@ -70,9 +70,10 @@ func New(registerer prometheus.Registerer) (*Metrics, error) {
 			"cluster_namespace", "cluster_name"),
 		unprotected: gauge("heirloom_unprotected_nodes",
 			"Nodes without an Always taint that they should have now, by Cluster.", "cluster_namespace", "cluster_name"),
-		ignored: gauge("heirloom_ignored_nodes",
+		skipped: gauge("heirloom_skipped_nodes",
 			"Nodes that inherit nothing because their Machine, MachinePool or Cluster has the label heirloom.dev/ignore, by Cluster; "+
 				"its labels are empty for the management cluster's own Nodes.", "cluster_namespace", "cluster_name"),
+		ignored: gauge("heirloom_ignored_nodes", "Deprecated: use heirloom_skipped_nodes.", "cluster_namespace", "cluster_name"),
 		labelled: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "heirloom_node_labels_delay_seconds",
 			Help:    "Seconds from the creation of a Node until it has all inherited labels that its kubelet may not set itself.",
@@ -82,7 +83,7 @@ func New(registerer prometheus.Registerer) (*Metrics, error) {
 			"Clusters by the state of the connection to their API server (connected, disconnected).", "state"),
 	}
 	for _, c := range []prometheus.Collector{
-		info, m.admissions, m.rejections, m.lookups, m.denials, m.keys, m.drift, m.writes, m.noExecute, m.halted, m.unprotected, m.ignored, m.labelled, m.workloads,
+		info, m.admissions, m.rejections, m.lookups, m.denials, m.keys, m.drift, m.writes, m.noExecute, m.halted, m.unprotected, m.skipped, m.ignored, m.labelled, m.workloads,
 		m.pending, m.modes,
 	} {
 		if err := m.register(c); err != nil {
@@ -162,9 +163,10 @@ func (m *Metrics) NodesUnprotected(cluster types.NamespacedName, nodes int) {
 	setOrDelete(m.unprotected, nodes, cluster.Namespace, cluster.Name)
 }
 
-// NodesIgnored sets the number of Nodes of a Cluster that inherit nothing because of an opt-out label. A Cluster without such Nodes has no
+// NodesSkipped sets the number of Nodes of a Cluster that inherit nothing because of IgnoreLabel. A Cluster without such Nodes has no
 // series.
-func (m *Metrics) NodesIgnored(cluster types.NamespacedName, nodes int) {
+func (m *Metrics) NodesSkipped(cluster types.NamespacedName, nodes int) {
+	setOrDelete(m.skipped, nodes, cluster.Namespace, cluster.Name)
 	setOrDelete(m.ignored, nodes, cluster.Namespace, cluster.Name)
 }
 

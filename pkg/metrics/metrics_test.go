@@ -55,9 +55,9 @@ func exercise(t *testing.T, registry *prometheus.Registry) {
 	m.NodesUnprotected(red, 4)
 	m.NodesUnprotected(types.NamespacedName{Namespace: "fleet", Name: "blue"}, 1)
 	m.NodesUnprotected(types.NamespacedName{Namespace: "fleet", Name: "blue"}, 0)
-	m.NodesIgnored(red, 3)
-	m.NodesIgnored(types.NamespacedName{}, 1)
-	m.NodesIgnored(types.NamespacedName{}, 0)
+	m.NodesSkipped(red, 3)
+	m.NodesSkipped(types.NamespacedName{}, 1)
+	m.NodesSkipped(types.NamespacedName{}, 0)
 	m.NodeLabelled(1500 * time.Millisecond)
 	m.WorkloadClusters(2, 1)
 	m.WorkloadDenied()
@@ -83,6 +83,7 @@ func TestMetrics(t *testing.T) {
 		`heirloom_no_execute_halted{cluster_name="red",cluster_namespace="fleet"} 1`,
 		`heirloom_unprotected_nodes{cluster_name="",cluster_namespace=""} 2`,
 		`heirloom_unprotected_nodes{cluster_name="red",cluster_namespace="fleet"} 4`,
+		`heirloom_skipped_nodes{cluster_name="red",cluster_namespace="fleet"} 3`,
 		`heirloom_ignored_nodes{cluster_name="red",cluster_namespace="fleet"} 3`,
 		`heirloom_pending_writes{cluster_name="red",cluster_namespace="fleet",kind="Machine"} 2`,
 		`heirloom_pending_writes{cluster_name="red",cluster_namespace="fleet",kind="Node"} 1`,

@@ -31,7 +31,7 @@ import (
 const updateDocs = "HEIRLOOM_UPDATE_DOCS"
 
 // TestKubectl runs the built plugin with Heirloom, through kubectl: with the rights of the chart's roles, with dry runs that webhooks answer,
-// as the pages of the documentation show it, and with a release by the running program. The scripts of cmd/kubectl-heirloom test all other
+// as the pages of the documentation show it, and with a cleanup by the running program. The scripts of cmd/kubectl-heirloom test all other
 // promises.
 func TestKubectl(t *testing.T) {
 	t.Parallel()
@@ -51,8 +51,8 @@ func TestKubectl(t *testing.T) {
 	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: fleetName, Name: "edge-web-1"}}
 	w.get(m)
 	w.Expect(ours(m)).NotTo(BeEmpty())
-	out = w.shell(w.kubeconfig, "kubectl heirloom release machine/edge-web-1 --yes")
-	w.Expect(out).To(ContainSubstring("machine.cluster.x-k8s.io/edge-web-1 released in namespace fleet\n"))
+	out = w.shell(w.kubeconfig, "kubectl heirloom cleanup machine/edge-web-1 --yes")
+	w.Expect(out).To(ContainSubstring("machine.cluster.x-k8s.io/edge-web-1 cleaned up in namespace fleet\n"))
 	w.get(m)
 	w.Expect(ours(m)).To(BeEmpty())
 }

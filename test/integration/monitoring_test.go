@@ -18,7 +18,7 @@ import (
 )
 
 // The program exports every metric of docs/monitoring.md with its labels, including metrics of libraries, after the matching events: a
-// Node that inherits from the loop, a repaired drift, an ignored Node. The series of a Cluster go with the Cluster.
+// Node that inherits from the loop, a repaired drift, an skipped Node. The series of a Cluster go with the Cluster.
 func TestMetricsAreExported(t *testing.T) {
 	t.Parallel()
 	s := sharedScene(t)
@@ -33,8 +33,8 @@ func TestMetricsAreExported(t *testing.T) {
 	s.expectEvent("DriftRepaired", "Machine", a.m.Name, ContainSubstring(node.Name))
 	s.get(a.m)
 	s.update(a.m, func() { a.m.Labels[inherit.IgnoreLabel] = "" })
-	ignored := `heirloom_ignored_nodes{cluster_name="` + a.cluster.Name + `",cluster_namespace="` + a.cluster.Namespace + `"}`
-	s.Eventually(s.samples).WithTimeout(patience).Should(HaveKey(ignored))
+	skipped := `heirloom_skipped_nodes{cluster_name="` + a.cluster.Name + `",cluster_namespace="` + a.cluster.Namespace + `"}`
+	s.Eventually(s.samples).WithTimeout(patience).Should(HaveKey(skipped))
 
 	s.observed("only-observed")
 	s.expectSample("heirloom_pending_writes{", 1)
@@ -42,7 +42,7 @@ func TestMetricsAreExported(t *testing.T) {
 	for _, object := range []client.Object{a.m, a.ms, a.md, a.cluster} {
 		s.Expect(s.Client.Delete(s.ctx, object)).To(Succeed())
 	}
-	s.Eventually(s.samples).WithTimeout(patience).ShouldNot(HaveKey(ignored))
+	s.Eventually(s.samples).WithTimeout(patience).ShouldNot(HaveKey(skipped))
 }
 
 // expectDocumentedMetrics looks for every metric of docs/monitoring.md.

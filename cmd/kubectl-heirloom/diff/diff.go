@@ -181,9 +181,9 @@ func (e *evaluation) visit(ctx context.Context, o *compare.Object) error {
 	case o.Err != nil:
 		e.note(name, "Changes of %s are unknown: "+cli.OneLine(o.Err))
 		return nil
-	case o.LeftAlone != "":
+	case o.Skipped != "":
 		if len(o.Wrong()) > 0 {
-			e.note(name, "Heirloom leaves %s alone: "+string(o.LeftAlone))
+			e.note(name, "Heirloom skips %s: "+string(o.Skipped))
 		}
 		return nil
 	case o.Problems != nil:

@@ -163,7 +163,7 @@ func (l *linter) declaration(s *subject, d inherit.Declaration, node inherit.Con
 			l.missing(s, d, path, e, l.onNode(e))
 		default:
 			l.found(usedBySelector, s, path, "Select by cluster.x-k8s.io/deployment-name instead: a selector cannot be changed, so this takes a new "+
-				d.Kind+".", "the selector uses label %s, which is for Nodes: Heirloom leaves it alone, and you cannot change its value", e.Name)
+				d.Kind+".", "the selector uses label %s, which is for Nodes: Heirloom skips it, and you cannot change its value", e.Name)
 		}
 	}
 }

@@ -61,7 +61,7 @@ func TestValuesBecomeTheChartsFlags(t *testing.T) {
 		{"the chart's own", []string{"{}"}},
 		{"everything", []string{allValues}},
 		{"further arguments", []string{allValues, `extraArgs: ["--namespace=other", "--no-execute-rate=7"]`}},
-		{"workload clusters are left alone", []string{`workloadClusters: {enabled: false}`}},
+		{"workload clusters are skipped", []string{`workloadClusters: {enabled: false}`}},
 		{"another name", []string{allValues, "nameOverride: inherit"}},
 		{"another whole name", []string{allValues, "fullnameOverride: inherit"}},
 		{"a later file", []string{allValues, `{workloadClusters: {concurrency: 3}, additionalSyncMachineLabels: [c], leaderElection: {enabled: false}, replicaCount: 1}`}},

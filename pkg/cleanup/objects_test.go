@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package release
+package cleanup
 
 import (
 	"context"
@@ -20,9 +20,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
-// A release removes entries that no other manager owns, from every kind that inherits and from no other kind. Entries of other managers
+// A cleanup removes entries that no other manager owns, from every kind that inherits and from no other kind. Entries of other managers
 // stay.
-func TestEveryKindIsReleased(t *testing.T) {
+func TestEveryKindIsCleanedUp(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	management := holds(served,
 		teamed(t, controlPlane, "ControlPlane", "cp"), teamed(t, controlPlane, "ControlPlaneTemplate", "cpt"),
@@ -30,7 +30,7 @@ func TestEveryKindIsReleased(t *testing.T) {
 		teamed(t, core, "MachineSet", "ms"), teamed(t, core, "Machine", "m"), teamed(t, core, "MachineHealthCheck", "mhc"),
 		teamed(t, infra, "InfraMachine", "im"), teamed(t, infra, "InfraMachineTemplate", "imt"), teamed(t, bootstrap, "Bootstrap", "b"),
 	)
-	r := releasing(management, Options{})
+	r := cleaning(management, Options{})
 	Expect(r.Run(t.Context())).To(Succeed(), r.progress.String())
 	Expect(management.written()).To(ConsistOf(
 		"patch ControlPlane cp", "patch MachineDeployment md", "patch MachinePool mp", "patch MachineSet ms", "patch Machine m",
@@ -44,7 +44,7 @@ func TestEveryKindIsReleased(t *testing.T) {
 }
 
 // Managed fields show which entries are Heirloom's, at any place in an object.
-func TestReleasedEntries(t *testing.T) {
+func TestCleanedUpEntries(t *testing.T) {
 	const content = `{metadata: {labels: {team: ml, mine: "yes"}, annotations: {note: x}}, spec: {clusterName: c, deletion: {nodeDrainTimeoutSeconds: 60}}}`
 	ours := owns(core, "heirloom", `{f:metadata: {f:labels: {f:team: {}}, f:annotations: {f:note: {}}}, f:spec: {f:deletion: {f:nodeDrainTimeoutSeconds: {}}}}`)
 	user := owns(core, "user", `{f:metadata: {f:labels: {f:mine: {}}}, f:spec: {f:clusterName: {}}}`)
@@ -59,22 +59,22 @@ func TestReleasedEntries(t *testing.T) {
 	}{
 		{
 			name: "labels, annotations and fields go", fields: []metav1.ManagedFieldsEntry{ours, user}, managers: []string{"user"},
-			want: `{metadata: {labels: {mine: "yes"}}, spec: {clusterName: c}}`, out: "machine.cluster.x-k8s.io/m released in namespace ns\n",
+			want: `{metadata: {labels: {mine: "yes"}}, spec: {clusterName: c}}`, out: "machine.cluster.x-k8s.io/m cleaned up in namespace ns\n",
 		},
 		{
 			name: "values are kept where that is wanted", options: Options{Mode: Mode{KeepValues: true}}, fields: []metav1.ManagedFieldsEntry{ours, user},
-			want: content, managers: []string{"user"}, out: "machine.cluster.x-k8s.io/m released in namespace ns\n",
+			want: content, managers: []string{"user"}, out: "machine.cluster.x-k8s.io/m cleaned up in namespace ns\n",
 		},
 		{
 			name: "a dry run says what would go", options: dryRun, fields: []metav1.ManagedFieldsEntry{ours, user},
-			want: content, managers: []string{"heirloom", "user"}, out: "machine.cluster.x-k8s.io/m released in namespace ns (dry run)\n" + paths,
+			want: content, managers: []string{"heirloom", "user"}, out: "machine.cluster.x-k8s.io/m cleaned up in namespace ns (dry run)\n" + paths,
 		},
 		{name: "where nothing is ours nothing is written", fields: []metav1.ManagedFieldsEntry{user}, want: content, managers: []string{"user"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			Expect := NewWithT(t).Expect
 			management := holds(served, object(t, core, "Machine", "m", content, tc.fields...))
-			r := releasing(management, tc.options)
+			r := cleaning(management, tc.options)
 			Expect(r.Run(t.Context())).To(Succeed(), r.progress.String())
 			text, managers := management.stored(t, core, "Machine", "m")
 			Expect(text).To(MatchYAML(tc.want))
@@ -83,7 +83,7 @@ func TestReleasedEntries(t *testing.T) {
 			written := len(management.writes) > 0
 			Expect(written).To(Equal(tc.out != "" && !tc.options.DryRun))
 
-			again := releasing(management, Options{})
+			again := cleaning(management, Options{})
 			if tc.options.DryRun {
 				return
 			}
@@ -95,7 +95,7 @@ func TestReleasedEntries(t *testing.T) {
 	}
 }
 
-// The loop releases single objects: it writes with its own client, and reads from the API server.
+// The loop cleans up single objects: it writes with its own client, and reads from the API server.
 func TestOneOfThem(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	writes := holds(served, teamed(t, core, "Machine", "m"), teamed(t, core, "MachineSet", "ms"), ofBoth())
@@ -159,7 +159,7 @@ func TestListsAreReadInSmallPages(t *testing.T) {
 }
 
 // A provider may serve a newer version than the version in which Heirloom wrote an object. The managed fields match only the older version.
-// When the older version is no longer served, a release still removes labels and annotations.
+// When the older version is no longer served, a cleanup still removes labels and annotations.
 func TestRecordsOfOtherVersions(t *testing.T) {
 	const (
 		older   = "controlplane.cluster.x-k8s.io/v1beta1"

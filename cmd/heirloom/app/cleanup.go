@@ -16,19 +16,19 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/heirloom-dev/heirloom/pkg/cleanup"
 	"github.com/heirloom-dev/heirloom/pkg/config"
-	"github.com/heirloom-dev/heirloom/pkg/release"
 	"github.com/heirloom-dev/heirloom/pkg/workload/connect"
 )
 
-// newReleaseCommand returns the command heirloom release.
-func newReleaseCommand() *cobra.Command {
+// newCleanupCommand returns the command heirloom cleanup.
+func newCleanupCommand() *cobra.Command {
 	options := config.NewOptions()
-	var what release.Options
+	var what cleanup.Options
 	command := &cobra.Command{
-		Use:   "release",
+		Use:   "cleanup",
 		Short: "Give up everything that Heirloom owns, before you uninstall it",
-		Long: `Release gives up everything that Heirloom owns or tracks:
+		Long: `Cleanup gives up everything that Heirloom owns or tracks:
 
 * In objects of Cluster API and of its providers, the fields of field manager heirloom. Fields without another owner are removed.
 * On Nodes, of the management cluster and of every workload cluster, the labels, annotations and taints that the
@@ -42,7 +42,7 @@ func newReleaseCommand() *cobra.Command {
 Once a taint is removed from a Node, Pods that do not tolerate it can be scheduled there; --keep-values keeps taints. Try --dry-run.
 
 Stop Heirloom first: use --stop, or delete its webhook configurations and scale its Deployment to 0. Use the same flags as for
-Heirloom itself. A second run changes nothing. If something cannot be released, for example in a workload cluster that does not
+Heirloom itself. A second run changes nothing. If something cannot be cleaned up, for example in a workload cluster that does not
 answer, the command does the rest and ends with an error.`,
 		Args:         cobra.NoArgs,
 		SilenceUsage: true,
@@ -52,17 +52,17 @@ answer, the command does the rest and ends with an error.`,
 				return err
 			}
 			ctrl.SetLogger(briefly(klog.Background()))
-			releaser, err := newReleaser(c, what)
+			cleaner, err := newCleaner(c, what)
 			if err != nil {
 				return err
 			}
-			releaser.Out, releaser.Progress = cmd.OutOrStdout(), cmd.ErrOrStderr()
-			return releaser.Run(cmd.Context())
+			cleaner.Out, cleaner.Progress = cmd.OutOrStdout(), cmd.ErrOrStderr()
+			return cleaner.Run(cmd.Context())
 		},
 	}
 	fs := command.Flags()
 	fs.SetNormalizeFunc(cliflag.WordSepNormalizeFunc)
-	options.AddReleaseFlags(fs)
+	options.AddCleanupFlags(fs)
 	fs.BoolVar(&what.DryRun, "dry-run", false, "Only print the writes, without making them.")
 	fs.BoolVar(&what.KeepValues, "keep-values", false,
 		"Keep labels, annotations, taints and fields, and give up only their ownership and tracking. "+
@@ -78,7 +78,7 @@ answer, the command does the rest and ends with an error.`,
 	return command
 }
 
-func newReleaser(c *config.Config, what release.Options) (*release.Releaser, error) {
+func newCleaner(c *config.Config, what cleanup.Options) (*cleanup.Cleaner, error) {
 	if c.LeaderElectNamespace == "" && !what.DryRun && !what.OnlyWebhookConfigurations {
 		return nil, errors.New("--leader-elect-namespace is required: the namespace in which Heirloom is installed")
 	}
@@ -94,8 +94,8 @@ func newReleaser(c *config.Config, what release.Options) (*release.Releaser, err
 	if err != nil {
 		return nil, fmt.Errorf("creating the discovery client: %w", err)
 	}
-	releaser := &release.Releaser{Options: what, Config: c, Management: management, Discovery: discoveryClient}
-	releaser.Workload = func(ctx context.Context, cluster types.NamespacedName) (client.Client, error) {
+	cleaner := &cleanup.Cleaner{Options: what, Config: c, Management: management, Discovery: discoveryClient}
+	cleaner.Workload = func(ctx context.Context, cluster types.NamespacedName) (client.Client, error) {
 		theirs, err := connect.RESTConfig(ctx, management, cluster)
 		if err != nil {
 			return nil, err
@@ -103,5 +103,5 @@ func newReleaser(c *config.Config, what release.Options) (*release.Releaser, err
 		theirs.UserAgent, theirs.QPS, theirs.Burst = restConfig.UserAgent, c.ClusterCacheClientQPS, c.ClusterCacheClientBurst
 		return client.New(theirs, client.Options{Scheme: clientgoscheme.Scheme})
 	}
-	return releaser, nil
+	return cleaner, nil
 }

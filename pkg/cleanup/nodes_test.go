@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package release
+package cleanup
 
 import (
 	"testing"
@@ -31,8 +31,8 @@ func ofBoth() *corev1.Node {
 }
 
 const (
-	releasedNode = `{metadata: {labels: {mine: "yes"}}, spec: {taints: [{key: mine, effect: NoSchedule}]}}`
-	keptNode     = `
+	cleanNode = `{metadata: {labels: {mine: "yes"}}, spec: {taints: [{key: mine, effect: NoSchedule}]}}`
+	keptNode  = `
 metadata: {labels: {team: ml, mine: "yes"}, annotations: {note: x}}
 spec: {taints: [{key: annotated, value: "yes", effect: NoSchedule}, {key: mine, effect: NoSchedule}]}`
 )
@@ -41,21 +41,21 @@ spec: {taints: [{key: annotated, value: "yes", effect: NoSchedule}, {key: mine, 
 func TestNodes(t *testing.T) {
 	ours := owns("v1", "heirloom", `{f:spec: {f:taints: {}}}`)
 	kubelet := owns("v1", "kubelet", `{f:metadata: {f:labels: {f:mine: {}}}}`)
-	for want, options := range map[string]Options{releasedNode: {}, keptNode: {Mode: Mode{KeepValues: true}}} {
+	for want, options := range map[string]Options{cleanNode: {}, keptNode: {Mode: Mode{KeepValues: true}}} {
 		Expect := NewWithT(t).Expect
 		n := ofBoth()
 		n.ManagedFields = []metav1.ManagedFieldsEntry{ours, kubelet}
 		management := holds(served, n)
-		r := releasing(management, options)
+		r := cleaning(management, options)
 		Expect(r.Run(t.Context())).To(Succeed(), r.progress.String())
 		text, managers := management.stored(t, "v1", "Node", "n")
 		Expect(text).To(MatchYAML(want))
 		Expect(managers).To(Equal([]string{"kubelet"}))
 		Expect(management.written()).To(HaveLen(2))
-		Expect(r.out.String()).To(Equal("node/n released\n"))
+		Expect(r.out.String()).To(Equal("node/n cleaned up\n"))
 
 		management.writes = nil
-		Expect(releasing(management, Options{}).Run(t.Context())).To(Succeed())
+		Expect(cleaning(management, Options{}).Run(t.Context())).To(Succeed())
 		Expect(management.written()).To(BeEmpty(), "a second run changes nothing")
 	}
 }
@@ -63,10 +63,10 @@ func TestNodes(t *testing.T) {
 func TestDryRunOfANode(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	management := holds(served, ofBoth())
-	r := releasing(management, dryRun)
+	r := cleaning(management, dryRun)
 	Expect(r.Run(t.Context())).To(Succeed())
 	Expect(management.written()).To(BeEmpty())
-	Expect(r.out.String()).To(Equal(`node/n released (dry run)
+	Expect(r.out.String()).To(Equal(`node/n cleaned up (dry run)
   .metadata.labels.heirloom.node-restriction.kubernetes.io/record
   .metadata.labels.team
   .metadata.annotations.heirloom.dev/annotations-from-machine
@@ -85,13 +85,13 @@ func TestNodesWithoutAnythingOfOurs(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	management := holds(served, node("n", map[string]string{"a": "1"}, map[string]string{"cluster.x-k8s.io/labels-from-machine": "a"}))
 	management.fail["get Node"] = forbidden
-	r := releasing(management, Options{})
+	r := cleaning(management, Options{})
 	Expect(r.Run(t.Context())).To(Succeed())
 	Expect(management.written()).To(BeEmpty())
 }
 
 // Taints are one list that is replaced as a whole: a taint that is added in between must not be lost.
-func TestReleaseKeepsTaintsAddedMeanwhile(t *testing.T) {
+func TestCleanupKeepsTaintsAddedMeanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		Expect := NewWithT(t).Expect
 		management := holds(served, ofBoth())
@@ -101,7 +101,7 @@ func TestReleaseKeepsTaintsAddedMeanwhile(t *testing.T) {
 			n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: "new", Effect: noSchedule})
 			Expect(management.others.Update(t.Context(), n, client.FieldOwner("user"))).To(Succeed())
 		}
-		Expect(releasing(management, Options{}).Run(t.Context())).To(Succeed())
+		Expect(cleaning(management, Options{}).Run(t.Context())).To(Succeed())
 		n := &corev1.Node{}
 		Expect(management.Get(t.Context(), client.ObjectKey{Name: "n"}, n)).To(Succeed())
 		var keys []string

@@ -10,10 +10,10 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/value"
 )
 
-// Release returns the object after Heirloom has released everything in it, for good: without our entries in metadata.managedFields, and
+// CleanUp returns the object after Heirloom has given up everything in it, for good: without our entries in metadata.managedFields, and
 // without the fields that only we own, unless keepValues leaves them there without an owner. removed are the paths of the removed fields.
-// Release follows managed fields and not the rules, so that no field of another version of Heirloom stays, and no schema is needed.
-func Release(object *unstructured.Unstructured, keepValues bool) (released *unstructured.Unstructured, removed []string, err error) {
+// CleanUp follows managed fields and not the rules, so that no field of another version of Heirloom stays, and no schema is needed.
+func CleanUp(object *unstructured.Unstructured, keepValues bool) (cleaned *unstructured.Unstructured, removed []string, err error) {
 	var ours, others []*fieldpath.Set
 	entries := object.GetManagedFields()
 	for _, entry := range entries {
@@ -28,15 +28,15 @@ func Release(object *unstructured.Unstructured, keepValues bool) (released *unst
 			others = append(others, set)
 		}
 	}
-	released = object.DeepCopy()
-	released.SetManagedFields(Forget(entries))
+	cleaned = object.DeepCopy()
+	cleaned.SetManagedFields(Forget(entries))
 	if !keepValues {
 		r := remover{}
-		r.from(released.Object, union(ours).Difference(union(others)), nil)
+		r.from(cleaned.Object, union(ours).Difference(union(others)), nil)
 		removed = r.removed
 		slices.Sort(removed)
 	}
-	return released, removed, nil
+	return cleaned, removed, nil
 }
 
 // remover removes fields from a JSON value, and then maps and lists that have become empty: Cluster API's CRDs do not accept them.

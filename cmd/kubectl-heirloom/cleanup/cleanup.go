@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package release is the command "release" for people at a terminal: it takes the settings from the running server, describes its plan, and
-// asks for confirmation. pkg/release releases everything, as for the server's own command. A single object gets a label, and the running
+// Package cleanup is the command "cleanup" for people at a terminal: it takes the settings from the running server, describes its plan, and
+// asks for confirmation. pkg/cleanup cleans up everything, as for the server's own command. A single object gets a label, and the running
 // server does the rest.
-package release
+package cleanup
 
 import (
 	"bufio"
@@ -19,14 +19,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/settings"
-	"github.com/heirloom-dev/heirloom/pkg/release"
+	"github.com/heirloom-dev/heirloom/pkg/cleanup"
 )
 
-// Check makes sure that the settings of the server are known. one says that a single object is released. The names of the objects to stop
-// come from the Deployment: given settings may belong to a release with another name, whose missing objects would seem to be stopped.
+// Check makes sure that the settings of the server are known. one says that a single object is cleaned up. The names of the objects to stop
+// come from the Deployment: given settings may belong to a Helm release with another name, whose missing objects would seem to be stopped.
 func Check(ctx context.Context, reader client.Reader, s *settings.Settings, namespace string, dryRun, one bool) error {
 	if !s.Known {
-		return fmt.Errorf(`a release needs the settings of Heirloom. %s If all settings are or were the defaults, use --server-flags=""`,
+		return fmt.Errorf(`a cleanup needs the settings of Heirloom. %s If all settings are or were the defaults, use --server-flags=""`,
 			strings.Join(s.Notes, " "))
 	}
 	if s.Deployment.Name == "" {
@@ -66,8 +66,8 @@ const (
 	removed = "Labels, annotations, taints and fields without another owner are removed. Pods can then be scheduled to Nodes whose taints are removed.\n" + shows
 )
 
-// Describe describes a release of everything.
-func Describe(s settings.Settings, what release.Options) string {
+// Describe describes a cleanup of everything.
+func Describe(s settings.Settings, what cleanup.Options) string {
 	scope := "in all namespaces"
 	if s.Config.Namespace != "" {
 		scope = "in namespace " + s.Config.Namespace
@@ -90,12 +90,12 @@ func Describe(s settings.Settings, what release.Options) string {
 // Ask asks for confirmation.
 func Ask(in io.Reader, out io.Writer, terminal bool, description string) error {
 	if !terminal {
-		return errors.New("no terminal to ask for confirmation: use --yes to release without it, or --dry-run to look first")
+		return errors.New("no terminal to ask for confirmation: use --yes to clean up without it, or --dry-run to look first")
 	}
 	_, _ = fmt.Fprintf(out, "%s\n\nContinue? [y/N] ", description)
 	answer, _ := bufio.NewReader(in).ReadString('\n') // a failed read counts as no
 	if slices.Contains([]string{"y", "yes"}, strings.ToLower(strings.TrimSpace(answer))) {
 		return nil
 	}
-	return errors.New("not confirmed: nothing was released")
+	return errors.New("not confirmed: nothing was cleaned up")
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package release
+package cleanup
 
 import (
 	"slices"
@@ -44,7 +44,7 @@ func shared(t *testing.T) *apiServer {
 	return holds(served, objects...)
 }
 
-// If several Heirlooms share a management cluster, each releases its own objects: objects in its namespace or with its label, the external
+// If several Heirlooms share a management cluster, each cleans up its own objects: objects in its namespace or with its label, the external
 // objects of their Machines, and the Nodes of these Machines.
 func TestEachGivesUpItsOwn(t *testing.T) {
 	all := []string{"patch InfraMachine", "patch Machine", "patch Node", "patch Node by-name-", "patch Node pool-"}
@@ -78,7 +78,7 @@ func TestEachGivesUpItsOwn(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			Expect := NewWithT(t).Expect
 			management := shared(t)
-			r := releasing(management, Options{}).within(tc.namespace, tc.watchFilter)
+			r := cleaning(management, Options{}).within(tc.namespace, tc.watchFilter)
 			r.Config.ManagementClusterKey = tc.managementCluster
 			Expect(r.Run(t.Context())).To(Succeed(), r.progress.String())
 			written := management.written()
@@ -103,15 +103,15 @@ func TestProviderObjectsOfAMachine(t *testing.T) {
 	management := holds(served, labelled("Machine", core, "red", "red"), labelled("Machine", core, "blue", "blue", "red"),
 		labelled("InfraMachine", infra, "of-red", "", "red"), labelled("InfraMachine", infra, "of-blue", "red", "blue"),
 		labelled("InfraMachine", infra, "of-nobody", "red"), labelled("InfraMachine", infra, "of-nobody-else", "blue"))
-	Expect(releasing(management, Options{}).within("", "red").Run(t.Context())).To(Succeed())
+	Expect(cleaning(management, Options{}).within("", "red").Run(t.Context())).To(Succeed())
 	Expect(management.written()).To(ConsistOf("patch Machine red", "patch InfraMachine of-red", "patch InfraMachine of-nobody"))
 }
 
-// If the Machines cannot be read, nothing is released, because the Machines decide which objects are ours.
+// If the Machines cannot be read, nothing is cleaned up, because the Machines decide which objects are ours.
 func TestUnreadableMachinesStopARelease(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	management := shared(t)
 	management.fail["list Machine"] = forbidden
-	Expect(releasing(management, Options{}).within("", "mine").Run(t.Context())).To(MatchError(ContainSubstring("listing Machine.cluster.x-k8s.io: ")))
+	Expect(cleaning(management, Options{}).within("", "mine").Run(t.Context())).To(MatchError(ContainSubstring("listing Machine.cluster.x-k8s.io: ")))
 	Expect(management.written()).To(BeEmpty())
 }

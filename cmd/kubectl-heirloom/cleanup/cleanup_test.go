@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package release
+package cleanup
 
 import (
 	"bytes"
@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/settings"
-	"github.com/heirloom-dev/heirloom/pkg/release"
+	"github.com/heirloom-dev/heirloom/pkg/cleanup"
 )
 
 // given returns the settings of a server in namespace hs with these flags.
@@ -39,7 +39,7 @@ func TestCheck(t *testing.T) {
 	}{
 		{name: "all is known", flags: "--leader-elect --leader-elect-namespace=hs", running: 2},
 		{name: "no settings", change: func(s *settings.Settings) { s.Known, s.Notes = false, []string{"They are unknown."} }, one: true,
-			problem: `a release needs the settings of Heirloom. They are unknown. If all settings are or were the defaults, use --server-flags=""`},
+			problem: `a cleanup needs the settings of Heirloom. They are unknown. If all settings are or were the defaults, use --server-flags=""`},
 		{name: "several", change: func(s *settings.Settings) { s.Others = []types.NamespacedName{{Namespace: "b", Name: "two"}} }, dryRun: true,
 			problem: "found several Heirlooms, such as hs/own and b/two (use --heirloom-namespace)"},
 		{name: "no namespace of the Lease", problem: "the namespace of the leader's Lease is unknown: set --heirloom-namespace to the namespace in which Heirloom is or was installed"},
@@ -66,7 +66,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// Given settings may belong to a release with another name. Its webhooks and its Deployment are found, so Heirloom does not count as
+// Given settings may belong to a Helm release with another name. Its webhooks and its Deployment are found, so Heirloom does not count as
 // stopped.
 func TestAReleaseWithAnotherName(t *testing.T) {
 	Expect := NewWithT(t).Expect
@@ -85,8 +85,8 @@ func TestAReleaseWithAnotherName(t *testing.T) {
 
 func TestDescribe(t *testing.T) {
 	const all = "This gives up everything that Heirloom owns in this management cluster and on the Nodes of all workload clusters "
-	NewWithT(t).Expect(Describe(given(t, ""), release.Options{})).To(Equal(all + "(in all namespaces; settings of Deployment hs/own).\n" + removed))
-	what := release.Options{Stop: true, Mode: release.Mode{KeepValues: true}}
+	NewWithT(t).Expect(Describe(given(t, ""), cleanup.Options{})).To(Equal(all + "(in all namespaces; settings of Deployment hs/own).\n" + removed))
+	what := cleanup.Options{Stop: true, Mode: cleanup.Mode{KeepValues: true}}
 	NewWithT(t).Expect(Describe(given(t, "--namespace=fleet --watch-filter=blue --leader-elect-namespace=hs"), what)).To(Equal(
 		all + "(in namespace fleet, with watch filter blue; settings of Deployment hs/own).\n" +
 			"It deletes the webhook configurations \"heirloom\" and scales Deployment hs/heirloom to 0 first.\n" +

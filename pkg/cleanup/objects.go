@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package release
+package cleanup
 
 import (
 	"cmp"
@@ -37,10 +37,10 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
-// errReclaimed says that the released entries are there again after the write.
-var errReclaimed = errors.New("released entries have come back in the same write: another Heirloom is still running")
+// errReclaimed says that the removed entries are there again after the write.
+var errReclaimed = errors.New("removed entries have come back in the same write: another Heirloom is still running")
 
-// Object releases an object of Cluster API or of a provider for good. It reports whether the release changes the object, and the fields
+// Object cleans up an object of Cluster API or of a provider for good. It reports whether the cleanup changes the object, and the fields
 // that it removes. live reads from the API server. If the object changes meanwhile, the error is a conflict.
 func Object(
 	ctx context.Context, c client.Client, live client.Reader, gvk schema.GroupVersionKind, key client.ObjectKey, mode Mode,
@@ -56,16 +56,16 @@ func Object(
 	if object, err = asRecorded(ctx, live, object); err != nil {
 		return false, nil, err
 	}
-	released, removed, err := managedfields.Release(object, mode.KeepValues)
+	cleaned, removed, err := managedfields.CleanUp(object, mode.KeepValues)
 	if err != nil || mode.DryRun {
 		return err == nil, removed, err
 	}
 	// Lists are replaced as a whole, so the patch is valid only for the version that was read.
 	patch := client.MergeFromWithOptions(object, client.MergeFromWithOptimisticLock{})
-	if err := c.Patch(ctx, released, patch, client.FieldOwner(managedfields.Manager)); err != nil {
+	if err := c.Patch(ctx, cleaned, patch, client.FieldOwner(managedfields.Manager)); err != nil {
 		return false, nil, client.IgnoreNotFound(err)
 	}
-	if managedfields.Recorded(released.GetManagedFields()) {
+	if managedfields.Recorded(cleaned.GetManagedFields()) {
 		return false, nil, errReclaimed
 	}
 	return true, removed, nil
@@ -89,7 +89,7 @@ func asRecorded(ctx context.Context, live client.Reader, object *unstructured.Un
 	return recorded, err
 }
 
-// Node releases the entries that Heirloom tracks on a Node for good; see Object.
+// Node cleans up the entries that Heirloom tracks on a Node for good; see Object.
 func Node(ctx context.Context, c client.Client, live client.Reader, name string, mode Mode) (changed bool, removed []string, err error) {
 	ctx = ctrl.LoggerInto(ctx, logr.Discard()) // an API server may answer with any number of warnings
 	node := &corev1.Node{}
@@ -100,7 +100,7 @@ func Node(ctx context.Context, c client.Client, live client.Reader, name string,
 		return false, nil, nil
 	}
 	before := inherit.OfNode(node)
-	after := inherit.Release(before, mode.KeepValues)
+	after := inherit.CleanUp(before, mode.KeepValues)
 	lost := missing(before, after)
 	// Taints are a single field, which Heirloom owns after the first patch if the patch changes them. The second patch gives the field up.
 	for writes := 0; !mode.DryRun && tracked(node) && writes < 2; writes++ {
@@ -121,7 +121,7 @@ func Node(ctx context.Context, c client.Client, live client.Reader, name string,
 // tracked reports whether Heirloom owns or tracks anything on a Node.
 func tracked(node *corev1.Node) bool {
 	state := inherit.OfNode(node)
-	return managedfields.Recorded(node.ManagedFields) || !inherit.Release(state, true).Equal(state)
+	return managedfields.Recorded(node.ManagedFields) || !inherit.CleanUp(state, true).Equal(state)
 }
 
 // missing returns the field paths of the entries that a Node no longer has.
@@ -229,8 +229,8 @@ func (s *scope) hasNode(node *corev1.Node) bool {
 	return s.nodeNames == nil || s.nodeNames.Has(node.Name) || node.Spec.ProviderID != "" && s.providerIDs.Has(node.Spec.ProviderID)
 }
 
-// releaseManagement releases objects and Nodes of the management cluster.
-func (s *session) releaseManagement(ctx context.Context) error {
+// cleanUpManagement cleans up objects and Nodes of the management cluster.
+func (s *session) cleanUpManagement(ctx context.Context) error {
 	kinds, kindsErr := Kinds(s.Discovery, s.Config.ProviderGroups)
 	scope, scopeErr := s.scope(ctx)
 	if err := errors.Join(kindsErr, scopeErr); err != nil {
@@ -252,7 +252,7 @@ func (s *session) releaseManagement(ctx context.Context) error {
 	return nil
 }
 
-// nodes releases the Nodes of a cluster.
+// nodes cleans up the Nodes of a cluster.
 func (s *session) nodes(ctx context.Context, c cluster, ours func(*corev1.Node) bool) {
 	s.each(ctx, c, "Node", &corev1.NodeList{}, "",
 		func(object client.Object) bool {
@@ -265,10 +265,10 @@ func (s *session) nodes(ctx context.Context, c cluster, ours func(*corev1.Node) 
 // mostFailures is the maximum number of failed objects of a kind that are named: a workload cluster may have any number of them.
 const mostFailures = 20
 
-// each releases the wanted objects of a kind, ten at a time, and retries conflicts.
+// each cleans up the wanted objects of a kind, ten at a time, and retries conflicts.
 func (s *session) each(
 	ctx context.Context, c cluster, kind string, list client.ObjectList, namespace string,
-	wanted func(client.Object) bool, release func(client.ObjectKey) (changed bool, removed []string, err error),
+	wanted func(client.Object) bool, cleanUp func(client.ObjectKey) (changed bool, removed []string, err error),
 ) {
 	var workers errgroup.Group
 	var failures atomic.Int64
@@ -279,12 +279,12 @@ func (s *session) each(
 		}
 		key := client.ObjectKeyFromObject(object)
 		workers.Go(func() error {
-			changed, removed, err := again(ctx, func() (bool, []string, error) { return release(key) })
+			changed, removed, err := again(ctx, func() (bool, []string, error) { return cleanUp(key) })
 			switch {
 			case err != nil && failures.Add(1) <= mostFailures:
 				s.failed(fmt.Errorf("%s%s %s: %w", kind, c.where, key, err))
 			case err == nil && changed:
-				s.did("released", kind, key, c.where, removed...)
+				s.did("cleaned up", kind, key, c.where, removed...)
 			}
 			return nil
 		})
@@ -298,11 +298,11 @@ func (s *session) each(
 	}
 }
 
-// again retries a release that failed because the object had changed, or because a webhook that is being removed was still called.
-func again(ctx context.Context, release func() (bool, []string, error)) (changed bool, removed []string, err error) {
+// again retries a cleanup that failed because the object had changed, or because a webhook that is being removed was still called.
+func again(ctx context.Context, cleanUp func() (bool, []string, error)) (changed bool, removed []string, err error) {
 	backoff := wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.1, Steps: 8}
 	gaveUp := wait.ExponentialBackoffWithContext(ctx, backoff, func(context.Context) (bool, error) {
-		changed, removed, err = release()
+		changed, removed, err = cleanUp()
 		return !apierrors.IsConflict(err) && !errors.Is(err, errReclaimed), nil
 	})
 	return changed, removed, cmp.Or(err, gaveUp)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package release
+package cleanup
 
 import (
 	"context"
@@ -18,15 +18,15 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/heirloom-dev/heirloom/pkg/cleanup"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/managedfields"
-	"github.com/heirloom-dev/heirloom/pkg/release"
 )
 
-// timeout is how long the loop may take to release the object.
+// timeout is how long the loop may take to clean up the object.
 const timeout = 2 * time.Minute
 
-// Object is an object that is released while Heirloom runs. The label that opts it out makes the loop release the object: a Machine with
+// Object is an object that is cleaned up while Heirloom runs. The label that opts it out makes the loop clean up the object: a Machine with
 // its Node, a Cluster with all its objects.
 type Object struct {
 	schema.GroupVersionKind
@@ -47,14 +47,14 @@ func did(kind schema.GroupKind, key types.NamespacedName, verb string) string {
 	return strings.ToLower(kind.String()) + "/" + key.Name + verb + " in namespace " + key.Namespace
 }
 
-// Describe announces the release.
+// Describe announces the cleanup.
 func (o *Object) Describe() string {
 	what := map[string]string{"Cluster": "in all objects of the Cluster and on its Nodes", "Machine": "there and on its Node"}[o.Kind]
 	if what == "" {
 		what = "there. Objects below it then inherit only its remaining entries"
 	}
 	return fmt.Sprintf("This labels %s with %s=%s: Heirloom gives up everything that it owns %s. It inherits nothing until you remove the label.\n%s",
-		o, inherit.IgnoreLabel, inherit.IgnoreAndRelease, what, removed)
+		o, inherit.IgnoreLabel, inherit.IgnoreAndCleanUp, what, removed)
 }
 
 func (o *Object) isCluster() bool {
@@ -67,10 +67,10 @@ func (o *Object) Validate() error {
 	if o.isCluster() || inherits && slices.Contains([]string{clusterv1.GroupVersion.Group, clusterv1.GroupVersionControlPlane.Group}, o.Group) {
 		return nil
 	}
-	return fmt.Errorf("%s cannot be released alone; name a Cluster, a control plane, a MachineDeployment, MachinePool, MachineSet or Machine", o.Kind)
+	return fmt.Errorf("%s cannot be cleaned up alone; name a Cluster, a control plane, a MachineDeployment, MachinePool, MachineSet or Machine", o.Kind)
 }
 
-// Preview prints the effect of a release, and writes nothing.
+// Preview prints the effect of a cleanup, and writes nothing.
 func (o *Object) Preview(ctx context.Context) error {
 	owned, err := o.owned(ctx)
 	if err != nil {
@@ -79,28 +79,28 @@ func (o *Object) Preview(ctx context.Context) error {
 	_, _ = fmt.Fprintln(o.Out, did(o.GroupKind(), o.NamespacedName, " labeled"), "(dry run)")
 	for _, object := range owned {
 		gvk, key := object.GroupVersionKind(), client.ObjectKeyFromObject(&object)
-		_, removed, err := release.Object(ctx, o.Client, o.Client, gvk, key, release.Mode{DryRun: true})
+		_, removed, err := cleanup.Object(ctx, o.Client, o.Client, gvk, key, cleanup.Mode{DryRun: true})
 		if err != nil {
 			return fmt.Errorf("reading %s %s: %w", gvk.Kind, key.Name, err)
 		}
-		line := did(gvk.GroupKind(), key, " released") + " (dry run)"
+		line := did(gvk.GroupKind(), key, " cleaned up") + " (dry run)"
 		_, _ = fmt.Fprintln(o.Out, strings.Join(append([]string{line}, removed...), "\n  "))
 	}
 	return nil
 }
 
-// Release labels the object, and waits until the running server has released it.
-func (o *Object) Release(ctx context.Context) error {
+// CleanUp labels the object, and waits until the running server has cleaned it up.
+func (o *Object) CleanUp(ctx context.Context) error {
 	object := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name}}
 	object.SetGroupVersionKind(o.GroupVersionKind)
-	patch := fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, inherit.IgnoreLabel, inherit.IgnoreAndRelease)
+	patch := fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, inherit.IgnoreLabel, inherit.IgnoreAndCleanUp)
 	if err := o.Client.Patch(ctx, object, client.RawPatch(types.MergePatchType, []byte(patch)), client.FieldOwner("kubectl-heirloom")); err != nil {
 		return fmt.Errorf("labelling %s: %w", o, err)
 	}
 	_, _ = fmt.Fprintln(o.Out, did(o.GroupKind(), o.NamespacedName, " labeled"))
-	lease := &coordinationv1.Lease{} // without the right to read it, Release just waits
-	if err := o.Client.Get(ctx, o.Lease, lease); o.Lease.Name != "" && client.IgnoreNotFound(err) == nil && !release.Leads(lease, time.Now()) {
-		return fmt.Errorf("no replica of Heirloom seems to lead (Lease %s): the release happens as soon as a replica leads", o.Lease)
+	lease := &coordinationv1.Lease{} // without the right to read it, CleanUp just waits
+	if err := o.Client.Get(ctx, o.Lease, lease); o.Lease.Name != "" && client.IgnoreNotFound(err) == nil && !cleanup.Leads(lease, time.Now()) {
+		return fmt.Errorf("no replica of Heirloom seems to lead (Lease %s): the cleanup happens as soon as a replica leads", o.Lease)
 	}
 	var owned []metav1.PartialObjectMetadata
 	err := wait.PollUntilContextTimeout(ctx, time.Second, timeout, true, func(ctx context.Context) (done bool, err error) {
@@ -112,7 +112,7 @@ func (o *Object) Release(ctx context.Context) error {
 			timeout, len(owned))
 	}
 	if err == nil {
-		_, _ = fmt.Fprintln(o.Out, did(o.GroupKind(), o.NamespacedName, " released"))
+		_, _ = fmt.Fprintln(o.Out, did(o.GroupKind(), o.NamespacedName, " cleaned up"))
 	}
 	return err
 }

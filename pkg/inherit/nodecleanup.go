@@ -12,13 +12,13 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
-// Release returns the state of a Node after Heirloom has given up its tracked entries for good: without the keys and taints that Heirloom's
+// CleanUp returns the state of a Node after Heirloom has given up its tracked entries for good: without the keys and taints that Heirloom's
 // annotations list, unless keepValues keeps them, without these annotations, and without the guard taint that Heirloom added.
 //
 // Cluster API continues to manage the entries that its own annotations list. Taints among these are then listed in the only form that
 // Cluster API can read. Keys that its rules also propagate are added to its list, so that it removes them as soon as the Machine no longer
 // has them.
-func Release(current NodeState, keepValues bool) NodeState {
+func CleanUp(current NodeState, keepValues bool) NodeState {
 	result := NodeState{Labels: maps.Clone(current.Labels), Annotations: maps.Clone(current.Annotations), Taints: current.Taints}
 	listed, record := current.Annotations, RecordOf(current)
 	cleanUp(result.Annotations, result.Labels, labelKey, keepValues, func(key string) bool { // a kubelet may have added restricted keys

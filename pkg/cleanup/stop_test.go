@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package release
+package cleanup
 
 import (
 	"testing"
@@ -31,11 +31,11 @@ const (
 	deletesValidating = "delete ValidatingWebhookConfiguration heirloom"
 	saysDeleted       = "mutatingwebhookconfiguration.admissionregistration.k8s.io/heirloom deleted\nvalidatingwebhookconfiguration.admissionregistration.k8s.io/heirloom deleted\n"
 	saysDeletedDry    = "mutatingwebhookconfiguration.admissionregistration.k8s.io/heirloom deleted (dry run)\nvalidatingwebhookconfiguration.admissionregistration.k8s.io/heirloom deleted (dry run)\n"
-	saysReleased      = "machine.cluster.x-k8s.io/m released in namespace ns\n"
-	saysReleasedDry   = "machine.cluster.x-k8s.io/m released in namespace ns (dry run)\n  .metadata.labels.team\n"
+	saysCleanedUp     = "machine.cluster.x-k8s.io/m cleaned up in namespace ns\n"
+	saysCleanedUpDry  = "machine.cluster.x-k8s.io/m cleaned up in namespace ns (dry run)\n  .metadata.labels.team\n"
 )
 
-// Webhooks would add released entries again, so nothing is released while they exist, unless they are to be deleted.
+// Webhooks would add removed entries again, so nothing is cleaned up while they exist, unless they are to be deleted.
 func TestStoppingTheWebhooks(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
@@ -45,14 +45,14 @@ func TestStoppingTheWebhooks(t *testing.T) {
 		out     string
 		problem string
 	}{
-		{name: "it refuses to begin", problem: `webhook configurations "heirloom" still exist, so objects would inherit released entries again: ` +
+		{name: "it refuses to begin", problem: `webhook configurations "heirloom" still exist, so objects would inherit removed entries again: ` +
 			`delete them, or use --stop`},
 		{name: "it deletes them and goes on", options: Options{Stop: true},
-			writes: []string{deletesMutating, deletesValidating, "patch Machine m"}, out: saysDeleted + saysReleased},
+			writes: []string{deletesMutating, deletesValidating, "patch Machine m"}, out: saysDeleted + saysCleanedUp},
 		{name: "it deletes them and does no more", options: Options{OnlyWebhookConfigurations: true},
 			writes: []string{deletesMutating, deletesValidating}, out: saysDeleted},
-		{name: "a dry run leaves them and goes on", options: dryRun, out: saysReleasedDry},
-		{name: "a dry run says that they would go", options: Options{Mode: Mode{DryRun: true}, Stop: true}, out: saysDeletedDry + saysReleasedDry},
+		{name: "a dry run leaves them and goes on", options: dryRun, out: saysCleanedUpDry},
+		{name: "a dry run says that they would go", options: Options{Mode: Mode{DryRun: true}, Stop: true}, out: saysDeletedDry + saysCleanedUpDry},
 		{name: "they may not be read", fail: map[string]error{"get ValidatingWebhookConfiguration": forbidden}, options: Options{Stop: true},
 			writes: []string{deletesMutating}, out: saysDeleted[:len(saysDeleted)/2], problem: "looking for Heirloom's webhook configurations: "},
 		{name: "they may not be deleted", fail: map[string]error{"delete MutatingWebhookConfiguration": forbidden}, options: Options{Stop: true},
@@ -65,7 +65,7 @@ func TestStoppingTheWebhooks(t *testing.T) {
 				for request, err := range tc.fail {
 					management.fail[request] = err
 				}
-				r := releasing(management, tc.options)
+				r := cleaning(management, tc.options)
 				err := r.Run(t.Context())
 				if tc.problem == "" {
 					Expect(err).NotTo(HaveOccurred())
@@ -100,7 +100,7 @@ func (s *apiServer) leads(t *testing.T, who string, renewed time.Duration) {
 	NewWithT(t).Expect(s.others.Update(t.Context(), lease)).To(Succeed())
 }
 
-// Without --stop, nothing is released while there is a leader.
+// Without --stop, nothing is cleaned up while there is a leader.
 func TestWhileSomebodyLeads(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
@@ -111,7 +111,7 @@ func TestWhileSomebodyLeads(t *testing.T) {
 		problem string
 	}{
 		{name: "it refuses to begin", lease: func() client.Object { return heldBy("pod", time.Second) },
-			problem: "pod leads Heirloom, so objects would inherit released entries again: scale its Deployment to 0 and wait until its Pods are gone, or use --stop"},
+			problem: "pod leads Heirloom, so objects would inherit removed entries again: scale its Deployment to 0 and wait until its Pods are gone, or use --stop"},
 		{name: "a dry run does not mind", lease: func() client.Object { return heldBy("pod", time.Second) }, options: dryRun},
 		{name: "nor one that would stop it", lease: func() client.Object { return heldBy("pod", time.Second) }, options: Options{Mode: Mode{DryRun: true}, Stop: true}},
 		{name: "a leader that is gone does not matter", lease: func() client.Object { return heldBy("pod", time.Minute) }, writes: []string{"patch Machine m"}},
@@ -124,7 +124,7 @@ func TestWhileSomebodyLeads(t *testing.T) {
 			Expect := NewWithT(t).Expect
 			management := holds(served, tc.lease(), teamed(t, core, "Machine", "m"))
 			management.fail["get Lease"] = tc.fail
-			err := releasing(management, tc.options).Run(t.Context())
+			err := cleaning(management, tc.options).Run(t.Context())
 			if tc.problem == "" {
 				Expect(err).NotTo(HaveOccurred())
 			} else {
@@ -135,28 +135,28 @@ func TestWhileSomebodyLeads(t *testing.T) {
 	}
 }
 
-// With --stop, the Deployment is scaled to zero, and nothing is released before there has been no leader for five seconds.
+// With --stop, the Deployment is scaled to zero, and nothing is cleaned up before there has been no leader for five seconds.
 func TestStoppingTheLoop(t *testing.T) {
 	const s = time.Second
 	for _, tc := range []struct {
 		name  string
 		lease func() *coordinationv1.Lease
 		// then holds changes of the Lease by the time after the Deployment was scaled: a new holder and renew time.
-		then     map[time.Duration]func(*apiServer, *testing.T)
-		released time.Duration
-		writes   []string
+		then    map[time.Duration]func(*apiServer, *testing.T)
+		cleaned time.Duration
+		writes  []string
 	}{
-		{name: "it was stopped before", lease: func() *coordinationv1.Lease { return heldBy("", time.Hour) }, released: 6 * s},
-		{name: "the leader gives the Lease back", lease: func() *coordinationv1.Lease { return heldBy("a", s) }, released: 16 * s,
+		{name: "it was stopped before", lease: func() *coordinationv1.Lease { return heldBy("", time.Hour) }, cleaned: 6 * s},
+		{name: "the leader gives the Lease back", lease: func() *coordinationv1.Lease { return heldBy("a", s) }, cleaned: 16 * s,
 			then: map[time.Duration]func(*apiServer, *testing.T){10*s - 1: func(m *apiServer, t *testing.T) { m.leads(t, "", 0) }}},
-		{name: "the leader dies", lease: func() *coordinationv1.Lease { return heldBy("a", 2*s) }, released: 18 * s},
-		{name: "another replica leads for a moment", lease: func() *coordinationv1.Lease { return heldBy("a", s) }, released: 19 * s,
+		{name: "the leader dies", lease: func() *coordinationv1.Lease { return heldBy("a", 2*s) }, cleaned: 18 * s},
+		{name: "another replica leads for a moment", lease: func() *coordinationv1.Lease { return heldBy("a", s) }, cleaned: 19 * s,
 			then: map[time.Duration]func(*apiServer, *testing.T){
 				8*s - 1:  func(m *apiServer, t *testing.T) { m.leads(t, "", 0) },
 				11*s - 1: func(m *apiServer, t *testing.T) { m.leads(t, "b", 0) },
 				13*s - 1: func(m *apiServer, t *testing.T) { m.leads(t, "", 0) },
 			}},
-		{name: "the leader's clock is behind", lease: func() *coordinationv1.Lease { return heldBy("a", time.Hour) }, released: 12 * s,
+		{name: "the leader's clock is behind", lease: func() *coordinationv1.Lease { return heldBy("a", time.Hour) }, cleaned: 12 * s,
 			then: map[time.Duration]func(*apiServer, *testing.T){
 				2*s - 1: func(m *apiServer, t *testing.T) { m.leads(t, "a", time.Hour) },
 				4*s - 1: func(m *apiServer, t *testing.T) { m.leads(t, "a", time.Hour) },
@@ -171,11 +171,11 @@ func TestStoppingTheLoop(t *testing.T) {
 				for after, then := range tc.then {
 					time.AfterFunc(after, func() { then(management, t) })
 				}
-				var released time.Duration
-				management.before["patch Machine"] = func() { released = time.Since(begun) }
-				r := releasing(management, Options{Stop: true})
+				var cleaned time.Duration
+				management.before["patch Machine"] = func() { cleaned = time.Since(begun) }
+				r := cleaning(management, Options{Stop: true})
 				Expect(r.Run(t.Context())).To(Succeed(), r.progress.String())
-				Expect(released).To(Equal(tc.released))
+				Expect(cleaned).To(Equal(tc.cleaned))
 				Expect(management.written()).To(Equal([]string{"scale Deployment heirloom", "patch Machine m"}))
 				Expect(r.progress.String()).To(ContainSubstring("Deployment heirloom-system/heirloom is scaled to 0; waiting for the loop to stop\n"))
 				scaled := deployment()
@@ -186,7 +186,7 @@ func TestStoppingTheLoop(t *testing.T) {
 	}
 }
 
-func TestUnstoppableLoopStopsARelease(t *testing.T) {
+func TestUnstoppableLoopStopsACleanup(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		objects []client.Object
@@ -207,7 +207,7 @@ func TestUnstoppableLoopStopsARelease(t *testing.T) {
 				management := holds(served, append(tc.objects, heldBy("pod", -time.Hour) /* for an hour to come */, teamed(t, core, "Machine", "m"))...)
 				management.fail[tc.fails] = forbidden
 				begun := time.Now()
-				err := releasing(management, Options{Stop: true}).Run(t.Context())
+				err := cleaning(management, Options{Stop: true}).Run(t.Context())
 				Expect(err).To(MatchError(ContainSubstring(tc.problem)))
 				Expect(time.Since(begun)).To(Equal(tc.takes))
 				Expect(management.written()).NotTo(ContainElement("patch Machine m"))
@@ -216,8 +216,8 @@ func TestUnstoppableLoopStopsARelease(t *testing.T) {
 	}
 }
 
-// If there was a leader in the meantime, released entries may be inherited again. The run returns an error.
-func TestLoopStartsDuringARelease(t *testing.T) {
+// If there was a leader in the meantime, removed entries may be inherited again. The run returns an error.
+func TestLoopStartsDuringACleanup(t *testing.T) {
 	for _, stop := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			Expect := NewWithT(t).Expect
@@ -227,8 +227,8 @@ func TestLoopStartsDuringARelease(t *testing.T) {
 				management.leads(t, "", 0)
 			}
 			r := fleet{management: management}.run(Options{Stop: stop})
-			Expect(r.Run(t.Context())).To(MatchError(And(HavePrefix("not everything could be released; fix these errors, and run it again:\n"),
-				ContainSubstring("the leader's Lease has changed: Heirloom ran meanwhile, and objects may have inherited released entries again"))))
+			Expect(r.Run(t.Context())).To(MatchError(And(HavePrefix("not everything could be cleaned up; fix these errors, and run it again:\n"),
+				ContainSubstring("the leader's Lease has changed: Heirloom ran meanwhile, and objects may have inherited removed entries again"))))
 		})
 	}
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package release
+package cleanup
 
 import (
 	"errors"
@@ -24,7 +24,7 @@ var (
 	conflict  = apierrors.NewConflict(schema.GroupResource{Resource: "any"}, "it", errors.New("somebody was faster"))
 )
 
-// The error names each object that cannot be released. All other objects are released.
+// The error names each object that cannot be cleaned up. All other objects are cleaned up.
 func TestRefusals(t *testing.T) {
 	for _, tc := range []struct {
 		name, refuse string
@@ -44,10 +44,10 @@ func TestRefusals(t *testing.T) {
 				Expect := NewWithT(t).Expect
 				management := holds(served, teamed(t, core, "MachineSet", "ms"), teamed(t, core, "Machine", "m"), teamed(t, infra, "InfraMachine", "im"), ofBoth())
 				management.fail[tc.refuse] = tc.with
-				r := releasing(management, Options{})
+				r := cleaning(management, Options{})
 				begun := time.Now()
 				err := r.Run(t.Context())
-				Expect(err).To(MatchError(HavePrefix("not everything could be released; fix these errors, and run it again:\n")))
+				Expect(err).To(MatchError(HavePrefix("not everything could be cleaned up; fix these errors, and run it again:\n")))
 				Expect(err).To(MatchError(ContainSubstring(tc.problem)))
 				Expect(strings.Count(err.Error(), "\n")).To(Equal(1), "no other problem")
 				Expect(management.written()).To(ContainElements("patch MachineSet ms", "patch InfraMachine im"))
@@ -58,7 +58,7 @@ func TestRefusals(t *testing.T) {
 }
 
 // The output does not mention an object that goes meanwhile, nor a Node from which somebody else takes Heirloom's entries.
-func TestObjectsDeletedDuringARelease(t *testing.T) {
+func TestObjectsDeletedDuringACleanup(t *testing.T) {
 	machine, bare := teamed(t, core, "Machine", "m"), node("n", nil, nil)
 	deleted := func(s *apiServer, o client.Object) error { return s.others.Delete(t.Context(), o) }
 	updated := func(s *apiServer, _ client.Object) error { return s.others.Update(t.Context(), bare) }
@@ -74,7 +74,7 @@ func TestObjectsDeletedDuringARelease(t *testing.T) {
 			Expect := NewWithT(t).Expect
 			management := holds(served, tc.object)
 			management.before[tc.request] = func() { Expect(tc.meanwhile(management, tc.object)).To(Succeed()) }
-			r := releasing(management, Options{})
+			r := cleaning(management, Options{})
 			Expect(r.Run(t.Context())).To(Succeed())
 			Expect(management.written()).To(BeEmpty())
 			Expect(r.out.String()).To(BeEmpty(), tc.request)
@@ -85,7 +85,7 @@ func TestObjectsDeletedDuringARelease(t *testing.T) {
 // A write after which all entries are back is retried as long as API servers may still call a webhook that has just been deleted. After
 // that it is an error.
 func TestAnotherHeirloomAtWork(t *testing.T) {
-	const problem = "Machine.cluster.x-k8s.io ns/m: released entries have come back in the same write: another Heirloom is still running"
+	const problem = "Machine.cluster.x-k8s.io ns/m: removed entries have come back in the same write: another Heirloom is still running"
 	for _, tc := range []struct {
 		name    string
 		times   int
@@ -107,14 +107,14 @@ func TestAnotherHeirloomAtWork(t *testing.T) {
 						Expect(management.others.Get(t.Context(), client.ObjectKeyFromObject(o), o)).To(Succeed())
 					}
 				}
-				err := releasing(management, Options{}).Run(t.Context())
+				err := cleaning(management, Options{}).Run(t.Context())
 				_, managers := management.stored(t, core, "Machine", "m")
 				if tc.problem == "" {
 					Expect(err).NotTo(HaveOccurred())
 					Expect(managers).NotTo(ContainElement("heirloom"))
 					return
 				}
-				Expect(err).To(MatchError(And(ContainSubstring(tc.problem), ContainSubstring("Node /n: released entries have come back in the same write"))))
+				Expect(err).To(MatchError(And(ContainSubstring(tc.problem), ContainSubstring("Node /n: removed entries have come back in the same write"))))
 				Expect(managers).To(ContainElement("heirloom"))
 			})
 		})
@@ -151,7 +151,7 @@ func TestFailedDiscovery(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			Expect := NewWithT(t).Expect
 			management := holds(served, teamed(t, core, "Machine", "m"))
-			r := releasing(management, Options{})
+			r := cleaning(management, Options{})
 			r.Discovery = brokenDiscovery{r.Discovery, tc.broken, errors.New("no route")}
 			err := r.Run(t.Context())
 			if tc.problem == "" {
@@ -184,11 +184,11 @@ func TestKinds(t *testing.T) {
 	)))
 }
 
-// If a CustomResourceDefinition or all of Cluster API is missing, there is nothing to release.
+// If a CustomResourceDefinition or all of Cluster API is missing, there is nothing to clean up.
 func TestMissingKinds(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	management := holds(map[string][]string{"v1": {"Node"}}, node("n", nil, nil))
-	for _, r := range []*run{releasing(management, Options{}), releasing(management, Options{}).within("ns", ""), releasing(management, Options{}).within("", "red")} {
+	for _, r := range []*run{cleaning(management, Options{}), cleaning(management, Options{}).within("ns", ""), cleaning(management, Options{}).within("", "red")} {
 		r.Discovery = discovers(map[string][]string{"v1": {"Node"}})
 		Expect(r.Run(t.Context())).To(Succeed())
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package release
+package cleanup
 
 import (
 	"bytes"
@@ -70,9 +70,9 @@ type fleet struct {
 	workloads  map[string]*apiServer
 }
 
-// run releases with the flags of a Heirloom that workload clusters call.
+// run cleans up with the flags of a Heirloom that workload clusters call.
 func (f fleet) run(options Options) *run {
-	r := releasing(f.management, options)
+	r := cleaning(f.management, options)
 	r.Config.WorkloadWebhookURL, r.Config.WorkloadWebhookKeyName = url, types.NamespacedName{Namespace: "heirloom-system", Name: "keys"}
 	r.Workload = func(_ context.Context, cluster types.NamespacedName) (client.Client, error) {
 		if abroad := f.workloads[cluster.Name]; abroad != nil {
@@ -104,11 +104,11 @@ func TestAWorkloadCluster(t *testing.T) {
 		"patch Node n", "patch Node n",
 	}))
 	text, _ := red.stored(t, "v1", "Node", "n")
-	Expect(text).To(MatchYAML(releasedNode))
+	Expect(text).To(MatchYAML(cleanNode))
 	Expect(r.out.String()).To(And(
 		ContainSubstring("mutatingwebhookconfiguration.admissionregistration.k8s.io/management.heirloom.dev deleted in workload cluster ns/red\n"),
 		ContainSubstring("configmap/nodes.heirloom.dev deleted in namespace kube-system in workload cluster ns/red\n"),
-		ContainSubstring("node/n released in workload cluster ns/red\n"), ContainSubstring("secret/keys deleted in namespace heirloom-system\n")))
+		ContainSubstring("node/n cleaned up in workload cluster ns/red\n"), ContainSubstring("secret/keys deleted in namespace heirloom-system\n")))
 	for line := range strings.Lines(r.out.String()) {
 		Expect(dry.out.String()).To(ContainSubstring(strings.TrimSpace(line)+" (dry run)\n"), "a dry run says what happens")
 	}
@@ -120,7 +120,7 @@ func TestAWorkloadCluster(t *testing.T) {
 }
 
 // The error names a workload cluster that cannot be reached. Such a cluster holds up nothing.
-func TestUnreachableWorkloadClusterInARelease(t *testing.T) {
+func TestUnreachableWorkloadClusterInACleanup(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	red, blue := holds(served, ofBoth(), calls(url+webhook.Path(key, webhook.IdentityOf(provisionedCluster(t, "red"))))), holds(served, ofBoth())
 	f := fleet{holds(served, provisionedCluster(t, "red"), provisionedCluster(t, "blue"), teamed(t, core, "Machine", "m"), keys(key)), map[string]*apiServer{"blue": blue}}
@@ -133,12 +133,12 @@ func TestUnreachableWorkloadClusterInARelease(t *testing.T) {
 	second := f.run(Options{})
 	Expect(second.Run(t.Context())).To(Succeed())
 	Expect(second.out.String()).To(Equal(`mutatingwebhookconfiguration.admissionregistration.k8s.io/management.heirloom.dev deleted in workload cluster ns/red
-node/n released in workload cluster ns/red
+node/n cleaned up in workload cluster ns/red
 `))
 }
 
 // Clusters without their own API server, or with an API server that is about to be deleted, are skipped.
-func TestSkippedClustersInARelease(t *testing.T) {
+func TestSkippedClustersInACleanup(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	going, labelled := provisionedCluster(t, "going"), provisionedCluster(t, "labelled")
 	going.SetFinalizers([]string{"example.com/held"})
@@ -170,8 +170,8 @@ func TestSkippedClustersInARelease(t *testing.T) {
 	Expect(clusters).To(BeEmpty())
 }
 
-// If Heirloom left all workload clusters alone, so does a release.
-func TestReleaseWithoutWorkloadClusters(t *testing.T) {
+// If Heirloom skipped all workload clusters, so does a cleanup.
+func TestCleanupWithoutWorkloadClusters(t *testing.T) {
 	r := fleet{management: holds(served, provisionedCluster(t, "red"))}.run(Options{})
 	r.Config.WorkloadClusters, r.Workload = false, nil // a connection to a workload cluster would panic
 	NewWithT(t).Expect(r.Run(t.Context())).To(Succeed())
@@ -386,7 +386,7 @@ func (e *endless) Get(ctx context.Context, key client.ObjectKey, object client.O
 	return e.Client.Get(ctx, key, object, options...)
 }
 
-// A release gives up on a workload cluster with an endless list of Nodes, and names it. It keeps little of it in memory.
+// A cleanup gives up on a workload cluster with an endless list of Nodes, and names it. It keeps little of it in memory.
 func TestAWorkloadClusterWithNodesWithoutEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		Expect := NewWithT(t).Expect

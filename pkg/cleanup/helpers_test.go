@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package release
+package cleanup
 
 import (
 	"bytes"
@@ -221,17 +221,17 @@ func (s *apiServer) inherits(t *testing.T, name string) {
 	NewWithT(t).Expect(s.others.Apply(t.Context(), config, client.FieldOwner("heirloom"), client.ForceOwnership)).To(Succeed())
 }
 
-// run is a run of heirloom release, with its output.
+// run is a run of heirloom cleanup, with its output.
 type run struct {
-	Releaser
+	Cleaner
 	out, progress bytes.Buffer
 }
 
-// releasing returns a run without a leader of Heirloom.
-func releasing(management *apiServer, options Options) *run {
+// cleaning returns a run without a leader of Heirloom.
+func cleaning(management *apiServer, options Options) *run {
 	c := &config.Config{Options: config.Options{WorkloadClusters: true}, ProviderGroups: []string{"infrastructure.cluster.x-k8s.io", "bootstrap.cluster.x-k8s.io"}}
 	c.WebhookConfiguration, c.LeaderElectNamespace = "heirloom", "heirloom-system"
-	r := &run{Releaser: Releaser{Options: options, Config: c, Management: management, Discovery: discovers(served)}}
+	r := &run{Cleaner: Cleaner{Options: options, Config: c, Management: management, Discovery: discovers(served)}}
 	r.Out, r.Progress = &r.out, &r.progress
 	return r
 }

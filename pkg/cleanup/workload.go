@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package release
+package cleanup
 
 import (
 	"context"
@@ -26,7 +26,7 @@ import (
 )
 
 const (
-	// atATime is the number of workload clusters that are released at a time. promptly and later are the timeouts of the two attempts to
+	// atATime is the number of workload clusters that are cleaned up at a time. promptly and later are the timeouts of the two attempts to
 	// delete the objects that admit Nodes in a workload cluster: clusters that answer promptly do not wait for slow clusters. So Helm's hook
 	// ends within its five minutes even if no cluster of a fleet answers. nodesTimeout limits the time for the Nodes of a workload cluster.
 	atATime         = 100
@@ -39,9 +39,9 @@ const (
 		policy.Name + " mutatingadmissionpolicy/" + policy.Name
 )
 
-// releaseWorkloads releases the workload clusters that Heirloom may have reached, and reports the clusters that it skips. A cluster that
+// cleanUpWorkloads cleans up the workload clusters that Heirloom may have reached, and reports the clusters that it skips. A cluster that
 // cannot be reached does not delay the others.
-func (s *session) releaseWorkloads(ctx context.Context) {
+func (s *session) cleanUpWorkloads(ctx context.Context) {
 	if !s.Config.WorkloadClusters {
 		s.note("workload clusters: skipped, because of --workload-clusters=false")
 		return
@@ -74,7 +74,7 @@ func (s *session) releaseWorkloads(ctx context.Context) {
 					slow = append(slow, c)
 					return nil
 				}
-				s.releaseWorkload(theirs, c, server, err)
+				s.cleanUpWorkload(theirs, c, server, err)
 				return nil
 			})
 		}
@@ -83,8 +83,8 @@ func (s *session) releaseWorkloads(ctx context.Context) {
 	}
 }
 
-// releaseWorkload releases the Nodes of a workload cluster after withdraw has succeeded, or reports the error of withdraw.
-func (s *session) releaseWorkload(ctx context.Context, c webhook.Identity, server cluster, err error) {
+// cleanUpWorkload cleans up the Nodes of a workload cluster after withdraw has succeeded, or reports the error of withdraw.
+func (s *session) cleanUpWorkload(ctx context.Context, c webhook.Identity, server cluster, err error) {
 	switch {
 	case err != nil && s.OnlyWorkloadClusters:
 		s.left(ctx, c, err)
@@ -155,7 +155,7 @@ func (s *session) left(ctx context.Context, c webhook.Identity, cause error) {
 	err := s.management.Create(ctx, &eventsv1.Event{
 		// The name that a recorder of client-go gives.
 		ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: fmt.Sprintf("%s.%x", c.Name, now.UnixNano())},
-		EventTime:  now, ReportingController: "heirloom", ReportingInstance: "heirloom-release",
+		EventTime:  now, ReportingController: "heirloom", ReportingInstance: "heirloom-cleanup",
 		Type: corev1.EventTypeWarning, Reason: "WorkloadAdmissionLeft", Action: "Remove", Note: say(workload.Told(cause)),
 		Regarding: corev1.ObjectReference{
 			APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Namespace: c.Namespace, Name: c.Name, UID: c.UID,

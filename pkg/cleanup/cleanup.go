@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package release releases everything that Heirloom owns or tracks, so that nothing is left when Heirloom is uninstalled: the fields of
+// Package cleanup cleans up everything that Heirloom owns or tracks, so that nothing is left when Heirloom is uninstalled: the fields of
 // field manager heirloom in objects of Cluster API and of its providers, the entries in Heirloom's own annotations on Nodes, and the
 // objects that Heirloom has created in workload clusters.
 //
-// Heirloom must not run meanwhile, because it would propagate the released entries again. A release follows the managed fields and
-// annotations of the objects, not the rules, so it needs no owners. Object and Node release a single object; the loop calls them for
-// objects that a user has told it to release.
-package release
+// Heirloom must not run meanwhile, because it would propagate the removed entries again. A cleanup follows the managed fields and
+// annotations of the objects, not the rules, so it needs no owners. Object and Node clean up a single object; the loop calls them for
+// objects that a user has told it to clean up.
+package cleanup
 
 import (
 	"context"
@@ -42,7 +42,7 @@ const (
 	idleSeconds = 5
 )
 
-// Options select the objects of a release and its mode.
+// Options select the objects of a cleanup and its mode.
 type Options struct {
 	// Stop stops Heirloom first: it deletes the webhook configurations and scales the Deployment of the same name to zero. Without it,
 	// nothing is done while Heirloom runs.
@@ -55,7 +55,7 @@ type Options struct {
 	Mode
 }
 
-// Mode says how an object is released.
+// Mode says how an object is cleaned up.
 type Mode struct {
 	// KeepValues leaves labels, annotations, taints and fields where they are, without an owner.
 	KeepValues bool
@@ -63,8 +63,8 @@ type Mode struct {
 	DryRun bool
 }
 
-// Releaser releases everything that Heirloom owns.
-type Releaser struct {
+// Cleaner cleans up everything that Heirloom owns.
+type Cleaner struct {
 	Options
 	// Config is Heirloom's own configuration. It has the namespace of the leader's Lease, which is also the namespace of the Deployment.
 	Config *config.Config
@@ -77,10 +77,10 @@ type Releaser struct {
 	Out, Progress io.Writer
 }
 
-// Run releases everything, owners before their children. Its error lists the failures. A failure of an object does not stop the release
-// of others, and another run releases the rest.
-func (r Releaser) Run(ctx context.Context) error {
-	s := &session{Releaser: r}
+// Run cleans up everything, owners before their children. Its error lists the failures. A failure of an object does not stop the cleanup
+// of others, and another run cleans up the rest.
+func (r Cleaner) Run(ctx context.Context) error {
+	s := &session{Cleaner: r}
 	s.management = cluster{Client: r.Management, session: s}
 	if err := s.stopWebhooks(ctx); err != nil || r.OnlyWebhookConfigurations {
 		return err
@@ -90,15 +90,15 @@ func (r Releaser) Run(ctx context.Context) error {
 		return err
 	}
 	if !r.OnlyWorkloadClusters {
-		if err := s.releaseManagement(ctx); err != nil {
+		if err := s.cleanUpManagement(ctx); err != nil {
 			return err
 		}
 		s.failed(s.deleteKey(ctx))
 	}
-	s.releaseWorkloads(ctx)
+	s.cleanUpWorkloads(ctx)
 	s.failed(s.stillStopped(ctx, stopped))
 	if err := errors.Join(s.failures...); err != nil {
-		return fmt.Errorf("not everything could be released; fix these errors, and run it again:\n%w", err)
+		return fmt.Errorf("not everything could be cleaned up; fix these errors, and run it again:\n%w", err)
 	}
 	return nil
 }
@@ -119,7 +119,7 @@ func (s *session) deleteKey(ctx context.Context) error {
 	return nil
 }
 
-// stopWebhooks makes sure that no webhook of the management cluster injects released entries again.
+// stopWebhooks makes sure that no webhook of the management cluster injects removed entries again.
 func (s *session) stopWebhooks(ctx context.Context) error {
 	for _, configuration := range []client.Object{
 		&admissionregistrationv1.MutatingWebhookConfiguration{}, &admissionregistrationv1.ValidatingWebhookConfiguration{},
@@ -134,7 +134,7 @@ func (s *session) stopWebhooks(ctx context.Context) error {
 				return err
 			}
 		case !s.DryRun:
-			return fmt.Errorf("webhook configurations %q still exist, so objects would inherit released entries again: "+
+			return fmt.Errorf("webhook configurations %q still exist, so objects would inherit removed entries again: "+
 				"delete them, or use --stop", s.Config.WebhookConfiguration)
 		}
 	}
@@ -150,7 +150,7 @@ func (s *session) stopLoop(ctx context.Context) (stopped *coordinationv1.Lease, 
 		return s.scaleDown(ctx)
 	}
 	if stopped, err = s.lease(ctx); err == nil && Leads(stopped, time.Now()) {
-		err = fmt.Errorf("%s leads Heirloom, so objects would inherit released entries again: "+
+		err = fmt.Errorf("%s leads Heirloom, so objects would inherit removed entries again: "+
 			"scale its Deployment to 0 and wait until its Pods are gone, or use --stop", *stopped.Spec.HolderIdentity)
 	}
 	return stopped, err
@@ -195,7 +195,7 @@ func (s *session) stillStopped(ctx context.Context, stopped *coordinationv1.Leas
 	}
 	lease, err := s.lease(ctx)
 	if err == nil && lease.ResourceVersion != stopped.ResourceVersion {
-		err = errors.New("the leader's Lease has changed: Heirloom ran meanwhile, and objects may have inherited released entries again; " +
+		err = errors.New("the leader's Lease has changed: Heirloom ran meanwhile, and objects may have inherited removed entries again; " +
 			"stop it, and run this again")
 	}
 	return err
@@ -216,15 +216,15 @@ func Leads(lease *coordinationv1.Lease, now time.Time) bool {
 	return ptr.Deref(lease.Spec.HolderIdentity, "") != "" && lease.Spec.RenewTime != nil && lease.Spec.RenewTime.Add(lasts).After(now)
 }
 
-// session is a run of a Releaser. It collects failures, and is safe for concurrent use.
+// session is a run of a Cleaner. It collects failures, and is safe for concurrent use.
 type session struct {
-	Releaser
+	Cleaner
 	management cluster
 	mu         sync.Mutex
 	failures   []error
 }
 
-// did prints that an object has been released or deleted. In a dry run, it also prints the fields that the object would lose.
+// did prints that an object has been cleaned up or deleted. In a dry run, it also prints the fields that the object would lose.
 func (s *session) did(verb, kind string, key client.ObjectKey, where string, fields ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

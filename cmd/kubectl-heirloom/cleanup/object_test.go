@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package release
+package cleanup
 
 import (
 	"bytes"
@@ -17,7 +17,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/pkg/release"
+	"github.com/heirloom-dev/heirloom/pkg/cleanup"
 	"github.com/heirloom-dev/heirloom/test/fleet"
 )
 
@@ -47,7 +47,7 @@ func newWorld(t *testing.T, leader string) *world {
 		&clusterv1.MachineSet{ObjectMeta: inherited("ms", "x")}).Build()}
 }
 
-// of returns the release of an object of the fleet.
+// of returns the cleanup of an object of the fleet.
 func (f *world) of(kind, name string) *Object {
 	return &Object{
 		GroupVersionKind: clusterv1.GroupVersion.WithKind(kind), NamespacedName: types.NamespacedName{Namespace: "fleet", Name: name},
@@ -62,27 +62,27 @@ func (f *world) stored(t *testing.T, object client.Object, name string) client.O
 	return object
 }
 
-// givesUp releases an object as the loop would.
+// givesUp cleans up an object as the loop would.
 func (f *world) givesUp(t *testing.T, kind, name string) {
 	t.Helper()
-	changed, _, err := release.Object(t.Context(), f, f, clusterv1.GroupVersion.WithKind(kind), types.NamespacedName{Namespace: "fleet", Name: name}, release.Mode{})
+	changed, _, err := cleanup.Object(t.Context(), f, f, clusterv1.GroupVersion.WithKind(kind), types.NamespacedName{Namespace: "fleet", Name: name}, cleanup.Mode{})
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	NewWithT(t).Expect(changed).To(BeTrue())
 }
 
-// An object is released when the loop has given up its entries. A Cluster is released when its objects have no more entries of Heirloom.
-func TestRelease(t *testing.T) {
-	const labeled, released = " labeled in namespace fleet\n", " released in namespace fleet\n"
+// An object is cleaned up when the loop has given up its entries. A Cluster is cleaned up when its objects have no more entries of Heirloom.
+func TestCleanUp(t *testing.T) {
+	const labeled, cleaned = " labeled in namespace fleet\n", " cleaned up in namespace fleet\n"
 	for _, tc := range []struct {
 		name, leader, kind, object string
 		loops                      bool
 		takes                      time.Duration
 		says, problem              string
 	}{
-		{name: "a Machine", leader: "pod", kind: "Machine", object: "m", loops: true, takes: 2 * time.Second, says: "machine.cluster.x-k8s.io/m" + labeled + "machine.cluster.x-k8s.io/m" + released},
-		{name: "a Cluster", leader: "pod", kind: "Cluster", object: "x", loops: true, takes: 6 * time.Second, says: "cluster.cluster.x-k8s.io/x" + labeled + "cluster.cluster.x-k8s.io/x" + released},
+		{name: "a Machine", leader: "pod", kind: "Machine", object: "m", loops: true, takes: 2 * time.Second, says: "machine.cluster.x-k8s.io/m" + labeled + "machine.cluster.x-k8s.io/m" + cleaned},
+		{name: "a Cluster", leader: "pod", kind: "Cluster", object: "x", loops: true, takes: 6 * time.Second, says: "cluster.cluster.x-k8s.io/x" + labeled + "cluster.cluster.x-k8s.io/x" + cleaned},
 		{name: "nobody leads", kind: "Machine", object: "m", says: "machine.cluster.x-k8s.io/m" + labeled,
-			problem: "no replica of Heirloom seems to lead (Lease hs/lease): the release happens as soon as a replica leads"},
+			problem: "no replica of Heirloom seems to lead (Lease hs/lease): the cleanup happens as soon as a replica leads"},
 		{name: "the loop does not", leader: "pod", kind: "Cluster", object: "x", takes: 2 * time.Minute, says: "cluster.cluster.x-k8s.io/x" + labeled,
 			problem: "after 2m0s, Heirloom still owns entries in 2 objects: "},
 		{name: "it is not there", leader: "pod", kind: "Machine", object: "none", problem: "labelling machine.cluster.x-k8s.io/none in namespace fleet: "},
@@ -95,7 +95,7 @@ func TestRelease(t *testing.T) {
 					time.AfterFunc(1500*time.Millisecond, func() { f.givesUp(t, "Machine", "m") })
 					time.AfterFunc(5500*time.Millisecond, func() { f.givesUp(t, "MachineSet", "ms") })
 				}
-				err := f.of(tc.kind, tc.object).Release(t.Context())
+				err := f.of(tc.kind, tc.object).CleanUp(t.Context())
 				Expect(time.Since(begun)).To(Equal(tc.takes))
 				Expect(f.out.String()).To(Equal(tc.says))
 				if tc.problem != "" {
@@ -105,7 +105,7 @@ func TestRelease(t *testing.T) {
 				Expect(err).NotTo(HaveOccurred())
 				object := &metav1.PartialObjectMetadata{}
 				object.SetGroupVersionKind(clusterv1.GroupVersion.WithKind(tc.kind))
-				Expect(f.stored(t, object, tc.object).GetLabels()).To(HaveKeyWithValue("heirloom.dev/ignore", "release"))
+				Expect(f.stored(t, object, tc.object).GetLabels()).To(HaveKeyWithValue("heirloom.dev/ignore", "cleanup"))
 				<-time.After(time.Minute) // in the test's fake time: the loop goes on
 			})
 		})

@@ -13,7 +13,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/managedfields"
 )
 
-func TestRelease(t *testing.T) {
+func TestCleanUp(t *testing.T) {
 	const gpuTaint = `{key: gpu, effect: NoSchedule, value: "1", propagation: Always}`
 	for _, tc := range []struct {
 		name    string
@@ -75,18 +75,18 @@ func TestRelease(t *testing.T) {
 			object.SetManagedFields(tc.fields)
 			before := object.DeepCopy()
 
-			released, removed, err := managedfields.Release(object, tc.keep)
+			cleaned, removed, err := managedfields.CleanUp(object, tc.keep)
 			Expect(err).NotTo(HaveOccurred())
 			Expect(object).To(Equal(before), "the input is not mutated")
 			var left []string
-			for _, entry := range released.GetManagedFields() {
+			for _, entry := range cleaned.GetManagedFields() {
 				left = append(left, entry.Manager)
 			}
 			Expect(left).To(Equal(tc.left))
-			Expect(managedfields.Recorded(released.GetManagedFields())).To(BeFalse())
+			Expect(managedfields.Recorded(cleaned.GetManagedFields())).To(BeFalse())
 			Expect(removed).To(Equal(tc.removed))
-			released.SetManagedFields(nil)
-			Expect(released.Object).To(Equal(want))
+			cleaned.SetManagedFields(nil)
+			Expect(cleaned.Object).To(Equal(want))
 		})
 	}
 }

@@ -14,39 +14,39 @@ import (
 	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	ask "github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/cleanup"
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/cli"
-	ask "github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/release"
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/settings"
-	"github.com/heirloom-dev/heirloom/pkg/release"
+	"github.com/heirloom-dev/heirloom/pkg/cleanup"
 )
 
-type releaseOptions struct {
+type cleanupOptions struct {
 	*cli.Factory
-	what release.Options
+	what cleanup.Options
 	yes  bool
 }
 
-func newReleaseCommand(f *cli.Factory) *cobra.Command {
-	o := &releaseOptions{Factory: f}
+func newCleanupCommand(f *cli.Factory) *cobra.Command {
+	o := &cleanupOptions{Factory: f}
 	command := &cobra.Command{
-		Use:   "release [KIND/NAME | KIND NAME]",
+		Use:   "cleanup [KIND/NAME | KIND NAME]",
 		Short: "Give up everything that Heirloom owns, or only in one Cluster or object",
 		Long: `Give up everything that Heirloom owns in objects of Cluster API and its providers, on Nodes and in workload clusters. The command
 describes its plan and asks for confirmation, unless you use --yes.
 
 Without an argument, the command gives up everything, before you uninstall Heirloom. Stop Heirloom first, or use --stop. With an
-argument, the command sets the label heirloom.dev/ignore=release and waits until the running Heirloom has released the object: a
+argument, the command sets the label heirloom.dev/ignore=cleanup and waits until the running Heirloom has cleaned up the object: a
 Cluster with all its objects and Nodes, a Machine with its Node. Once you remove the label, the object inherits again.
 
-A second run changes nothing. If something cannot be released, the command does the rest and ends with an error.`,
-		Example: `  # List everything that would be released
-  kubectl heirloom release --dry-run
+A second run changes nothing. If something cannot be cleaned up, the command does the rest and ends with an error.`,
+		Example: `  # List everything that would be cleaned up
+  kubectl heirloom cleanup --dry-run
 
-  # Release everything before you uninstall Heirloom
-  kubectl heirloom release --stop
+  # Clean up everything before you uninstall Heirloom
+  kubectl heirloom cleanup --stop
 
-  # Release one Cluster; Heirloom continues with the others
-  kubectl heirloom release cluster/prod -n fleet`,
+  # Clean up one Cluster; Heirloom continues with the others
+  kubectl heirloom cleanup cluster/prod -n fleet`,
 		ValidArgsFunction: f.Complete(cli.Takes{}),
 		RunE:              func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), args) },
 	}
@@ -62,7 +62,7 @@ A second run changes nothing. If something cannot be released, the command does 
 	return command
 }
 
-func (o *releaseOptions) run(ctx context.Context, args []string) error {
+func (o *cleanupOptions) run(ctx context.Context, args []string) error {
 	named, err := o.validate(args)
 	if err != nil {
 		return err
@@ -93,15 +93,15 @@ func (o *releaseOptions) run(ctx context.Context, args []string) error {
 	if err := o.ask(ask.Describe(s, o.what)); err != nil {
 		return err
 	}
-	releaser := release.Releaser{Options: o.what, Config: s.Config, Management: management, Discovery: d, Out: o.Out, Progress: o.ErrOut}
-	releaser.Workload = func(ctx context.Context, cluster types.NamespacedName) (client.Client, error) {
+	cleaner := cleanup.Cleaner{Options: o.what, Config: s.Config, Management: management, Discovery: d, Out: o.Out, Progress: o.ErrOut}
+	cleaner.Workload = func(ctx context.Context, cluster types.NamespacedName) (client.Client, error) {
 		return o.Workload(ctx, management, cluster)
 	}
-	return releaser.Run(ctx)
+	return cleaner.Run(ctx)
 }
 
-// object releases a single object.
-func (o *releaseOptions) object(
+// object cleans up a single object.
+func (o *cleanupOptions) object(
 	ctx context.Context, named cli.Object, management client.Client, d discovery.DiscoveryInterface, s settings.Settings,
 ) error {
 	namespace, err := o.Namespace()
@@ -111,7 +111,7 @@ func (o *releaseOptions) object(
 	object := &ask.Object{
 		GroupVersionKind: named.Kind.GroupVersionKind, NamespacedName: types.NamespacedName{Namespace: namespace, Name: named.Name}, Client: management, Out: o.Out,
 	}
-	if object.Kinds, err = release.Kinds(d, s.Config.ProviderGroups); err != nil {
+	if object.Kinds, err = cleanup.Kinds(d, s.Config.ProviderGroups); err != nil {
 		return err
 	}
 	if s.Config.LeaderElect && s.Config.LeaderElectNamespace != "" {
@@ -126,33 +126,33 @@ func (o *releaseOptions) object(
 	if err := o.ask(object.Describe()); err != nil {
 		return err
 	}
-	defer o.Progress("Waiting for Heirloom to release %s", object)()
-	return object.Release(ctx)
+	defer o.Progress("Waiting for Heirloom to clean up %s", object)()
+	return object.CleanUp(ctx)
 }
 
 // validate refuses flags that cannot be combined, before anything is read. It returns the object that the arguments name, if any.
-func (o *releaseOptions) validate(args []string) (named cli.Arguments, err error) {
+func (o *cleanupOptions) validate(args []string) (named cli.Arguments, err error) {
 	switch {
 	case len(args) == 0 && *o.Config.Namespace != "":
-		return named, errors.New("--namespace has no effect on a release of everything: name a Cluster or an object, " +
+		return named, errors.New("--namespace has no effect on a cleanup of everything: name a Cluster or an object, " +
 			"or select a Heirloom with --heirloom-namespace")
 	case o.WorkloadKubeconfig != "":
-		return named, errors.New("--workload-kubeconfig is not supported: a release of everything covers all workload clusters, " +
-			"and the running Heirloom releases single objects")
+		return named, errors.New("--workload-kubeconfig is not supported: a cleanup of everything covers all workload clusters, " +
+			"and the running Heirloom cleans up single objects")
 	case len(args) > 0 && (o.what.Stop || o.what.KeepValues):
-		return named, errors.New("--stop and --keep-values work only with a release of everything: the running Heirloom releases single objects")
+		return named, errors.New("--stop and --keep-values work only with a cleanup of everything: the running Heirloom cleans up single objects")
 	case len(args) == 0:
 		return named, nil
 	}
 	named, err = cli.ParseArguments(args, cli.Takes{})
 	if err == nil && len(named.Objects) != 1 {
-		err = fmt.Errorf("%q: release takes one object at a time, as KIND/NAME", strings.Join(args, " "))
+		err = fmt.Errorf("%q: cleanup takes one object at a time, as KIND/NAME", strings.Join(args, " "))
 	}
 	return named, err
 }
 
 // ask asks for confirmation, unless the flags make it unnecessary.
-func (o *releaseOptions) ask(description string) error {
+func (o *cleanupOptions) ask(description string) error {
 	if o.yes || o.what.DryRun {
 		return nil
 	}
