@@ -26,6 +26,7 @@ const (
 	reasonNoExecuteTaintsHeldUp     = "NoExecuteTaintsHeldUp"
 	reasonNoExecuteTaintsApplied    = "NoExecuteTaintsApplied"
 	reasonStartupGateOpened         = "StartupGateOpened"
+	reasonStartupGateStuck          = "StartupGateStuck"
 	reasonKubeconfigRefused         = "KubeconfigRefused"
 	reasonWouldWrite                = "WouldWrite"
 	reasonProviderKindUnavailable   = "ProviderKindUnavailable"

@@ -24,6 +24,7 @@ type Metrics struct {
 
 	admissions, rejections, lookups, keys, drift, writes *prometheus.CounterVec
 	unprotected, ignored, workloads, pending, modes      *prometheus.GaugeVec
+	gatesClosed, gatesLate, gatesSince                   *prometheus.GaugeVec
 
 	denials  prometheus.Counter
 	waiting  prometheus.Gauge
@@ -66,6 +67,12 @@ func New(registerer prometheus.Registerer) (*Metrics, error) {
 			Name: "heirloom_no_execute_waiting_nodes",
 			Help: "Existing Nodes that wait for a NoExecute taint: for their turn (--no-execute-rate), or for their Pods to leave (--no-execute=budgets).",
 		}),
+		gatesClosed: gauge("heirloom_startup_gates_closed",
+			"Closed start-up gates of Nodes, by Cluster.", "cluster_namespace", "cluster_name"),
+		gatesLate: gauge("heirloom_startup_gates_late",
+			"Start-up gates that have been closed for longer than they say (within), by Cluster.", "cluster_namespace", "cluster_name"),
+		gatesSince: gauge("heirloom_startup_gates_closed_since_timestamp_seconds",
+			"Registration of the oldest Node with a closed start-up gate, in seconds since the Unix epoch, by Cluster.", "cluster_namespace", "cluster_name"),
 		unprotected: gauge("heirloom_unprotected_nodes",
 			"Nodes without an Always taint that they should have now, by Cluster.", "cluster_namespace", "cluster_name"),
 		ignored: gauge("heirloom_ignored_nodes",
@@ -81,7 +88,7 @@ func New(registerer prometheus.Registerer) (*Metrics, error) {
 	}
 	for _, c := range []prometheus.Collector{
 		info, m.admissions, m.rejections, m.lookups, m.denials, m.keys, m.drift, m.writes, m.waiting, m.unprotected, m.ignored, m.labelled, m.workloads,
-		m.pending, m.modes,
+		m.pending, m.modes, m.gatesClosed, m.gatesLate, m.gatesSince,
 	} {
 		if err := m.register(c); err != nil {
 			return nil, err
@@ -158,6 +165,17 @@ func (m *Metrics) NodesUnprotected(cluster types.NamespacedName, nodes int) {
 // series.
 func (m *Metrics) NodesIgnored(cluster types.NamespacedName, nodes int) {
 	setOrDelete(m.ignored, nodes, cluster.Namespace, cluster.Name)
+}
+
+// StartupGates sets the numbers of closed and of late start-up gates of a Cluster's Nodes, and the time of the registration of the oldest
+// Node with a closed gate, in seconds since 1970. A Cluster without such gates has no series.
+func (m *Metrics) StartupGates(cluster types.NamespacedName, closed, late int, since int64) {
+	setOrDelete(m.gatesClosed, closed, cluster.Namespace, cluster.Name)
+	setOrDelete(m.gatesLate, late, cluster.Namespace, cluster.Name)
+	if closed == 0 {
+		since = 0
+	}
+	setOrDelete(m.gatesSince, int(since), cluster.Namespace, cluster.Name)
 }
 
 // PendingWrites sets the number of objects of a kind in a Cluster whose write is only observed. Without such objects, there is no series.

@@ -68,11 +68,11 @@ status: {nodeRef: {name: node}, observedGeneration: 7, addresses: [{type: Hostna
 		{&corev1.Node{}, `
 metadata: {name: n, labels: {l: '1', node.cluster.x-k8s.io/a: '1'}, annotations: {a: '1'}, managedFields: [{manager: m}]}
 spec: {providerID: p, podCIDR: 192.0.2.0/24, taints: [{key: t, effect: NoSchedule}]}
-status: {images: [{names: [i]}], addresses: [{type: ExternalIP, address: 192.0.2.1}, {type: Hostname, address: n}],
+status: {images: [{names: [i]}], allocatable: {cpu: '8', memory: 1Gi, ephemeral-storage: 1Gi, pods: '110', nvidia.com/gpu: '8', amd.com/gpu: '0', hugepages-1Gi: 2Gi}, addresses: [{type: ExternalIP, address: 192.0.2.1}, {type: Hostname, address: n}],
   conditions: [{type: Ready, status: 'True', reason: r, message: m, lastHeartbeatTime: '2026-11-21T12:00:00Z', lastTransitionTime: '2026-11-21T12:00:00Z'}]}`, `
 metadata: {name: n, labels: {node.cluster.x-k8s.io/a: '1'}, annotations: {a: '1'}}
 spec: {providerID: p, taints: [{key: t, effect: NoSchedule}]}
-status: {addresses: [{type: Hostname, address: n}], conditions: [{type: Ready, status: 'True'}]}`},
+status: {addresses: [{type: Hostname, address: n}], conditions: [{type: Ready, status: 'True'}], allocatable: {nvidia.com/gpu: '1', hugepages-1Gi: '1'}}`},
 	} {
 		Expect, want, transform := NewWithT(t).Expect, reflect.New(reflect.TypeOf(tc.object).Elem()).Interface(), owners.Transform(policy)
 		if _, node := tc.object.(*corev1.Node); node {
