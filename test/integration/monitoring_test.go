@@ -14,11 +14,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/taint"
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
 // The program exports every metric of docs/monitoring.md with its labels, including metrics of libraries, after the matching events: a
-// Node that inherits from the loop, a repaired drift, an ignored Node. The series of a Cluster go with the Cluster.
+// Node that inherits from the loop, a repaired drift, an ignored Node, a late start-up gate. The series of a Cluster go with the Cluster.
 func TestMetricsAreExported(t *testing.T) {
 	t.Parallel()
 	s := sharedScene(t)
@@ -36,10 +37,16 @@ func TestMetricsAreExported(t *testing.T) {
 	ignored := `heirloom_ignored_nodes{cluster_name="` + a.cluster.Name + `",cluster_namespace="` + a.cluster.Namespace + `"}`
 	s.Eventually(s.samples).WithTimeout(patience).Should(HaveKey(ignored))
 
+	gated := stage.Machine(a.ms, a.m.Name+"-gated")
+	gated.Annotations = map[string]string{taint.UntilAnnotation: "net:NoSchedule until condition Net=True within 1s"}
+	s.create(gated)
+	s.Expect(a.Client.Create(s.ctx, stage.Node(gated.Name))).To(Succeed())
+	s.expectSample("heirloom_startup_gates_late{", 1)
+
 	s.observed("only-observed")
 	s.expectSample("heirloom_pending_writes{", 1)
 	s.expectDocumentedMetrics()
-	for _, object := range []client.Object{a.m, a.ms, a.md, a.cluster} {
+	for _, object := range []client.Object{gated, a.m, a.ms, a.md, a.cluster} {
 		s.Expect(s.Client.Delete(s.ctx, object)).To(Succeed())
 	}
 	s.Eventually(s.samples).WithTimeout(patience).ShouldNot(HaveKey(ignored))
