@@ -92,7 +92,8 @@ func TestGatesWaitForAllRequirements(t *testing.T) {
 				Expect(plan.Result.Taints).To(BeEmpty())
 				return
 			}
-			Expect(plan.Changes()).To(BeFalse())
+			Expect(taint.FormatList(plan.Result.Taints)).To(Equal("gpu:NoSchedule"))
+			Expect(inherit.ValidRecord(plan.Result)).To(Equal(";;gates=gpu:NoSchedule"), "in the form that older versions read")
 			Expect(taint.Requirements(node.Lacks(plan.Gates[0], tc.met))).To(Equal(tc.lacks))
 		})
 	}
