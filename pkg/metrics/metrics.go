@@ -67,17 +67,14 @@ func New(registerer prometheus.Registerer) (*Metrics, error) {
 			Name: "heirloom_no_execute_waiting_nodes",
 			Help: "Existing Nodes that wait for a NoExecute taint: for their turn (--no-execute-rate), or for their Pods to leave (--no-execute=budgets).",
 		}),
-		gatesClosed: gauge("heirloom_startup_gates_closed",
-			"Closed start-up gates of Nodes, by Cluster.", "cluster_namespace", "cluster_name"),
-		gatesLate: gauge("heirloom_startup_gates_late",
-			"Start-up gates that have been closed for longer than they say (within), by Cluster.", "cluster_namespace", "cluster_name"),
-		gatesSince: gauge("heirloom_startup_gates_closed_since_timestamp_seconds",
-			"Registration of the oldest Node with a closed start-up gate, in seconds since the Unix epoch, by Cluster.", "cluster_namespace", "cluster_name"),
-		unprotected: gauge("heirloom_unprotected_nodes",
-			"Nodes without an Always taint that they should have now, by Cluster.", "cluster_namespace", "cluster_name"),
-		ignored: gauge("heirloom_ignored_nodes",
+		gatesClosed: perCluster("heirloom_startup_gates_closed", "Closed start-up gates of Nodes, by Cluster."),
+		gatesLate:   perCluster("heirloom_startup_gates_late", "Start-up gates that have been closed for longer than they say (within), by Cluster."),
+		gatesSince: perCluster("heirloom_startup_gates_closed_since_timestamp_seconds",
+			"Registration of the oldest Node with a closed start-up gate, in seconds since the Unix epoch, by Cluster."),
+		unprotected: perCluster("heirloom_unprotected_nodes", "Nodes without an Always taint that they should have now, by Cluster."),
+		ignored: perCluster("heirloom_ignored_nodes",
 			"Nodes that inherit nothing because their Machine, MachinePool or Cluster has the label heirloom.dev/ignore, by Cluster; "+
-				"its labels are empty for the management cluster's own Nodes.", "cluster_namespace", "cluster_name"),
+				"its labels are empty for the management cluster's own Nodes."),
 		labelled: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "heirloom_node_labels_delay_seconds",
 			Help:    "Seconds from the creation of a Node until it has all inherited labels that its kubelet may not set itself.",
@@ -110,6 +107,10 @@ func counter(name, help string, labels ...string) *prometheus.CounterVec {
 
 func gauge(name, help string, labels ...string) *prometheus.GaugeVec {
 	return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
+}
+
+func perCluster(name, help string) *prometheus.GaugeVec {
+	return gauge(name, help, "cluster_namespace", "cluster_name")
 }
 
 // Admission counts an answered admission request.
