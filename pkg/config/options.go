@@ -160,7 +160,8 @@ func (o *Options) addRuleFlags(fs *pflag.FlagSet) {
 		"List of label and annotation keys, and of prefixes that end with *, that the annotations "+inherit.SyncLabelsAnnotation+" and "+inherit.SyncAnnotationsAnnotation+
 			" of a Cluster or a ClusterClass may name for Nodes. * alone stands for all keys outside kubernetes.io, k8s.io and their subdomains. If empty, these annotations have no effect.")
 	fs.StringArrayVar(&o.NodeFacts, "node-fact", nil,
-		"Fact that becomes a label of Nodes, <Kind>.<group>:<field>=<label>: a field, such as spec.instanceType, or a label, metadata.labels['rack'], of Machines or of a provider's kind. Can be repeated.")
+		"Fact that becomes a label of Nodes, <Kind>.<group>:<field>=<label>: a field, such as spec.instanceType, an element of a list, spec.disks[0].type, or a label, metadata.labels['rack'], "+
+			"of Machines or of a provider's kind. Or a JSON object with the keys of the chart's value facts. Can be repeated.")
 	fs.StringSliceVar(&o.AdditionalProviderGroups, "additional-provider-groups", nil,
 		"List of API groups of infrastructure and bootstrap providers whose objects inherit like their Machines, in addition to "+
 			inherit.InfrastructureGroup+" and "+inherit.BootstrapGroup+".")

@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
@@ -29,13 +30,15 @@ type findings struct {
 	// Nodes of IgnoreLabel, pendingNodes Nodes whose write is only observed.
 	unprotected, unlabelled, skipped, pendingNodes *nodeSet
 	rollouts                                       *rollouts
+	// gates are the closed start-up gates of Nodes.
+	gates *byNode[closedGates]
 }
 
 func newFindings(m *metrics.Metrics) findings {
 	return findings{
-		records: newByNode[string](nil), unprotected: newByNode[bool](m.NodesUnprotected), unlabelled: newByNode[bool](nil),
-		skipped: newByNode[bool](m.NodesSkipped), rollouts: newRollouts(m),
-		pendingNodes: newByNode[bool](func(cluster types.NamespacedName, nodes int) { m.PendingWrites(cluster, "Node", nodes) }),
+		records: newByNode[string](nil), unprotected: newByNode(counted(m.NodesUnprotected)), unlabelled: newByNode[bool](nil),
+		skipped: newByNode(counted(m.NodesSkipped)), gates: newByNode(countGates(m)), rollouts: newRollouts(m),
+		pendingNodes: newByNode(counted(func(cluster types.NamespacedName, nodes int) { m.PendingWrites(cluster, "Node", nodes) })),
 	}
 }
 
@@ -63,6 +66,7 @@ func (r *nodes) forget(req NodeRequest, skipped bool) {
 	for _, set := range []*nodeSet{r.unprotected, r.unlabelled} {
 		set.set(req, false)
 	}
+	r.gates.set(req, closedGates{})
 	r.skipped.set(req, skipped)
 	r.rollouts.track(req, false, time.Time{})
 }
@@ -73,7 +77,7 @@ func (f findings) known(cluster types.NamespacedName) []NodeRequest {
 	for _, set := range []*nodeSet{f.unprotected, f.unlabelled, f.skipped, f.pendingNodes, f.rollouts.read} {
 		all = append(all, set.in(cluster)...)
 	}
-	return all
+	return append(all, f.gates.in(cluster)...)
 }
 
 // drop drops all findings about a Node that is gone.
@@ -145,6 +149,7 @@ func (r *nodes) report(ctx context.Context, v *visit, p owners.NodePlan) {
 	if problems := p.LeftOut.Problems(); problems != nil {
 		r.leftOut(p.Source.Object, r.Chain.NodeSources(ctx, p.Source).Located(problems))
 	}
+	r.reportGates(ctx, v, p)
 	switch {
 	case len(p.Held) > 0 && !v.waited && v.limitedBy != "":
 		r.recordEvent(ctx, v, p, corev1.EventTypeNormal, reasonNoExecuteTaintsRollingOut, "Inherit",
@@ -155,22 +160,26 @@ func (r *nodes) report(ctx context.Context, v *visit, p owners.NodePlan) {
 	}
 }
 
-// recordEvent records an Event about taints that evict Pods, on the object that declares them, because operators edit it. This object may
-// be a ClusterClass of another namespace, whose readers must not learn the names in this Cluster: then the Event is on the Machine.
+// recordEvent records an Event about taints that evict Pods, on the object that declares them.
 func (r *nodes) recordEvent(ctx context.Context, v *visit, p owners.NodePlan, kind, reason, action, note string) {
-	about := p.Source.Object
-	declared := r.Chain.NodeSources(ctx, p.Source).Of(inherit.TaintEntry(taint.IDOf(p.Evicting[0]))).Object
+	r.Recorder.Eventf(r.declaring(ctx, v, p, taint.IDOf(p.Evicting[0])), nil, kind, reason, action, "%s", note)
+}
+
+// declaring returns the object that declares a taint, because operators edit it. This object may be a ClusterClass of another namespace,
+// whose readers must not learn the names in this Cluster: then it returns the Machine.
+func (r *nodes) declaring(ctx context.Context, v *visit, p owners.NodePlan, id taint.ID) client.Object {
+	declared := r.Chain.NodeSources(ctx, p.Source).Of(inherit.TaintEntry(id)).Object
 	if declared != nil && declared.GetNamespace() == v.Cluster.Namespace {
-		about = declared
+		return declared
 	}
-	r.Recorder.Eventf(about, nil, kind, reason, action, "%s", note)
+	return p.Source.Object
 }
 
 // byNode holds a value for each Node, and counts the Nodes of each Cluster that have a value. The zero value of V is no value. It is safe
 // for concurrent use.
 type byNode[V comparable] struct {
-	// report is called with the number of a Cluster's Nodes that have a value whenever a value changes, under the lock. It may be nil.
-	report func(cluster types.NamespacedName, nodes int)
+	// report is called with the values of a Cluster's Nodes whenever a value changes, under the lock. It may be nil.
+	report func(cluster types.NamespacedName, nodes map[string]V)
 
 	mu    sync.Mutex
 	of    map[types.NamespacedName]map[string]V
@@ -180,8 +189,13 @@ type byNode[V comparable] struct {
 // nodeSet is a set of Nodes.
 type nodeSet = byNode[bool]
 
-func newByNode[V comparable](report func(cluster types.NamespacedName, nodes int)) *byNode[V] {
+func newByNode[V comparable](report func(cluster types.NamespacedName, nodes map[string]V)) *byNode[V] {
 	return &byNode[V]{report: report, of: map[types.NamespacedName]map[string]V{}}
+}
+
+// counted returns a report of the number of Nodes in a set.
+func counted(report func(cluster types.NamespacedName, nodes int)) func(types.NamespacedName, map[string]bool) {
+	return func(cluster types.NamespacedName, nodes map[string]bool) { report(cluster, len(nodes)) }
 }
 
 // set sets the value of a Node, and returns the previous value.
@@ -205,7 +219,7 @@ func (b *byNode[V]) set(req NodeRequest, value V) (was V) {
 		delete(b.of, req.Cluster)
 	}
 	if b.report != nil {
-		b.report(req.Cluster, len(nodes))
+		b.report(req.Cluster, nodes)
 	}
 	return was
 }

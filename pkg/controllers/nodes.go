@@ -126,7 +126,7 @@ func (r *nodes) sync(ctx context.Context, req NodeRequest) (requeueAfter time.Du
 
 // carryOut takes the steps after the first plan, and writes the result of a second plan from live owners.
 func (r *nodes) carryOut(ctx context.Context, v *visit, p owners.NodePlan) (requeueAfter time.Duration, err error) {
-	for _, take := range []step{r.watchFacts, r.takeTurn, r.askPodsToLeave, r.findReadyPods} {
+	for _, take := range []step{r.watchFacts, r.takeTurn, r.askPodsToLeave, r.checkGates} {
 		later, err := take(ctx, v, p)
 		if err != nil {
 			r.report(ctx, v, p)

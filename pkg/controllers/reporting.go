@@ -28,6 +28,7 @@ const (
 	reasonNoExecuteTaintsResumed    = "NoExecuteTaintsResumed"
 	reasonNoExecuteTaintsApplied    = "NoExecuteTaintsApplied"
 	reasonStartupGateOpened         = "StartupGateOpened"
+	reasonStartupGateStuck          = "StartupGateStuck"
 	reasonKubeconfigRefused         = "KubeconfigRefused"
 	reasonWouldWrite                = "WouldWrite"
 	reasonProviderKindUnavailable   = "ProviderKindUnavailable"

@@ -65,8 +65,8 @@ type rollout struct {
 
 func newRollouts(m *metrics.Metrics) *rollouts {
 	r := &rollouts{metrics: m, read: newByNode[bool](nil), started: time.Now(), of: map[types.NamespacedName]*rollout{}}
-	count := func(state metrics.NoExecuteState) func(types.NamespacedName, int) {
-		return func(cluster types.NamespacedName, nodes int) { m.NoExecuteNodes(cluster, state, nodes) }
+	count := func(state metrics.NoExecuteState) func(types.NamespacedName, map[string]bool) {
+		return counted(func(cluster types.NamespacedName, nodes int) { m.NoExecuteNodes(cluster, state, nodes) })
 	}
 	r.waiting, r.heldUp = newByNode[bool](count(metrics.NoExecuteWaiting)), newByNode[bool](count(metrics.NoExecuteHeldUp))
 	r.done, r.turns = newByNode[bool](count(metrics.NoExecuteDone)), newByNode[time.Time](nil)

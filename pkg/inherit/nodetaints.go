@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/heirloom-dev/heirloom/pkg/taint"
@@ -154,8 +155,8 @@ func (w *nodeWrite) broughtBack() (back []corev1.Taint) {
 	return back
 }
 
-// openGates finds the start-up gates that are closed on the Node, and removes the taints of gates that open: the Node has the gate's
-// condition, or a ready Pod of the gate's DaemonSet. Gates close when the Node initializes, and are recorded in the first write of the loop: a
+// openGates finds the start-up gates that are closed on the Node, and removes the taints of gates that open, because the Node meets all
+// their requirements. Gates close when the Node initializes, and are recorded in the first write of the loop: a
 // taint that somebody else added later, or that was declared later, or with another value, stays.
 func (w *nodeWrite) openGates(result NodeState) NodeState {
 	w.closed, w.opened = nil, nil
@@ -166,7 +167,7 @@ func (w *nodeWrite) openGates(result NodeState) NodeState {
 		if !gated || !w.mayBeClosed(id) || !taint.Initialize(t) || !same(there, taint.ForNode(t)) {
 			continue
 		}
-		if !w.turn.OpensGates || !w.meets(gate) {
+		if !w.turn.OpensGates || len(w.node.Lacks(gate, w.turn.Met)) > 0 {
 			w.closed = append(w.closed, gate)
 			continue
 		}
@@ -184,9 +185,18 @@ func (w *nodeWrite) mayBeClosed(id taint.ID) bool {
 	return w.initializes || slices.Contains(w.node.Record.Gates, id.String()) || !w.node.recorded && !forged(w.stored, w.from)
 }
 
-func (w *nodeWrite) meets(gate taint.Gate) bool {
-	return w.turn.Ready.Has(gate.DaemonSet) || slices.ContainsFunc(w.node.Object.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == gate.Condition && c.Status == gate.Status
+// Lacks returns the requirements of a gate that the Node does not meet. met are requirements that other objects have been seen to meet.
+func (n Node) Lacks(gate taint.Gate, met sets.Set[taint.Requirement]) []taint.Requirement {
+	status := n.Object.Status
+	return slices.DeleteFunc(slices.Clone(gate.Until), func(r taint.Requirement) bool {
+		switch r.Kind {
+		case taint.Condition:
+			return slices.ContainsFunc(status.Conditions, func(c corev1.NodeCondition) bool { return string(c.Type)+"="+string(c.Status) == r.Name })
+		case taint.Allocatable:
+			amount := status.Allocatable[corev1.ResourceName(r.Name)]
+			return amount.Sign() > 0
+		}
+		return met.Has(r)
 	})
 }
 

@@ -25,6 +25,7 @@ type Metrics struct {
 	admissions, rejections, lookups, keys, drift, writes     *prometheus.CounterVec
 	unprotected, skipped, ignored, workloads, pending, modes *prometheus.GaugeVec
 	noExecute, halted                                        *prometheus.GaugeVec
+	gatesClosed, gatesLate, gatesSince                       *prometheus.GaugeVec
 
 	denials  prometheus.Counter
 	labelled prometheus.Histogram
@@ -65,15 +66,17 @@ func New(registerer prometheus.Registerer) (*Metrics, error) {
 		noExecute: gauge("heirloom_no_execute_nodes",
 			"Existing Nodes in a roll-out of NoExecute taints, by Cluster and state: waiting (for the turn, or for Pods to leave), held_up (Pods stay, "+
 				"for example because of their PodDisruptionBudgets) or done (until the roll-out is over).", "cluster_namespace", "cluster_name", "state"),
-		halted: gauge("heirloom_no_execute_halted",
-			"1 for each Cluster whose roll-out of NoExecute taints halts, because Pods are unschedulable, or Nodes not ready, since it began.",
-			"cluster_namespace", "cluster_name"),
-		unprotected: gauge("heirloom_unprotected_nodes",
-			"Nodes without an Always taint that they should have now, by Cluster.", "cluster_namespace", "cluster_name"),
-		skipped: gauge("heirloom_skipped_nodes",
+		halted: perCluster("heirloom_no_execute_halted",
+			"1 for each Cluster whose roll-out of NoExecute taints halts, because Pods are unschedulable, or Nodes not ready, since it began."),
+		gatesClosed: perCluster("heirloom_startup_gates_closed", "Closed start-up gates of Nodes, by Cluster."),
+		gatesLate:   perCluster("heirloom_startup_gates_late", "Start-up gates that have been closed for longer than they say (within), by Cluster."),
+		gatesSince: perCluster("heirloom_startup_gates_closed_since_timestamp_seconds",
+			"Registration of the oldest Node with a closed start-up gate, in seconds since the Unix epoch, by Cluster."),
+		unprotected: perCluster("heirloom_unprotected_nodes", "Nodes without an Always taint that they should have now, by Cluster."),
+		skipped: perCluster("heirloom_skipped_nodes",
 			"Nodes that inherit nothing because their Machine, MachinePool or Cluster has the label heirloom.dev/ignore, by Cluster; "+
-				"its labels are empty for the management cluster's own Nodes.", "cluster_namespace", "cluster_name"),
-		ignored: gauge("heirloom_ignored_nodes", "Deprecated: use heirloom_skipped_nodes.", "cluster_namespace", "cluster_name"),
+				"its labels are empty for the management cluster's own Nodes."),
+		ignored: perCluster("heirloom_ignored_nodes", "Deprecated: use heirloom_skipped_nodes."),
 		labelled: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "heirloom_node_labels_delay_seconds",
 			Help:    "Seconds from the creation of a Node until it has all inherited labels that its kubelet may not set itself.",
@@ -84,7 +87,7 @@ func New(registerer prometheus.Registerer) (*Metrics, error) {
 	}
 	for _, c := range []prometheus.Collector{
 		info, m.admissions, m.rejections, m.lookups, m.denials, m.keys, m.drift, m.writes, m.noExecute, m.halted, m.unprotected, m.skipped, m.ignored, m.labelled, m.workloads,
-		m.pending, m.modes,
+		m.pending, m.modes, m.gatesClosed, m.gatesLate, m.gatesSince,
 	} {
 		if err := m.register(c); err != nil {
 			return nil, err
@@ -106,6 +109,10 @@ func counter(name, help string, labels ...string) *prometheus.CounterVec {
 
 func gauge(name, help string, labels ...string) *prometheus.GaugeVec {
 	return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
+}
+
+func perCluster(name, help string) *prometheus.GaugeVec {
+	return gauge(name, help, "cluster_namespace", "cluster_name")
 }
 
 // Admission counts an answered admission request.
@@ -168,6 +175,17 @@ func (m *Metrics) NodesUnprotected(cluster types.NamespacedName, nodes int) {
 func (m *Metrics) NodesSkipped(cluster types.NamespacedName, nodes int) {
 	setOrDelete(m.skipped, nodes, cluster.Namespace, cluster.Name)
 	setOrDelete(m.ignored, nodes, cluster.Namespace, cluster.Name)
+}
+
+// StartupGates sets the numbers of closed and of late start-up gates of a Cluster's Nodes, and the time of the registration of the oldest
+// Node with a closed gate, in seconds since 1970. A Cluster without such gates has no series.
+func (m *Metrics) StartupGates(cluster types.NamespacedName, closed, late int, since int64) {
+	setOrDelete(m.gatesClosed, closed, cluster.Namespace, cluster.Name)
+	setOrDelete(m.gatesLate, late, cluster.Namespace, cluster.Name)
+	if closed == 0 {
+		since = 0
+	}
+	setOrDelete(m.gatesSince, int(since), cluster.Namespace, cluster.Name)
 }
 
 // PendingWrites sets the number of objects of a kind in a Cluster whose write is only observed. Without such objects, there is no series.

@@ -41,6 +41,9 @@ func exercise(t *testing.T, registry *prometheus.Registry) {
 	m.PendingWrites(red, "Node", 1)
 	m.PendingWrites(types.NamespacedName{Namespace: "fleet", Name: "blue"}, "Node", 1)
 	m.PendingWrites(types.NamespacedName{Namespace: "fleet", Name: "blue"}, "Node", 0)
+	m.StartupGates(red, 5, 2, 1800000000)
+	m.StartupGates(types.NamespacedName{Namespace: "fleet", Name: "blue"}, 1, 1, 1800000000)
+	m.StartupGates(types.NamespacedName{Namespace: "fleet", Name: "blue"}, 0, 0, 1800000000)
 	m.ClusterMode(red, metrics.ModeObserve)
 	m.ClusterMode(red, metrics.ModeEnforce)
 	m.ClusterMode(types.NamespacedName{Namespace: "fleet", Name: "blue"}, metrics.ModeNone)
@@ -81,6 +84,9 @@ func TestMetrics(t *testing.T) {
 		`heirloom_resync_writes_total{kind="Node",result="conflict"} 1`,
 		`heirloom_no_execute_nodes{cluster_name="red",cluster_namespace="fleet",state="waiting"} 3`,
 		`heirloom_no_execute_halted{cluster_name="red",cluster_namespace="fleet"} 1`,
+		`heirloom_startup_gates_closed{cluster_name="red",cluster_namespace="fleet"} 5`,
+		`heirloom_startup_gates_late{cluster_name="red",cluster_namespace="fleet"} 2`,
+		`heirloom_startup_gates_closed_since_timestamp_seconds{cluster_name="red",cluster_namespace="fleet"} 1.8e+09`,
 		`heirloom_unprotected_nodes{cluster_name="",cluster_namespace=""} 2`,
 		`heirloom_unprotected_nodes{cluster_name="red",cluster_namespace="fleet"} 4`,
 		`heirloom_skipped_nodes{cluster_name="red",cluster_namespace="fleet"} 3`,

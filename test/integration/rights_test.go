@@ -52,7 +52,7 @@ func TestRights(t *testing.T) {
 			args := []string{"--insecure-diagnostics=false", "--management-cluster=" + own}
 			values := map[string]any{"watchNamespace": namespace, "managementCluster": own}
 			if namespace != "" {
-				values["certificates"], values["startupGates"] = map[string]any{"mode": "self"}, map[string]any{"daemonSets": true}
+				values["certificates"], values["startupGates"] = map[string]any{"mode": "self"}, map[string]any{"daemonSets": true, "csiNodes": true}
 				args = append(args, "--namespace="+namespace, "--webhook-cert-secret="+authority.String(), "--webhook-cert-dns-names=localhost")
 			}
 			if name == skipped {
@@ -64,7 +64,7 @@ func TestRights(t *testing.T) {
 				// Older API servers do not have this feature. With it, a watch replaces the list, and no request would use the verb list.
 				Env: []string{"KUBE_FEATURE_WatchListClient=false"},
 			})
-			gates := map[bool]string{true: "cni:NoSchedule until daemonset kube-system/cni"}[namespace != ""] // only then the chart grants the right
+			gates := map[bool]string{true: "new:NoSchedule until daemonset kube-system/cni and csinode ebs.csi.aws.com"}[namespace != ""] // only then the chart grants the rights
 			s.doEverything(gates)
 			granted := s.granted()
 			s.Expect(granted).NotTo(BeEmpty())
@@ -136,7 +136,7 @@ func (s *scene) doEverything(gates string) {
 	if gates != "" {
 		s.Eventually(func(g Gomega) {
 			used, _ := requests(g, s.audit)
-			g.Expect(slices.ContainsFunc(used, func(r right) bool { return r.resource == "pods" })).To(BeTrue(), "the gate has not looked at Pods")
+			g.Expect(slices.ContainsFunc(used, func(r right) bool { return r.resource == "csinodes" })).To(BeTrue(), "the gate has not looked for its driver")
 		}).WithTimeout(patience).Should(Succeed())
 	}
 	s.update(machine, func() { machine.Labels[inherit.IgnoreLabel] = inherit.IgnoreAndCleanUp })

@@ -58,7 +58,13 @@ func fromValues(files []string) ([]string, error) {
 func factsOf(values map[string]any) (flags []string) {
 	facts, _ := values["facts"].([]any)
 	for _, fact := range facts {
-		if f, ok := fact.(map[string]any); ok {
+		f, ok := fact.(map[string]any)
+		mapped, _ := f["values"].(map[string]any)
+		switch {
+		case f["presence"] == true || len(mapped) > 0:
+			text, _ := json.Marshal(f) // it comes from JSON
+			flags = append(flags, "--node-fact="+string(text))
+		case ok:
 			flags = append(flags, fmt.Sprintf("--node-fact=%v.%v:%v=%v", f["kind"], f["group"], f["fieldPath"], f["label"]))
 		}
 	}

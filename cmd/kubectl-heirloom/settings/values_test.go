@@ -43,7 +43,9 @@ enrollment: labelled
 perClusterSyncAllowed: ["example.com/*", team]
 workerRole: worker
 zoneFromFailureDomain: true
-facts: [{group: infrastructure.cluster.x-k8s.io, kind: AcmeMachine, fieldPath: "metadata.labels['a/b']", label: example.com/b}]
+facts: [{group: infrastructure.cluster.x-k8s.io, kind: AcmeMachine, fieldPath: "metadata.labels['a/b']", label: example.com/b},
+  {group: infrastructure.cluster.x-k8s.io, kind: AcmeMachine, fieldPath: 'spec.nics[0].name', label: example.com/c, values: {a<b: x}},
+  {group: infrastructure.cluster.x-k8s.io, kind: AcmeMachine, fieldPath: spec.spot, label: example.com/d, presence: true, values: {}}]
 managementCluster: fleet/self
 clusterAPITaintPropagation: enabled
 additionalSyncMachineLabels: ['^example\.com/', "b"]
