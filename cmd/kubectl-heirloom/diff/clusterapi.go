@@ -14,8 +14,8 @@ import (
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/compare"
 )
 
-// remember records the labels and annotations that the objects of a Cluster inherit before the files are applied. Cluster API owns those that
-// it propagates itself, and removes them once their owner no longer declares them.
+// remember records the labels and annotations that the objects of a Cluster inherit before the files are applied. Cluster API owns the entries
+// that it propagates itself, and removes them once their owner no longer declares them.
 func (e *evaluation) remember(ctx context.Context, cluster types.NamespacedName) {
 	stored := e.World
 	stored.Nodes = nil                                               // a Node's annotations record its entries

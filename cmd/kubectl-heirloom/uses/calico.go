@@ -144,7 +144,7 @@ func (p *calicoParser) values() (all []string) {
 
 func (p *calicoParser) value() string {
 	token := p.next()
-	if token == "" || !strings.Contains(`'"`, token[:1]) {
+	if token == "" || token[0] != '\'' && token[0] != '"' {
 		p.fail(token)
 		return ""
 	}

@@ -121,7 +121,7 @@ func labelSelector(selector metav1.LabelSelector) (condition, error) {
 	return term(t)
 }
 
-// operators are the operators of Kubernetes' selectors.
+// operators are the operators of selectors in Kubernetes.
 //
 //nolint:gochecknoglobals // a table that nothing changes
 var operators = map[corev1.NodeSelectorOperator]selection.Operator{
