@@ -72,7 +72,7 @@ func (e *evaluation) consequences(ctx context.Context, cluster types.NamespacedN
 	nodes, limits := map[corev1.Taint][]string{}, map[string][2]pace.Limit{}
 	for _, o := range e.changed {
 		n := o.Node
-		if len(n.Plan.Evicting) > 0 {
+		if n.Decided.Inherits() && len(n.Plan.Evicting) > 0 {
 			set := cmp.Or(setOf(o), n.Decided.Source.String())
 			if _, known := limits[set]; !known {
 				group, inGroup, err := e.Store.Chain(cluster).NodeGroup(ctx, n.Decided.Source)
