@@ -134,7 +134,7 @@ func workers() []Rule {
 			Number: 11, From: "Machine `metadata.labels`", To: "Node labels",
 			Labels: carried("prefix `node-role.kubernetes.io`; domains `node-restriction.kubernetes.io` and `node.cluster.x-k8s.io` " +
 				"with their subdomains; keys that a regex of `--additional-sync-machine-labels` matches, or that [`sync.heirloom.dev/labels`](configuration.md#keys-that-tenants-choose) names; " +
-				"[facts](examples/facts/README.md) of the Machine and its InfraMachine; the role of `--worker-role`"),
+				"[facts](facts.md) of the Machine and its InfraMachine; the role of `--worker-role`"),
 			Source: metadataBook, Code: "Policy.PlanNode, nodeWrite.metadata, NodeSource.WithFacts",
 		},
 		{
