@@ -133,14 +133,14 @@ func workers() []Rule {
 		{
 			Number: 11, From: "Machine `metadata.labels`", To: "Node labels",
 			Labels: carried("prefix `node-role.kubernetes.io`; domains `node-restriction.kubernetes.io` and `node.cluster.x-k8s.io` " +
-				"with their subdomains; keys that a regex of `--additional-sync-machine-labels` matches, or that [`sync.heirloom.dev/labels`](configuration.md#keys-that-tenants-choose) names; " +
+				"with their subdomains; keys that a regex of `--additional-sync-machine-labels` matches, or that [`sync.heirloom.dev/labels`](keys-per-cluster.md) names; " +
 				"[facts](facts.md) of the Machine and its InfraMachine; the role of `--worker-role`"),
 			Source: metadataBook, Code: "Policy.PlanNode, nodeWrite.metadata, NodeSource.WithFacts",
 		},
 		{
 			Number: 12, From: "Machine `metadata.annotations`", To: "Node annotations",
 			Annotations: carried("domain `node.cluster.x-k8s.io` with its subdomains; keys that a regex of " +
-				"`--additional-sync-machine-annotations` matches, or that [`sync.heirloom.dev/annotations`](configuration.md#keys-that-tenants-choose) names"),
+				"`--additional-sync-machine-annotations` matches, or that [`sync.heirloom.dev/annotations`](keys-per-cluster.md) names"),
 			Source: metadataBook, Code: "Policy.PlanNode, nodeWrite.metadata",
 		},
 		{
