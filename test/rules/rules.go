@@ -157,7 +157,7 @@ func Capacity() Rule {
 		Number: 14, From: "MachineDeployment, MachinePool, and MachineSet without a MachineDeployment: `spec.template`",
 		To: "its own `metadata.annotations`",
 		Annotations: carried("labels in `" + inherit.CapacityLabelsAnnotation + "`, taints in `" + inherit.CapacityTaintsAnnotation + "`; " +
-			"the entries that rules 11 and 13 would bring to a new Node"),
+			"the entries that rules 11 and 13 would give to a new Node"),
 		Source: scaleFromZero, Code: "Policy.Capacity",
 	}
 }
