@@ -68,7 +68,7 @@ func TestMachines(t *testing.T) {
 			f.sets = map[string]string{"ns/ms": "{spec: {clusterName: c, template: {spec: {taints: [{key: node.kubernetes.io/x, effect: NoSchedule, propagation: Always}]}}}}"}
 		}), request: write{kind: "Machine", object: machine(bySet)}, warnings: []string{`heirloom: not inherited: MachineSet ns/ms (spec.template.spec.taints): taint "node.kubernetes.io/x:NoSchedule"`}, outcome: "unchanged"},
 
-		{name: "a Machine that is being deleted is left alone", cache: ordinary, request: write{kind: "Machine", object: machine(bySet + deleted), old: machine(bySet + deleted)}, outcome: "unmatched"},
+		{name: "a Machine that is being deleted is skipped", cache: ordinary, request: write{kind: "Machine", object: machine(bySet + deleted), old: machine(bySet + deleted)}, outcome: "unmatched"},
 		{name: "a Machine that is created by apply with that field inherits", cache: ordinary, request: write{kind: "Machine", object: machine(bySet + deleted)}, want: []string{addsTeam}, outcome: "injected"},
 
 		{name: "a dry run of Cluster API's topology controller, which compares two results, stays as it is", cache: ordinary, request: write{kind: "Machine", object: machine(bySet + compared), dryRun: true}, outcome: "unmatched"},

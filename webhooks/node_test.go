@@ -49,7 +49,7 @@ func TestNodes(t *testing.T) {
 		{name: "a kubelet's update is not touched", cache: labelled, request: write{kind: "Node", user: kubelet, object: node(""), old: node(", labels: {node.cluster.x-k8s.io/a: '1'}")}, outcome: "unmatched"},
 		{name: "a kubelet that creates another Node is not believed", cache: labelled, request: write{kind: "Node", user: "system:node:other", object: node("")}, outcome: "unmatched"},
 		{name: "a user of the kubelets' group that is no kubelet is not believed", cache: labelled, request: write{kind: "Node", user: "mallory", object: node("")}, outcome: "unmatched"},
-		{name: "a Node with the opt-out label inherits all the same", cache: labelled, request: write{kind: "Node", user: kubelet, object: node(", labels: {heirloom.dev/ignore: ''}")}, want: []string{
+		{name: "a Node with the label heirloom.dev/ignore inherits all the same", cache: labelled, request: write{kind: "Node", user: kubelet, object: node(", labels: {heirloom.dev/ignore: ''}")}, want: []string{
 			`{"op":"add","path":"/metadata/labels","value":{"heirloom.dev/ignore":"","node.cluster.x-k8s.io/a":"1"}}`,
 			`{"op":"add","path":"/metadata/annotations","value":{"cluster.x-k8s.io/labels-from-machine":"node.cluster.x-k8s.io/a","cluster.x-k8s.io/taints-from-machine":"","heirloom.dev/uninitialized":"added"}}`,
 			`{"op":"add","path":"/spec/taints","value":[{"key":"node.cluster.x-k8s.io/uninitialized","effect":"NoSchedule"}]}`,

@@ -33,7 +33,7 @@ func TestTaints(t *testing.T) {
 		{name: "a label in Heirloom's domain is refused on a Machine", request: write{kind: "Machine", object: "{metadata: {labels: {heirloom.node-restriction.kubernetes.io/softened: x, a: b}}}"}, causes: []string{"metadata.labels[heirloom.node-restriction.kubernetes.io/softened]"}},
 		{name: "and in a template", request: write{kind: "MachineDeployment", object: "{spec: {template: {metadata: {labels: {heirloom.node-restriction.kubernetes.io/record: x}}}}}"}, causes: []string{"spec.template.metadata.labels[heirloom.node-restriction.kubernetes.io/record]"}},
 		{name: "an update that leaves it alone is allowed", request: write{kind: "Machine", object: "{metadata: {labels: {heirloom.node-restriction.kubernetes.io/x: b}}}", old: "{metadata: {labels: {heirloom.node-restriction.kubernetes.io/x: a}}}"}},
-		{name: "the opt-out label is no way to a reserved taint", request: write{kind: "Machine", object: "{metadata: {labels: {heirloom.dev/ignore: ''}}, spec: {taints: " + reserved + "}}"}, causes: []string{"spec.taints[0].key"}},
+		{name: "the label heirloom.dev/ignore is no way to a reserved taint", request: write{kind: "Machine", object: "{metadata: {labels: {heirloom.dev/ignore: ''}}, spec: {taints: " + reserved + "}}"}, causes: []string{"spec.taints[0].key"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			Expect := NewWithT(t).Expect

@@ -106,7 +106,7 @@ func TestAWorkloadClusterIsAnsweredUntouched(t *testing.T) {
 		{name: "about a Pod", request: bare, change: resource("", "pods", "")},
 		{name: "about another group's nodes", request: bare, change: resource("metrics.k8s.io", "nodes", "")},
 		{name: "about a kubelet's update", request: write{kind: "Node", object: bareNode, old: bareNode, user: "system:node:node-1"}},
-		{name: "whose Cluster opted out", cache: withRed("{metadata: {labels: {heirloom.dev/ignore: ''}}}"), request: bare},
+		{name: "whose Cluster carries heirloom.dev/ignore", cache: withRed("{metadata: {labels: {heirloom.dev/ignore: ''}}}"), request: bare},
 		{name: "while the cache fails, and is not told why", cache: listing(func() error { return errors.New("no route to the management cluster") }), request: bare, failed: true},
 		{name: "while a handler panics, and is not told why", cache: listing(func() error { panic("another tenant's secret") }), request: bare, failed: true},
 	} {

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -68,7 +69,7 @@ func exits(ts *testscript.TestScript, _ bool, args []string) {
 
 // serve serves the fleet until the test ends, and returns the kubeconfig of its management cluster. Cluster prod has a workload cluster;
 // the workload cluster of Cluster dev refuses connections. The file blind beside it leads to the workload cluster of prod, for a user who may
-// not read PodDisruptionBudgets.
+// read neither PodDisruptionBudgets nor PersistentVolumes.
 func serve(t *testing.T) (kubeconfig string) {
 	t.Helper()
 	Expect := NewWithT(t).Expect
@@ -97,7 +98,10 @@ func serve(t *testing.T) (kubeconfig string) {
 		return served, c
 	}
 	management, own := start("management", found.CRDs)
-	prod, nodes := start("prod", []*apiextensionsv1.CustomResourceDefinition{budgets()})
+	prod, nodes := start("prod", []*apiextensionsv1.CustomResourceDefinition{
+		served("policy", "v1", "PodDisruptionBudget", apiextensionsv1.NamespaceScoped),
+		served("crd.projectcalico.org", "v1", "BGPPeer", apiextensionsv1.ClusterScoped),
+	})
 	fill(t, own, nodes)
 	for cluster, url := range map[string]string{"prod": prod.URL, "dev": "http://127.0.0.1:1"} {
 		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: cluster + "-kubeconfig"}, Data: map[string][]byte{"value": config(url)}}
@@ -110,24 +114,25 @@ func serve(t *testing.T) (kubeconfig string) {
 	return kubeconfig
 }
 
-// blinded also serves an API server below /blind, where nobody may read PodDisruptionBudgets.
+// blinded also serves an API server below /blind, where nobody may read PodDisruptionBudgets and PersistentVolumes.
 func blinded(server http.Handler) http.Handler {
 	all := http.NewServeMux()
 	all.Handle("/", server)
 	all.Handle("/blind/", http.StripPrefix("/blind", server))
-	all.HandleFunc("/blind/apis/policy/", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) })
+	for _, kind := range []string{"/apis/policy/v1/poddisruptionbudgets", "/api/v1/persistentvolumes"} {
+		all.HandleFunc("/blind"+kind, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) })
+	}
 	return all
 }
 
-// budgets serves PodDisruptionBudgets, which the API server in memory has not by itself.
-func budgets() *apiextensionsv1.CustomResourceDefinition {
-	crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "poddisruptionbudgets.policy"}}
+// served serves a kind that the API server in memory has not by itself.
+func served(group, version, kind string, scope apiextensionsv1.ResourceScope) *apiextensionsv1.CustomResourceDefinition {
+	plural := strings.ToLower(kind) + "s"
+	crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: plural + "." + group}}
 	crd.Spec = apiextensionsv1.CustomResourceDefinitionSpec{
-		Group: "policy", Scope: apiextensionsv1.NamespaceScoped,
-		Names: apiextensionsv1.CustomResourceDefinitionNames{
-			Kind: "PodDisruptionBudget", ListKind: "PodDisruptionBudgetList", Plural: "poddisruptionbudgets", Singular: "poddisruptionbudget",
-		},
-		Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{Name: "v1", Served: true, Storage: true, Schema: &apiextensionsv1.CustomResourceValidation{
+		Group: group, Scope: scope,
+		Names: apiextensionsv1.CustomResourceDefinitionNames{Kind: kind, ListKind: kind + "List", Plural: plural, Singular: strings.ToLower(kind)},
+		Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{Name: version, Served: true, Storage: true, Schema: &apiextensionsv1.CustomResourceValidation{
 			OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: new(true)},
 		}}},
 	}
@@ -149,7 +154,7 @@ func fill(t *testing.T, management, nodes client.Client) {
 			u := object.(*unstructured.Unstructured) //nolint:forcetypeassert // it panics
 			to := management
 			switch u.GetKind() {
-			case "Node", "Pod", "PodDisruptionBudget":
+			case "Node", "Pod", "PodDisruptionBudget", "BGPPeer", "PersistentVolume":
 				to = nodes
 			}
 			owners := u.GetOwnerReferences()

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
 	logsv1 "k8s.io/component-base/logs/api/v1"
 	"sigs.k8s.io/cluster-api/util/flags"
@@ -27,9 +28,6 @@ import (
 // The values of --enrollment.
 const enrollAll, enrollLabelled = "all", "labelled"
 
-// The values of --no-execute.
-const noExecutePace, noExecuteBudgets = "pace", "budgets"
-
 // auto is the value of --cluster-api-taint-propagation with which Heirloom detects the state.
 const auto = "auto"
 
@@ -41,8 +39,8 @@ type Config struct {
 	ManagementClusterKey, WorkloadWebhookKeyName, WebhookCertName types.NamespacedName
 	// Rules are the settings of the inheritance rules.
 	Rules inherit.Policy
-	// NoExecuteBudgets says that Pods leave a Node by eviction before it gets a taint that evicts them.
-	NoExecuteBudgets bool
+	// NoExecuteLimits says how existing Nodes get taints that evict Pods.
+	NoExecuteLimits inherit.NoExecute
 	// DetectTaintPropagation says that Heirloom has to detect Rules.ClusterAPITaints.
 	DetectTaintPropagation bool
 	// ProviderGroups are the API groups of all infrastructure and bootstrap providers.
@@ -70,10 +68,14 @@ func (c *Config) completeRules() error {
 		auto: inherit.PropagationUnknown, "enabled": inherit.PropagationEnabled, "disabled": inherit.PropagationDisabled,
 	}[c.TaintPropagation]
 	c.DetectTaintPropagation = c.TaintPropagation == auto && c.Mode != string(inherit.Observe) // the dry run needs the right to write
-	c.NoExecuteBudgets = c.NoExecute == noExecuteBudgets
+	c.NoExecuteLimits = inherit.NoExecute{
+		Budgets: c.NoExecute == inherit.NoExecuteBudgets, Deadline: c.NoExecuteDeadline, Rate: c.NoExecuteRate,
+		Clusters: intstr.Parse(c.NoExecuteClusters), Soak: c.NoExecuteSoak, PerCluster: inherit.PerCluster(c.PerClusterNoExecute),
+	}
+	clusters, clustersErr := intstr.GetScaledValueFromIntOrPercent(&c.NoExecuteLimits.Clusters, 100, true)
 	c.Rules = inherit.Policy{
 		AdditionalLabels: labels, AdditionalAnnotations: annotations, WatchFilter: c.WatchFilter,
-		PaceEviction: c.NoExecuteRate > 0 || c.NoExecuteBudgets, ClusterAPITaints: state,
+		PaceEviction: c.NoExecuteLimits.Limits(), ClusterAPITaints: state,
 		Mode: inherit.Mode(c.Mode), OnlyLabelled: c.Enrollment == enrollLabelled, SyncAllowed: c.PerClusterSyncAllowed, WorkerRole: c.WorkerRole,
 	}
 	var errs []error
@@ -91,8 +93,11 @@ func (c *Config) completeRules() error {
 	return errors.Join(labelsErr, annotationsErr, errors.Join(errs...),
 		check(c.NoExecuteRate >= 0 && !math.IsInf(c.NoExecuteRate, 0),
 			"--no-execute-rate=%v: must be a number of Nodes per minute, 0 or more", c.NoExecuteRate),
-		check(c.NoExecuteBudgets || c.NoExecute == noExecutePace, "--no-execute=%q: must be pace or budgets", c.NoExecute),
+		check(c.NoExecuteLimits.Budgets || c.NoExecute == inherit.NoExecutePace, "--no-execute=%q: must be pace or budgets", c.NoExecute),
 		check(c.NoExecuteDeadline >= 0, "--no-execute-deadline=%s: must not be negative", c.NoExecuteDeadline),
+		check(clustersErr == nil && clusters >= 1, "--no-execute-clusters=%q: must be a number of Clusters, or a percentage such as 10%%", c.NoExecuteClusters),
+		check(c.NoExecuteSoak >= 0, "--no-execute-soak=%s: must not be negative", c.NoExecuteSoak),
+		check(slices.Contains([]string{"none", "gentler", "any"}, c.PerClusterNoExecute), "--per-cluster-no-execute=%q: must be none, gentler or any", c.PerClusterNoExecute),
 		check(c.Rules.Mode == inherit.Enforce || c.Rules.Mode == inherit.Observe, "--mode=%q: must be enforce or observe", c.Mode),
 		check(len(broken) == 0, "--per-cluster-sync-allowed: %s", strings.Join(broken, "; ")),
 		check(c.Enrollment == enrollAll || c.Enrollment == enrollLabelled, "--enrollment=%q: must be all or labelled", c.Enrollment),

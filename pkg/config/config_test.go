@@ -109,11 +109,11 @@ func TestFlags(t *testing.T) {
 				g.Expect(c.WorkloadWebhookKeyName.String()).To(Equal("ns/keys"))
 			},
 		},
-		{name: "taints that evict may come at once", args: []string{"--no-execute-rate=0"}, check: func(g Gomega, c *config.Config) {
+		{name: "taints that evict may come at once", args: []string{"--no-execute-rate=0", "--no-execute=pace", "--no-execute-clusters=100%", "--per-cluster-no-execute=none"}, check: func(g Gomega, c *config.Config) {
 			g.Expect(c.Rules.PaceEviction).To(BeFalse())
 		}},
 		{name: "Pods may leave first, at any rate", args: []string{"--no-execute=budgets", "--no-execute-deadline=1h", "--no-execute-rate=0"}, check: func(g Gomega, c *config.Config) {
-			g.Expect(c.NoExecuteBudgets).To(BeTrue())
+			g.Expect(c.NoExecuteLimits.Budgets).To(BeTrue())
 			g.Expect(c.NoExecuteDeadline).To(Equal(time.Hour))
 			g.Expect(c.Rules.PaceEviction).To(BeTrue(), "no other write adds the taint")
 		}},

@@ -38,10 +38,10 @@ type Options struct {
 
 	AdditionalSyncMachineLabels, AdditionalSyncMachineAnnotations, AdditionalProviderGroups, PerClusterSyncAllowed, NodeFacts []string
 
-	TaintPropagation, Mode, Enrollment, WorkerRole string
-	NoExecute                                      string
-	NoExecuteRate                                  float64
-	NoExecuteDeadline                              time.Duration
+	TaintPropagation, Mode, Enrollment, WorkerRole    string
+	NoExecute, NoExecuteClusters, PerClusterNoExecute string
+	NoExecuteRate                                     float64
+	NoExecuteDeadline, NoExecuteSoak                  time.Duration
 
 	Diagnostics flags.ManagerOptions
 	Logs        *logs.Options
@@ -70,8 +70,8 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	logsv1.AddFlags(o.Logs, fs)
 }
 
-// AddReleaseFlags adds the program's flags that select the objects of Heirloom and say how to reach them: a release needs the same values.
-func (o *Options) AddReleaseFlags(fs *pflag.FlagSet) {
+// AddCleanupFlags adds the program's flags that select the objects of Heirloom and say how to reach them: a cleanup needs the same values.
+func (o *Options) AddCleanupFlags(fs *pflag.FlagSet) {
 	all := pflag.NewFlagSet("heirloom", pflag.ContinueOnError)
 	o.AddFlags(all)
 	for _, name := range []string{
@@ -104,7 +104,7 @@ func (o *Options) addWatchFlags(fs *pflag.FlagSet) {
 
 func (o *Options) addWorkloadFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.WorkloadClusters, "workload-clusters", true,
-		"Connect to workload clusters. With false, Heirloom reads no kubeconfig, and leaves the Nodes of workload clusters alone.")
+		"Connect to workload clusters. With false, Heirloom reads no kubeconfig, and skips the Nodes of workload clusters.")
 	fs.StringVar(&o.WorkloadAdmission, "workload-admission", workload.AdmitAutomatically,
 		"How new Nodes of workload clusters get inherited entries, unless their Cluster has the label "+workload.AdmissionLabel+": auto (policy if served, otherwise webhook if a URL is set), none (only the loop adds entries), webhook (see --workload-webhook-url) or policy (a MutatingAdmissionPolicy).")
 	fs.StringVar(&o.WorkloadWebhookURL, "workload-webhook-url", "",
@@ -142,7 +142,7 @@ func (o *Options) addLeaderElectionFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.LeaderElect, "leader-elect", false,
 		"Elect a leader among replicas. Webhooks answer from every replica; the resync loop runs on the leader.")
 	fs.StringVar(&o.LeaderElectNamespace, "leader-elect-namespace", "",
-		"Namespace of the leader election Lease. If unspecified, the namespace of the Pod is used; required outside of a cluster and for a release.")
+		"Namespace of the leader election Lease. If unspecified, the namespace of the Pod is used; required outside of a cluster and for a cleanup.")
 	fs.DurationVar(&o.LeaderElectLeaseDuration, "leader-elect-lease-duration", 15*time.Second,
 		"Interval at which non-leader candidates will wait to force acquire leadership.")
 	fs.DurationVar(&o.LeaderElectRenewDeadline, "leader-elect-renew-deadline", 10*time.Second,
@@ -160,16 +160,24 @@ func (o *Options) addRuleFlags(fs *pflag.FlagSet) {
 		"List of label and annotation keys, and of prefixes that end with *, that the annotations "+inherit.SyncLabelsAnnotation+" and "+inherit.SyncAnnotationsAnnotation+
 			" of a Cluster or a ClusterClass may name for Nodes. * alone stands for all keys outside kubernetes.io, k8s.io and their subdomains. If empty, these annotations have no effect.")
 	fs.StringArrayVar(&o.NodeFacts, "node-fact", nil,
-		"Fact that becomes a label of Nodes, <Kind>.<group>:<field>=<label>: a field, such as spec.instanceType, or a label, metadata.labels['rack'], of Machines or of a provider's kind. Can be repeated.")
+		"Fact that becomes a label of Nodes, <Kind>.<group>:<field>=<label>: a field, such as spec.instanceType, an element of a list, spec.disks[0].type, or a label, metadata.labels['rack'], "+
+			"of Machines or of a provider's kind. Or a JSON object with the keys of the chart's value facts. Can be repeated.")
 	fs.StringSliceVar(&o.AdditionalProviderGroups, "additional-provider-groups", nil,
 		"List of API groups of infrastructure and bootstrap providers whose objects inherit like their Machines, in addition to "+
 			inherit.InfrastructureGroup+" and "+inherit.BootstrapGroup+".")
 	fs.Float64Var(&o.NoExecuteRate, "no-execute-rate", 1,
 		"Rate limit: existing Nodes per Cluster per minute that get a NoExecute taint. "+
 			"A MachineDeployment, control plane or MachinePool taints at most a tenth of its Nodes per minute, rounded up. 0 means no limit. New Nodes never wait.")
-	fs.StringVar(&o.NoExecute, "no-execute", noExecutePace,
+	fs.StringVar(&o.NoExecute, "no-execute", inherit.NoExecuteBudgets,
 		"How existing Nodes get a NoExecute taint when it is their turn: pace, at once, or budgets, when all Pods that the taint would evict have left. "+
 			"Until then the taint has the effect NoSchedule, and these Pods are evicted through the Eviction API, which respects PodDisruptionBudgets.")
+	fs.StringVar(&o.NoExecuteClusters, "no-execute-clusters", "10%",
+		"Number of Clusters whose existing Nodes get NoExecute taints at a time, or a percentage of all Clusters; at least 1. "+
+			"Clusters begin in the order of their label "+inherit.WaveLabel+", then by name. 100% means no limit.")
+	fs.DurationVar(&o.NoExecuteSoak, "no-execute-soak", 5*time.Minute,
+		"How long all Nodes of a Cluster must have had their NoExecute taints before another Cluster begins in its place, and before the next wave begins.")
+	fs.StringVar(&o.PerClusterNoExecute, "per-cluster-no-execute", string(inherit.PerClusterGentler),
+		"Settings for NoExecute taints that labels of a Cluster or a ClusterClass may choose: none, gentler (only settings that evict Pods more slowly), or any.")
 	fs.DurationVar(&o.NoExecuteDeadline, "no-execute-deadline", 0,
 		"With --no-execute=budgets, how long a Node waits for its Pods (e.g. 1h). 0 means that it waits until all have left.")
 	fs.StringVar(&o.WorkerRole, "worker-role", "",

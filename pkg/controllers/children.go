@@ -20,10 +20,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
+	"github.com/heirloom-dev/heirloom/pkg/cleanup"
 	"github.com/heirloom-dev/heirloom/pkg/managedfields"
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
 	"github.com/heirloom-dev/heirloom/pkg/owners"
-	"github.com/heirloom-dev/heirloom/pkg/release"
 )
 
 // behind is the time until the retry of a write from a cache that has an old version of the object. Usually an event comes first; a watch
@@ -111,8 +111,8 @@ func syncChild(
 		d.observe(object, p)
 		return p.wait, nil
 	}
-	if p.Reason.Released() {
-		return d.release(ctx, object, gvk)
+	if p.Reason.CleansUp() {
+		return d.cleanUp(ctx, object, gvk)
 	}
 	var unread error
 	if p.writes() {
@@ -157,22 +157,22 @@ func (p planned) grace(now time.Time) (longest time.Duration) {
 	return longest
 }
 
-// release releases an object that is opted out for good.
-func (d *Dependencies) release(ctx context.Context, object client.Object, gvk schema.GroupVersionKind) (again time.Duration, err error) {
+// cleanUp cleans up an object whose label asks for it.
+func (d *Dependencies) cleanUp(ctx context.Context, object client.Object, gvk schema.GroupVersionKind) (again time.Duration, err error) {
 	if !managedfields.Recorded(object.GetManagedFields()) {
 		return 0, nil
 	}
 	again, err = d.ofKind(ctx, d.changing, gvk.GroupKind(), clusterOf(object), func(ctx context.Context) (sent bool, err error) {
-		changed, removed, err := release.Object(ctx, d.Client, d.Live, gvk, client.ObjectKeyFromObject(object), release.Mode{})
+		changed, removed, err := cleanup.Object(ctx, d.Client, d.Live, gvk, client.ObjectKeyFromObject(object), cleanup.Mode{})
 		if changed {
 			d.Metrics.Write(metrics.Kind(gvk.Group, gvk.Kind), result(nil))
-			ctrl.LoggerFrom(ctx).Info("Released object", "removed", removed)
+			ctrl.LoggerFrom(ctx).Info("Cleaned up object", "removed", removed)
 		}
 		return true, err
 	})
 	if err != nil {
 		d.failed(object, err)
-		return 0, fmt.Errorf("releasing the %s: %w", gvk.Kind, err)
+		return 0, fmt.Errorf("cleaning up the %s: %w", gvk.Kind, err)
 	}
 	return again, nil
 }

@@ -58,7 +58,7 @@ func TestChildrenInherit(t *testing.T) {
 	})
 }
 
-// The loop patches away the entries that an owner no longer declares, at the version that the API server has, and releases them. It does so
+// The loop patches away the entries that an owner no longer declares, at the version that the API server has, and gives them up. It does so
 // at once, although a controller of Cluster API observes the owner: Cluster API removes only its own share of such an entry.
 func TestChildrenLoseRemovedDeclarations(t *testing.T) {
 	each(t, func(l *loop, s *scene) {
@@ -82,7 +82,7 @@ func TestChildrenLoseRemovedDeclarations(t *testing.T) {
 	})
 }
 
-// The tests of the decision prove which objects are left alone, and why.
+// The tests of the decision prove which objects are skipped, and why.
 func TestSkippedChildrenAreNotWritten(t *testing.T) {
 	each(t, func(l *loop, s *scene) {
 		l.inherits(s)
@@ -93,23 +93,23 @@ func TestSkippedChildrenAreNotWritten(t *testing.T) {
 	})
 }
 
-// The loop releases its entries in an object if the object, or its Cluster, has the opt-out value for a release and is not paused.
-func TestOptOutReleasesChildren(t *testing.T) {
-	optOut := func(object client.Object) {
-		object.SetLabels(with(object.GetLabels(), inherit.IgnoreLabel, inherit.IgnoreAndRelease))
+// The loop cleans up its entries in an object if the object, or its Cluster, carries heirloom.dev/ignore=cleanup and is not paused.
+func TestLabelCleansUpChildren(t *testing.T) {
+	ignore := func(object client.Object) {
+		object.SetLabels(with(object.GetLabels(), inherit.IgnoreLabel, inherit.IgnoreAndCleanUp))
 	}
 	for name, tc := range map[string]struct {
-		set      func(child client.Object, cluster *clusterv1.Cluster)
-		released bool
+		set     func(child client.Object, cluster *clusterv1.Cluster)
+		cleaned bool
 	}{
-		"itself":      {func(child client.Object, _ *clusterv1.Cluster) { optOut(child) }, true},
-		"its Cluster": {func(_ client.Object, cluster *clusterv1.Cluster) { optOut(cluster) }, true},
+		"itself":      {func(child client.Object, _ *clusterv1.Cluster) { ignore(child) }, true},
+		"its Cluster": {func(_ client.Object, cluster *clusterv1.Cluster) { ignore(cluster) }, true},
 		"while it is paused": {func(child client.Object, cluster *clusterv1.Cluster) {
-			optOut(cluster)
+			ignore(cluster)
 			child.SetAnnotations(pairs(clusterv1.PausedAnnotation))
 		}, false},
 		"while its Cluster is paused": {func(child client.Object, cluster *clusterv1.Cluster) {
-			optOut(child)
+			ignore(child)
 			cluster.Spec.Paused = new(true)
 		}, false},
 	} {
@@ -119,8 +119,8 @@ func TestOptOutReleasesChildren(t *testing.T) {
 				l.inherits(s)
 				l.change(cluster, func() { l.change(s.child, func() { tc.set(s.child, cluster) }) })
 				l.Expect(l.see(s.about)).To(Succeed())
-				l.Expect(managedfields.Recorded(l.stored(s.child).GetManagedFields())).To(Equal(!tc.released))
-				if tc.released {
+				l.Expect(managedfields.Recorded(l.stored(s.child).GetManagedFields())).To(Equal(!tc.cleaned))
+				if tc.cleaned {
 					l.Expect(s.child.GetLabels()).NotTo(HaveKey("team"))
 				}
 				l.writes.take()

@@ -118,7 +118,7 @@ func (w reconnected) Watch(all source.TypedSource[NodeRequest]) error {
 }
 
 // admit sets up the chosen way to admit the Nodes of the Cluster; again is the time until the next check, if the set-up takes time. A
-// Cluster that is paused, or that a watch filter leaves to another instance, stays as it is. A Cluster that is opted out, not enrolled,
+// Cluster that is paused, or that a watch filter leaves to another instance, stays as it is. A Cluster with IgnoreLabel, or not enrolled,
 // only observed or being deleted is left to the loop, and the management cluster to the installed webhooks.
 func (r workloadClusters) admit(ctx context.Context, cluster *clusterv1.Cluster) (again time.Duration, err error) {
 	if len(r.Admission.Ways) == 0 || inherit.Paused(cluster) || r.Policy().LeftToAnother(cluster) {

@@ -63,7 +63,7 @@ func TestOneWayToAdmitNodesIsSetUp(t *testing.T) {
 		{"the default", func(*loop, *clusterv1.Cluster) {}, []string{"ensure webhook in ns/c", "remove policy from ns/c"}},
 		{"what the Cluster's label says", label(workload.AdmissionLabel, "policy"), []string{"ensure policy in ns/c", "remove webhook from ns/c"}},
 		{"none where the label says so", label(workload.AdmissionLabel, "none"), none},
-		{"none for a Cluster that is opted out", label(inherit.IgnoreLabel, ""), none},
+		{"none for a Cluster with the label heirloom.dev/ignore", label(inherit.IgnoreLabel, ""), none},
 		{"none for a Cluster that is only observed", label(inherit.ModeLabel, string(inherit.Observe)), none},
 		{"none for a Cluster that is not enrolled", func(l *loop, _ *clusterv1.Cluster) { l.policy.OnlyLabelled = true }, none},
 		{"none for a Cluster that is being deleted", func(_ *loop, c *clusterv1.Cluster) { c.Finalizers = []string{"cluster.cluster.x-k8s.io"} }, none},
@@ -145,11 +145,11 @@ func TestNodesDeletedWhileDisconnectedAreForgotten(t *testing.T) {
 	for _, gone := range []string{"the Node", "the Cluster"} {
 		l := newLoop(t, theCluster(), machineDeployment(), machineSet(), evicting("n0", "MachineSet/ms"), evicting("n1", "MachineSet/ms"))
 		server := l.connect("c", node("n0"), node("n1"))
-		l.NoExecuteRate = 1
+		l.NoExecute.Rate = 1
 		for _, name := range []string{"n0", "n1"} {
 			l.Expect(l.lookAt("c", name)).Error().NotTo(HaveOccurred())
 		}
-		l.counted("no_execute_waiting_nodes 1")
+		l.counted("waiting_nodes 1")
 		if gone == "the Cluster" {
 			l.delete(theCluster())
 			l.Expect(l.seeWorkload(key("c"))).To(Succeed())

@@ -57,12 +57,8 @@ type Dependencies struct {
 	Recorder events.EventRecorder
 	// SchemaChanges returns a channel that gets an event whenever a schema of control planes has changed.
 	SchemaChanges func() <-chan event.GenericEvent
-	// NoExecuteRate is the number of existing Nodes of a Cluster that get taints that evict Pods in a minute; 0 means no limit.
-	NoExecuteRate float64
-	// NoExecuteBudgets says whether Pods leave a Node before it gets a taint that evicts them. NoExecuteDeadline limits the time for their
-	// leaving; 0 means no limit.
-	NoExecuteBudgets  bool
-	NoExecuteDeadline time.Duration
+	// NoExecute says how existing Nodes get taints that evict Pods.
+	NoExecute inherit.NoExecute
 	// Workloads has the connections to workload clusters; nil if Heirloom handles no workload cluster.
 	Workloads clustercache.ClusterCache
 	// ManagementCluster is the Cluster whose Nodes are in the API server of Client; empty if there is none.
@@ -178,7 +174,7 @@ func (d *Dependencies) addNodes(mgr ctrl.Manager, b *builder.Builder) error {
 		Watches(&clusterv1.MachineSet{}, d.nodesOf(), builder.WithPredicates(declaresElse())).
 		Watches(&clusterv1.MachineDeployment{}, d.nodesOf(), builder.WithPredicates(declaresElse())).
 		Watches(&clusterv1.ClusterClass{}, d.nodesIn(d.Chain.ClustersOf), builder.WithPredicates(classChanged())).
-		Watches(&clusterv1.Cluster{}, d.nodesIn(itsOwn), builder.WithPredicates(predicate.Or(declaredAnew(), optedOut()))).
+		Watches(&clusterv1.Cluster{}, d.nodesIn(itsOwn), builder.WithPredicates(predicate.Or(declaredAnew(), skippedNow()))).
 		WatchesRawSource(source.TypedChannel(d.PolicyChanges(), d.nodesIn(d.every)))
 	if d.ManagementCluster.Name != "" {
 		watches = watches.Watches(&corev1.Node{}, itself(d.ManagementCluster))

@@ -36,37 +36,75 @@ const (
 	// evictionTimeout limits the time of one eviction, so that all of them fit into nodeTimeout. An API server may ask for a retry in ten
 	// seconds, for which client-go waits inside the request.
 	evictionTimeout = 300 * time.Millisecond
+	// longHeldUp is the time after which a Node that waits for its Pods needs somebody's attention.
+	longHeldUp = 15 * time.Minute
 )
 
 // takeTurn is the step that decides whether it is the Node's turn to get taints that evict Pods. The write takes the turn.
 func (r *nodes) takeTurn(ctx context.Context, v *visit, p owners.NodePlan) (requeueAfter time.Duration, err error) {
-	if v.turn.Eviction == inherit.AsksPods && len(p.Held) > 0 {
-		return evictEvery, nil
+	if len(p.Held) == 0 {
+		return r.endTurn(v), nil
 	}
-	if v.turn.Eviction != inherit.Waits || len(p.Held) == 0 {
-		return 0, nil
+	if err := r.settle(ctx, v); err != nil {
+		return 0, err
 	}
-	group, size, err := r.Chain.Within(v.Cluster).NodeGroup(ctx, p.Source)
-	if err != nil {
-		return 0, fmt.Errorf("finding the Nodes that share this Node's taints: %w", err)
-	}
-	limits := pace.Limits("Cluster "+v.Cluster.String(), r.NoExecuteRate, group.String(), size)
-	requeueAfter, v.limitedBy = r.pacer.Wait(v.now, limits)
-	if requeueAfter == 0 && r.NoExecuteBudgets {
-		if requeueAfter, v.limitedBy, err = r.waitForOthers(ctx, v, group, limits[0]); err != nil {
-			return 0, err
+	if v.turn.Eviction == inherit.Waits {
+		if v.limitedBy, requeueAfter, err = r.mayBegin(ctx, v); err != nil || requeueAfter > 0 {
+			return r.asksAgain(v, requeueAfter), err
 		}
 	}
-	if requeueAfter > 0 {
-		waiting, _ := r.waiting.counts(v.Cluster)
-		return max(requeueAfter, time.Duration(waiting)*askEvery), nil
+	if why, err := r.halts(ctx, v, p); err != nil || why != "" {
+		v.halted, v.limitedBy = true, "Cluster "+v.Cluster.String()+": "+why
+		return r.asksAgain(v, evictEvery), err
 	}
-	v.limits, v.allowed, v.turn.Eviction = &limits, true, inherit.EvictsNow
-	if r.NoExecuteBudgets {
+	if v.turn.Eviction != inherit.Waits {
+		return evictEvery, nil
+	}
+	if requeueAfter, err = r.limited(ctx, v, p); err != nil || requeueAfter > 0 {
+		return r.asksAgain(v, requeueAfter), err
+	}
+	r.rollouts.begin(v.Cluster, v.now)
+	v.allowed, v.turn.Eviction = true, inherit.EvictsNow
+	if v.settings.Budgets {
 		v.turn.Eviction = inherit.AsksPods
 		return evictEvery, nil
 	}
 	return 0, nil
+}
+
+// asksAgain returns the time until a waiting Node asks again for its turn.
+func (r *nodes) asksAgain(v *visit, soonest time.Duration) time.Duration {
+	return max(soonest, time.Duration(r.rollouts.waits(v.Cluster))*askEvery)
+}
+
+// endTurn lets the record of a Node forget its turn when the roll-out in its Cluster is over. Otherwise, it returns the time until then.
+func (r *nodes) endTurn(v *visit) (requeueAfter time.Duration) {
+	if v.node.Record.Evicted.IsZero() {
+		return 0
+	}
+	if requeueAfter = r.soaks(v.Cluster, v.now); requeueAfter == 0 {
+		v.allowed, v.turn.RollOutOver = true, true
+	}
+	return requeueAfter
+}
+
+// limited returns the time until the next attempt if a limit lets no Node have its turn now: in the Node's set, or in its Cluster.
+func (r *nodes) limited(ctx context.Context, v *visit, p owners.NodePlan) (requeueAfter time.Duration, err error) {
+	group, size, err := r.Chain.Within(v.Cluster).NodeGroup(ctx, p.Source)
+	if err != nil {
+		return 0, fmt.Errorf("finding the Nodes that share this Node's taints: %w", err)
+	}
+	if v.settings.Rate == 0 {
+		return 0, nil
+	}
+	limits := pace.Limits("Cluster "+v.Cluster.String(), v.settings.Rate, group.String(), size)
+	if requeueAfter, v.limitedBy = r.pacer.Wait(v.now, limits); requeueAfter == 0 && v.settings.Budgets {
+		requeueAfter, v.limitedBy, err = r.waitForOthers(ctx, v, group, limits[0])
+	}
+	if requeueAfter == 0 {
+		v.limits = &limits
+	}
+	return requeueAfter, err
 }
 
 // waitForOthers returns the time until the next attempt, and the limit, if no more Nodes of the set may wait for their Pods now; otherwise
@@ -104,10 +142,10 @@ func (r *nodes) waitForOthers(ctx context.Context, v *visit, group inherit.Ref, 
 // askPodsToLeave is the step that evicts the Pods that must leave a Node before it gets its taints. It uses the Eviction API, which respects
 // disruption budgets. If no Pod is left, or the deadline is over, the Node may get the taints.
 func (r *nodes) askPodsToLeave(ctx context.Context, v *visit, p owners.NodePlan) (requeueAfter time.Duration, err error) {
-	if v.turn.Eviction != inherit.AsksPods || !p.WaitsForPods() {
+	if v.turn.Eviction != inherit.AsksPods || !p.WaitsForPods() || v.halted {
 		return 0, nil
 	}
-	left := r.NoExecuteDeadline > 0 && v.now.Sub(v.node.Record.Softened) >= r.NoExecuteDeadline
+	left := v.settings.Deadline > 0 && v.now.Sub(v.node.Record.Softened) >= v.settings.Deadline
 	if !left && p.Changes() { // Pods are asked after the write; a kubelet that changes its Node all the time cannot delay the deadline
 		return 0, nil
 	}
@@ -154,8 +192,13 @@ func (r *nodes) evict(ctx context.Context, v *visit, p owners.NodePlan) (none, s
 			stays = fmt.Sprintf("Pod %s/%s stays on Node %s for now: %s", pod.Namespace, pod.Name, v.Name, reason)
 		}
 	}
+	r.rollouts.holdsUp(v.NodeRequest, stays != "")
 	if stays != "" {
-		r.recordEvent(ctx, v, p, reasonNoExecuteTaintsHeldUp, "Evict", stays)
+		kind := corev1.EventTypeNormal
+		if v.now.Sub(v.node.Record.Softened) >= longHeldUp {
+			kind = corev1.EventTypeWarning
+		}
+		r.recordEvent(ctx, v, p, kind, reasonNoExecuteTaintsHeldUp, "Evict", stays)
 	}
 	return false, true, errors.Join(errs...)
 }

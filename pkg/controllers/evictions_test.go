@@ -18,7 +18,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
-const all, withoutDrain, noneWaits = "drain:NoExecute,gpu:NoSchedule", "gpu:NoSchedule", "no_execute_waiting_nodes 0"
+const all, withoutDrain, noneWaits = "drain:NoExecute,gpu:NoSchedule", "gpu:NoSchedule", "waiting_nodes 0"
 
 // evicting returns a Machine in use that declares a NoExecute taint for its Node.
 func evicting(name, owner string) *clusterv1.Machine {
@@ -37,7 +37,7 @@ func evictions(t *testing.T, nodes int, objects ...client.Object) *loop {
 		objects = append(objects, evicting(name, "MachineSet/ms"), node(name))
 	}
 	l := newLoop(t, append(objects, theCluster())...)
-	l.NoExecuteRate = 1
+	l.NoExecute.Rate = 1
 	return l
 }
 
@@ -77,11 +77,11 @@ func TestNoExecuteTaintsReachNodesOneAfterAnother(t *testing.T) {
 		l.looks("n0", all, 0)
 		l.told()
 		const first = "Normal NoExecuteTaintsRollingOut MachineDeployment/md: NoExecute taints evict Pods, so Nodes wait for their " +
-			"turn (--no-execute-rate); limit reached in Cluster ns/c"
+			"turn; limit reached in Cluster ns/c"
 		for i, waiting := range []string{"n1", "n2"} {
 			l.looks(waiting, withoutDrain, time.Minute)
 			l.looks(waiting, withoutDrain, time.Minute)
-			l.counted(fmt.Sprint("no_execute_waiting_nodes ", i+1))
+			l.counted(fmt.Sprint("waiting_nodes ", i+1))
 			l.told(first)
 		}
 		l.notCounted("unprotected_nodes") // a taint that waits is not a missing taint
@@ -99,11 +99,11 @@ func TestNoExecuteTaintsReachNodesOneAfterAnother(t *testing.T) {
 func TestNodesLeaveTheCountOfWaitingNodes(t *testing.T) {
 	l := evictions(t, 3, machineDeployment(), machineSet())
 	l.drained("n0", "n1", "n2")
-	l.counted("no_execute_waiting_nodes 2")
+	l.counted("waiting_nodes 2")
 	l.events.take()
 	l.delete(node("n2"))
 	l.Expect(l.seeNode("n2")).To(Succeed())
-	l.counted("no_execute_waiting_nodes 1")
+	l.counted("waiting_nodes 1")
 	m := evicting("n1", "MachineSet/ms")
 	l.change(m, func() { m.Spec.Taints = m.Spec.Taints[:1] })
 	l.Expect(l.seeNode("n1")).To(Succeed())
@@ -143,7 +143,7 @@ func TestNodesOfAPoolShareAPace(t *testing.T) {
 	mp.Spec.ProviderIDList = []string{"id-a", "id-b"}
 	mp.Spec.Template.Annotations = map[string]string{taint.AlwaysAnnotation: "drain:NoExecute"}
 	l := newLoop(t, theCluster(), mp, node("a"), node("b"))
-	l.NoExecuteRate = 60
+	l.NoExecute.Rate = 60
 	l.Expect(l.drained("a", "b")).To(Equal(1))
 	l.Expect(l.events.take()).To(ConsistOf(And(
 		HavePrefix("Normal NoExecuteTaintsRollingOut MachinePool/mp: "), HaveSuffix("limit reached in MachinePool ns/mp"))))
@@ -157,7 +157,7 @@ func TestAMachineStandsForAClassOfAnotherNamespace(t *testing.T) {
 		class.Namespace, cluster.Spec.Topology.ClassRef.Namespace = namespace, namespace
 		class.Spec.Workers.MachineDeployments[0].Metadata.Annotations = map[string]string{taint.AlwaysAnnotation: "drain:NoExecute"}
 		l := newLoop(t, cluster, class, managed(machineDeployment()), machineSet(), machine("n0", "MachineSet/ms"), machine("n1", "MachineSet/ms"), node("n0"), node("n1"))
-		l.NoExecuteRate = 1
+		l.NoExecute.Rate = 1
 		l.Expect(l.drained("n0", "n1")).To(Equal(1))
 		l.told("Normal NoExecuteTaintsRollingOut " + about + ": ")
 	}

@@ -5,11 +5,15 @@ package controllers
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
@@ -22,30 +26,33 @@ type findings struct {
 	// records are the last valid records (inherit.Record) that the loop saw on Nodes. With them, a kubelet that makes its record invalid
 	// does not keep entries that its Machine loses.
 	records *byNode[string]
-	// unprotected are Nodes without a declared Always taint, unlabelled new Nodes without labels that their kubelets may not set, ignored
-	// Nodes whose Machine, MachinePool or Cluster is opted out, waiting Nodes that wait for a taint that evicts Pods, pendingNodes Nodes whose
-	// write is only observed.
-	unprotected, unlabelled, ignored, waiting, pendingNodes *nodeSet
+	// unprotected are Nodes without a declared Always taint, unlabelled new Nodes without labels that their kubelets may not set, skipped
+	// Nodes of IgnoreLabel, pendingNodes Nodes whose write is only observed.
+	unprotected, unlabelled, skipped, pendingNodes *nodeSet
+	rollouts                                       *rollouts
+	// gates are the closed start-up gates of Nodes.
+	gates *byNode[closedGates]
 }
 
 func newFindings(m *metrics.Metrics) findings {
 	return findings{
-		records: newByNode[string](nil), unprotected: newByNode[bool](m.NodesUnprotected), unlabelled: newByNode[bool](nil),
-		ignored: newByNode[bool](m.NodesIgnored), waiting: newByNode[bool](nil),
-		pendingNodes: newByNode[bool](func(cluster types.NamespacedName, nodes int) { m.PendingWrites(cluster, "Node", nodes) }),
+		records: newByNode[string](nil), unprotected: newByNode(counted(m.NodesUnprotected)), unlabelled: newByNode[bool](nil),
+		skipped: newByNode(counted(m.NodesSkipped)), gates: newByNode(countGates(m)), rollouts: newRollouts(m),
+		pendingNodes: newByNode(counted(func(cluster types.NamespacedName, nodes int) { m.PendingWrites(cluster, "Node", nodes) })),
 	}
 }
 
-// track remembers the Node's record, and whether the Node lacks a taint or a label or is ignored.
+// track remembers the Node's record, and whether the Node lacks a taint or a label or is skipped.
 func (r *nodes) track(v *visit, p owners.NodePlan) {
 	if !p.Inherits() {
-		r.forget(v.NodeRequest, p.Reason.OptedOut())
+		r.forget(v.NodeRequest, p.Reason.ByLabel())
 		return
 	}
 	if record := inherit.ValidRecord(p.Node.NodeState); record != "" {
 		r.records.set(v.NodeRequest, record)
 	}
-	r.ignored.set(v.NodeRequest, false)
+	r.skipped.set(v.NodeRequest, false)
+	r.rollouts.track(v.NodeRequest, len(p.Held) > 0, p.Node.Record.Turn())
 	r.unprotected.set(v.NodeRequest, len(p.Unprotected) > 0)
 	unlabelled := p.Unlabelled && (r.unlabelled.get(v.NodeRequest) || p.Node.Registering())
 	if was := r.unlabelled.set(v.NodeRequest, unlabelled); was && !unlabelled {
@@ -53,24 +60,24 @@ func (r *nodes) track(v *visit, p owners.NodePlan) {
 	}
 }
 
-// forget drops the findings about a Node that inherits nothing for now, but not its record; ignored says that the Node is
-// opted out.
-func (r *nodes) forget(req NodeRequest, ignored bool) {
-	for _, set := range []*nodeSet{r.unprotected, r.unlabelled, r.waiting} {
+// forget drops the findings about a Node that inherits nothing for now, but not its record; skipped says that the Node is
+// skipped because of IgnoreLabel.
+func (r *nodes) forget(req NodeRequest, skipped bool) {
+	for _, set := range []*nodeSet{r.unprotected, r.unlabelled} {
 		set.set(req, false)
 	}
-	r.ignored.set(req, ignored)
-	_, total := r.waiting.counts(req.Cluster)
-	r.Metrics.NoExecuteWaiting(total)
+	r.gates.set(req, closedGates{})
+	r.skipped.set(req, skipped)
+	r.rollouts.track(req, false, time.Time{})
 }
 
 // known returns the Nodes of a Cluster about which the loop remembers anything.
 func (f findings) known(cluster types.NamespacedName) []NodeRequest {
 	all := f.records.in(cluster)
-	for _, set := range []*nodeSet{f.unprotected, f.unlabelled, f.ignored, f.waiting, f.pendingNodes} {
+	for _, set := range []*nodeSet{f.unprotected, f.unlabelled, f.skipped, f.pendingNodes, f.rollouts.read} {
 		all = append(all, set.in(cluster)...)
 	}
-	return all
+	return append(all, f.gates.in(cluster)...)
 }
 
 // drop drops all findings about a Node that is gone.
@@ -78,6 +85,7 @@ func (r *nodes) drop(req NodeRequest) {
 	r.forget(req, false)
 	r.records.set(req, "")
 	r.pendingNodes.set(req, false)
+	r.rollouts.read.set(req, false)
 }
 
 // forgetAll drops the findings about all Nodes of a Cluster that is gone, because no later reconcile does.
@@ -86,6 +94,7 @@ func (r *nodes) forgetAll(cluster types.NamespacedName) {
 		r.drop(req)
 	}
 	r.clusters.forget(cluster)
+	r.rollouts.forget(cluster)
 }
 
 // recordWrite counts the changes of a write to a Node, and reports repaired drift, opened start-up gates, a turn and broken records.
@@ -124,10 +133,10 @@ func (r *nodes) recordWrite(ctx context.Context, v *visit, p owners.NodePlan) {
 	}
 	switch waits := v.node.Record.Softened; {
 	case v.turn.Eviction == inherit.AsksPods && len(p.Held) > 0 && waits.IsZero():
-		r.recordEvent(ctx, v, p, reasonNoExecuteTaintsSoftened, "Inherit",
+		r.recordEvent(ctx, v, p, corev1.EventTypeNormal, reasonNoExecuteTaintsSoftened, "Inherit",
 			"Node "+v.Name+" has its NoExecute taints with effect NoSchedule until its Pods have left")
-	case r.NoExecuteBudgets && p.Evicts() && !waits.IsZero():
-		r.recordEvent(ctx, v, p, reasonNoExecuteTaintsApplied, "Inherit",
+	case v.settings.Budgets && p.Evicts() && !waits.IsZero():
+		r.recordEvent(ctx, v, p, corev1.EventTypeNormal, reasonNoExecuteTaintsApplied, "Inherit",
 			"Node "+v.Name+" has its NoExecute taints: its Pods have left, or --no-execute-deadline is over")
 	}
 }
@@ -140,35 +149,37 @@ func (r *nodes) report(ctx context.Context, v *visit, p owners.NodePlan) {
 	if problems := p.LeftOut.Problems(); problems != nil {
 		r.leftOut(p.Source.Object, r.Chain.NodeSources(ctx, p.Source).Located(problems))
 	}
-	waits := len(p.Held) > 0
-	waited := r.waiting.set(v.NodeRequest, waits)
-	left, total := r.waiting.counts(v.Cluster)
-	r.Metrics.NoExecuteWaiting(total)
+	r.reportGates(ctx, v, p)
 	switch {
-	case waits && !waited && v.limitedBy != "":
-		r.recordEvent(ctx, v, p, reasonNoExecuteTaintsRollingOut, "Inherit", "NoExecute taints evict Pods, so Nodes wait for their turn "+
-			"(--no-execute-rate); limit reached in "+v.limitedBy)
-	case waited && p.Evicts() && left == 0:
-		r.recordEvent(ctx, v, p, reasonNoExecuteTaintsRolledOut, "Inherit", "All Nodes of the Cluster that waited for NoExecute taints have them")
+	case len(p.Held) > 0 && !v.waited && v.limitedBy != "":
+		r.recordEvent(ctx, v, p, corev1.EventTypeNormal, reasonNoExecuteTaintsRollingOut, "Inherit",
+			"NoExecute taints evict Pods, so Nodes wait for their turn; limit reached in "+v.limitedBy)
+	case v.waited && p.Evicts() && r.rollouts.waits(v.Cluster) == 0:
+		r.recordEvent(ctx, v, p, corev1.EventTypeNormal, reasonNoExecuteTaintsRolledOut, "Inherit",
+			"All Nodes of the Cluster that waited for NoExecute taints have them")
 	}
 }
 
-// recordEvent records an Event about taints that evict Pods, on the object that declares them, because operators edit it. This object may
-// be a ClusterClass of another namespace, whose readers must not learn the names in this Cluster: then the Event is on the Machine.
-func (r *nodes) recordEvent(ctx context.Context, v *visit, p owners.NodePlan, reason, action, note string) {
-	about := p.Source.Object
-	declared := r.Chain.NodeSources(ctx, p.Source).Of(inherit.TaintEntry(taint.IDOf(p.Evicting[0]))).Object
+// recordEvent records an Event about taints that evict Pods, on the object that declares them.
+func (r *nodes) recordEvent(ctx context.Context, v *visit, p owners.NodePlan, kind, reason, action, note string) {
+	r.Recorder.Eventf(r.declaring(ctx, v, p, taint.IDOf(p.Evicting[0])), nil, kind, reason, action, "%s", note)
+}
+
+// declaring returns the object that declares a taint, because operators edit it. This object may be a ClusterClass of another namespace,
+// whose readers must not learn the names in this Cluster: then it returns the Machine.
+func (r *nodes) declaring(ctx context.Context, v *visit, p owners.NodePlan, id taint.ID) client.Object {
+	declared := r.Chain.NodeSources(ctx, p.Source).Of(inherit.TaintEntry(id)).Object
 	if declared != nil && declared.GetNamespace() == v.Cluster.Namespace {
-		about = declared
+		return declared
 	}
-	r.Recorder.Eventf(about, nil, corev1.EventTypeNormal, reason, action, "%s", note)
+	return p.Source.Object
 }
 
 // byNode holds a value for each Node, and counts the Nodes of each Cluster that have a value. The zero value of V is no value. It is safe
 // for concurrent use.
 type byNode[V comparable] struct {
-	// report is called with the number of a Cluster's Nodes that have a value whenever a value changes, under the lock. It may be nil.
-	report func(cluster types.NamespacedName, nodes int)
+	// report is called with the values of a Cluster's Nodes whenever a value changes, under the lock. It may be nil.
+	report func(cluster types.NamespacedName, nodes map[string]V)
 
 	mu    sync.Mutex
 	of    map[types.NamespacedName]map[string]V
@@ -178,8 +189,13 @@ type byNode[V comparable] struct {
 // nodeSet is a set of Nodes.
 type nodeSet = byNode[bool]
 
-func newByNode[V comparable](report func(cluster types.NamespacedName, nodes int)) *byNode[V] {
+func newByNode[V comparable](report func(cluster types.NamespacedName, nodes map[string]V)) *byNode[V] {
 	return &byNode[V]{report: report, of: map[types.NamespacedName]map[string]V{}}
+}
+
+// counted returns a report of the number of Nodes in a set.
+func counted(report func(cluster types.NamespacedName, nodes int)) func(types.NamespacedName, map[string]bool) {
+	return func(cluster types.NamespacedName, nodes map[string]bool) { report(cluster, len(nodes)) }
 }
 
 // set sets the value of a Node, and returns the previous value.
@@ -203,7 +219,7 @@ func (b *byNode[V]) set(req NodeRequest, value V) (was V) {
 		delete(b.of, req.Cluster)
 	}
 	if b.report != nil {
-		b.report(req.Cluster, len(nodes))
+		b.report(req.Cluster, nodes)
 	}
 	return was
 }
@@ -212,6 +228,13 @@ func (b *byNode[V]) get(req NodeRequest) V {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.of[req.Cluster][req.Name]
+}
+
+// values returns the values of the Nodes of a Cluster.
+func (b *byNode[V]) values(cluster types.NamespacedName) []V {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Collect(maps.Values(b.of[cluster]))
 }
 
 // in returns the Nodes of a Cluster that have a value.

@@ -5,6 +5,7 @@ package controllers_test
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -83,7 +84,7 @@ func (l *loop) notCounted(sample string) {
 	l.Expect(l.samples()).NotTo(ContainElement(HavePrefix(sample)))
 }
 
-// samples returns the metrics, as in counted.
+// samples returns the metrics, as in counted, and the number of all waiting Nodes.
 func (l *loop) samples() (lines []string) {
 	l.t.Helper()
 	families, err := l.registry.Gather()
@@ -98,5 +99,13 @@ func (l *loop) samples() (lines []string) {
 			}
 		}
 	}
-	return lines
+	waiting := 0
+	for _, line := range lines {
+		if state, value, ok := strings.Cut(line, "} "); ok && strings.HasPrefix(state, "no_execute_nodes{") && !strings.Contains(state, `"done"`) {
+			nodes, err := strconv.Atoi(value)
+			l.Expect(err).NotTo(HaveOccurred())
+			waiting += nodes
+		}
+	}
+	return append(lines, fmt.Sprint("waiting_nodes ", waiting))
 }

@@ -18,10 +18,10 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/heirloom-dev/heirloom/pkg/cleanup"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/owners"
 	"github.com/heirloom-dev/heirloom/pkg/pace"
-	"github.com/heirloom-dev/heirloom/pkg/release"
 	"github.com/heirloom-dev/heirloom/pkg/workload"
 )
 
@@ -76,9 +76,12 @@ type visit struct {
 	// turn limits the write. Steps after the first plan may allow more; then the Node is planned again.
 	turn    inherit.Turn
 	allowed bool
-	// limits are the limits in which the Node takes a turn with the write, limitedBy is the limit that makes it wait.
-	limits    *[2]pace.Limit
-	limitedBy string
+	// settings are the Cluster's for taints that evict Pods. waited says that the Node waited for one before, halted that it may not have one
+	// now. limits are the limits in which the Node takes a turn with the write, limitedBy is the limit that makes it wait.
+	settings       inherit.NoExecuteOf
+	waited, halted bool
+	limits         *[2]pace.Limit
+	limitedBy      string
 }
 
 // plan plans for the Node with the data of the chain.
@@ -95,6 +98,7 @@ func (r *nodes) sync(ctx context.Context, req NodeRequest) (requeueAfter time.Du
 	if err != nil || v == nil {
 		return 0, err
 	}
+	r.rollouts.read.set(req, true)
 	p, err := v.plan(ctx, r.Chain)
 	if err != nil {
 		return 0, err // the last findings about the Node count until it can be read
@@ -113,8 +117,8 @@ func (r *nodes) sync(ctx context.Context, req NodeRequest) (requeueAfter time.Du
 		return r.watchFacts(ctx, v, p)
 	case p.Inherits():
 		return r.carryOut(ctx, v, p)
-	case p.Reason.Released() && !p.Observed:
-		return r.release(ctx, v)
+	case p.Reason.CleansUp() && !p.Observed:
+		return r.cleanUp(ctx, v)
 	}
 	ctrl.LoggerFrom(ctx).V(2).Info("Node inherits nothing for now", "reason", p.Reason)
 	return 0, nil
@@ -122,7 +126,7 @@ func (r *nodes) sync(ctx context.Context, req NodeRequest) (requeueAfter time.Du
 
 // carryOut takes the steps after the first plan, and writes the result of a second plan from live owners.
 func (r *nodes) carryOut(ctx context.Context, v *visit, p owners.NodePlan) (requeueAfter time.Duration, err error) {
-	for _, take := range []step{r.watchFacts, r.takeTurn, r.askPodsToLeave, r.findReadyPods} {
+	for _, take := range []step{r.watchFacts, r.takeTurn, r.askPodsToLeave, r.checkGates} {
 		later, err := take(ctx, v, p)
 		if err != nil {
 			r.report(ctx, v, p)
@@ -167,11 +171,17 @@ func (r *nodes) read(ctx context.Context, req NodeRequest) (*visit, error) {
 		return nil, fmt.Errorf("getting the Node: %w", err)
 	}
 	v.node = inherit.ReadNode(node, v.now).Restored(r.records.get(req))
-	switch {
-	case r.NoExecuteBudgets && (r.NoExecuteRate == 0 || !v.node.Record.Softened.IsZero()):
-		v.turn.Eviction = inherit.AsksPods
-	case r.NoExecuteRate > 0:
+	v.waited = r.rollouts.waiting.get(req) || r.rollouts.heldUp.get(req)
+	if v.turn.Recorded = r.NoExecute.Limits(); v.turn.Recorded {
 		v.turn.Eviction = inherit.Waits
+	}
+	if !v.node.Record.Softened.IsZero() {
+		if err := r.settle(ctx, v); err != nil {
+			return nil, err
+		}
+		if v.settings.Budgets {
+			v.turn.Eviction = inherit.AsksPods
+		}
 	}
 	return v, nil
 }
@@ -275,9 +285,9 @@ func (r *nodes) patch(ctx context.Context, v *visit, state inherit.NodeState) er
 	return nil
 }
 
-// release releases a Node whose Machine, MachinePool or Cluster is opted out for good.
-func (r *nodes) release(ctx context.Context, v *visit) (requeueAfter time.Duration, err error) {
-	if state := v.node.NodeState; inherit.Release(state, true).Equal(state) {
+// cleanUp cleans up a Node whose Machine, MachinePool or Cluster asks for it.
+func (r *nodes) cleanUp(ctx context.Context, v *visit) (requeueAfter time.Duration, err error) {
+	if state := v.node.NodeState; inherit.CleanUp(state, true).Equal(state) {
 		return 0, nil
 	}
 	return r.clusters.try(v.Cluster, func() (sent bool, err error) {
@@ -285,14 +295,14 @@ func (r *nodes) release(ctx context.Context, v *visit) (requeueAfter time.Durati
 		if err != nil {
 			return false, err
 		}
-		changed, removed, err := release.Node(ctx, v.server, live, v.Name, release.Mode{})
+		changed, removed, err := cleanup.Node(ctx, v.server, live, v.Name, cleanup.Mode{})
 		if err != nil {
-			return true, fmt.Errorf("releasing the Node: %w", err)
+			return true, fmt.Errorf("cleaning up the Node: %w", err)
 		}
 		if changed {
 			r.records.set(v.NodeRequest, "")
 			r.Metrics.Write("Node", result(nil))
-			ctrl.LoggerFrom(ctx).Info("Released Node", "removed", removed)
+			ctrl.LoggerFrom(ctx).Info("Cleaned up Node", "removed", removed)
 		}
 		return true, nil
 	})

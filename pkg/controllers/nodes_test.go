@@ -394,12 +394,12 @@ func TestRecordsChangedByKubeletsAreRestored(t *testing.T) {
 	l.Expect(l.taintsOf("m")).To(BeEmpty(), "the leader knows the record with the matching label")
 }
 
-// A kubelet cannot opt its Node out. A metric counts the Nodes that other clients have opted out.
-func TestOptedOutNodesAreCounted(t *testing.T) {
+// A kubelet cannot make Heirloom skip its Node. A metric counts the Nodes that other clients skip by label.
+func TestNodesSkippedByLabelAreCounted(t *testing.T) {
 	m, n, cluster := nodeMachine("m"), node("m"), theCluster()
 	n.Labels = pairs(inherit.IgnoreLabel)
 	l := newLoop(t, cluster, machineSet(), m, n)
-	const count = `ignored_nodes{cluster_name="c",cluster_namespace="ns"} 1`
+	const count = `skipped_nodes{cluster_name="c",cluster_namespace="ns"} 1`
 	l.Expect(l.seeNode("m")).To(Succeed())
 	l.Expect(l.stored(n).GetLabels()).To(HaveKeyWithValue(pool, "a"), "the Node's own label has no effect")
 	l.notCounted(count)
@@ -422,9 +422,9 @@ func TestOptedOutNodesAreCounted(t *testing.T) {
 	l.notCounted(count)
 }
 
-// With the opt-out value for a release, the Node also loses the entries that Heirloom tracks there, in the management cluster and in a
+// With heirloom.dev/ignore=cleanup, the Node also loses the entries that Heirloom tracks there, in the management cluster and in a
 // workload cluster.
-func TestOptOutReleasesNodes(t *testing.T) {
+func TestLabelCleansUpNodes(t *testing.T) {
 	for _, connected := range []bool{false, true} {
 		m, n := nodeMachine("m"), node("m")
 		l := newLoop(t, theCluster(), machineSet(), m, n)
@@ -435,13 +435,13 @@ func TestOptOutReleasesNodes(t *testing.T) {
 		l.Expect(l.seeNode("m")).To(Succeed())
 		l.Expect(server.Get(t.Context(), client.ObjectKeyFromObject(n), n)).To(Succeed())
 		l.Expect(n.Labels).To(HaveKey(inherit.RecordLabel))
-		l.change(m, func() { m.Labels[inherit.IgnoreLabel] = inherit.IgnoreAndRelease })
+		l.change(m, func() { m.Labels[inherit.IgnoreLabel] = inherit.IgnoreAndCleanUp })
 		for range 2 {
 			l.Expect(l.seeNode("m")).To(Succeed())
 			l.Expect(server.Get(t.Context(), client.ObjectKeyFromObject(n), n)).To(Succeed())
 			l.Expect(n.Labels).NotTo(HaveKey(inherit.RecordLabel))
 			l.Expect(n.Annotations).NotTo(HaveKey(HavePrefix("heirloom.dev/")))
 		}
-		l.counted(`ignored_nodes{cluster_name="c",cluster_namespace="ns"} 1`)
+		l.counted(`skipped_nodes{cluster_name="c",cluster_namespace="ns"} 1`)
 	}
 }

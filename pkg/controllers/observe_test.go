@@ -117,11 +117,11 @@ func TestAdditionsLeftToClusterAPIAreNotAnnounced(t *testing.T) {
 	})
 }
 
-// The loop neither writes nor releases an object of Cluster API while its Cluster is in observe mode.
+// The loop neither writes nor cleans up an object of Cluster API while its Cluster is in observe mode.
 func TestAnObjectIsOnlyObserved(t *testing.T) {
 	for name, labels := range map[string]map[string]string{
 		"it would inherit": {clusterv1.ClusterNameLabel: "c"},
-		"it is opted out":  {clusterv1.ClusterNameLabel: "c", inherit.IgnoreLabel: inherit.IgnoreAndRelease},
+		"it is skipped":    {clusterv1.ClusterNameLabel: "c", inherit.IgnoreLabel: inherit.IgnoreAndCleanUp},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster, set := theCluster(), machineSet()

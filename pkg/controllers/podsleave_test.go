@@ -38,7 +38,7 @@ func pod(name string, change ...func(*corev1.Pod)) client.Object {
 func withinBudgets(t *testing.T, nodes int, pods ...client.Object) *loop {
 	t.Helper()
 	l := evictions(t, nodes, append(pods, machineDeployment(), machineSet())...)
-	l.NoExecuteBudgets = true
+	l.NoExecute.Budgets = true
 	l.staying = map[string]error{}
 	return l
 }
@@ -88,12 +88,12 @@ func TestNoExecuteWithinBudgets(t *testing.T) {
 		l.staying["web"] = budget()
 		l.visit(softened, 10*time.Second)
 		l.told("Normal NoExecuteTaintsSoftened Machine/n0: Node n0 has its NoExecute taints with effect NoSchedule until its Pods have left")
-		l.counted("no_execute_waiting_nodes 1")
+		l.counted("waiting_nodes 1")
 		l.visit(softened, 10*time.Second, "web")
 		l.told("Normal NoExecuteTaintsHeldUp Machine/n0: Pod web/web stays on Node n0 for now: Cannot evict pod as it would violate the pod's " +
 			"disruption budget. The disruption budget web needs 1 healthy pods and has 1 currently")
 		l.Expect(l.drained("n1")).To(BeZero(), "another Node has the turn")
-		l.counted("no_execute_waiting_nodes 2")
+		l.counted("waiting_nodes 2")
 		l.events.take()
 		<-time.After(time.Hour)
 		l.visit(softened, 10*time.Second, "web")
@@ -102,11 +102,11 @@ func TestNoExecuteWithinBudgets(t *testing.T) {
 		l.visit(softened, 10*time.Second, "web")
 		l.visit(all, 0)
 		l.told("Normal NoExecuteTaintsApplied Machine/n0: Node n0 has its NoExecute taints")
-		l.counted("no_execute_waiting_nodes 1")
+		l.counted("waiting_nodes 1")
 		n := node("n0")
 		l.stored(n)
 		l.Expect(inherit.WaitsForPods(n)).To(BeFalse())
-		l.visit(all, 0)
+		l.visit(all, 30*time.Second) // another Node still waits
 		l.told()
 	})
 }
@@ -115,7 +115,7 @@ func TestNoExecuteWithinBudgets(t *testing.T) {
 func TestNoExecuteDeadline(t *testing.T) {
 	inUse(t, func(t *testing.T) {
 		l := withinBudgets(t, 1, pod("web"))
-		l.NoExecuteDeadline, l.staying["web"] = 15*time.Second, budget()
+		l.NoExecute.Deadline, l.staying["web"] = 15*time.Second, budget()
 		l.visit(softened, 10*time.Second)
 		<-time.After(10 * time.Second)
 		l.visit(softened, 10*time.Second, "web")
@@ -151,7 +151,7 @@ func TestAStaleCacheEvictsNobody(t *testing.T) {
 			l.lag(m)
 			l.change(m, func() { m.Spec.Taints = m.Spec.Taints[:1] })
 		}},
-		"the Cluster is opted out": {change: func(l *loop, _ *corev1.Node) {
+		"the Cluster is skipped by label": {change: func(l *loop, _ *corev1.Node) {
 			c := theCluster()
 			l.lag(c)
 			l.change(c, func() { c.Labels = pairs(inherit.IgnoreLabel) })
@@ -182,7 +182,7 @@ func TestAStaleCacheEvictsNobody(t *testing.T) {
 				l.Expect(err).To(MatchError(ContainSubstring(tc.fails)))
 			}
 			l.Expect(l.evicted()).To(BeEmpty())
-			l.counted("no_execute_waiting_nodes 1")
+			l.counted("waiting_nodes 1")
 		})
 	}
 }
@@ -234,7 +234,7 @@ func TestSetsKeepSchedulableNodes(t *testing.T) {
 			<-time.After(time.Hour)
 			l.manager = nil // the new leader knows from the Nodes who waits, whichever it sees first
 			l.looks("n1", withoutDrain, 10*time.Second)
-			l.told("Normal NoExecuteTaintsRollingOut Machine/n1: NoExecute taints evict Pods, so Nodes wait for their turn (--no-execute-rate); " +
+			l.told("Normal NoExecuteTaintsRollingOut Machine/n1: NoExecute taints evict Pods, so Nodes wait for their turn; " +
 				"limit reached in MachineDeployment ns/md (Nodes that wait for their Pods to leave: 1)")
 			l.visit(softened, 10*time.Second, "web")
 			l.events.take()
@@ -257,7 +257,7 @@ func TestPoolsKeepSchedulableNodes(t *testing.T) {
 		mp.Spec.ProviderIDList = []string{"id-n0", "id-n1"}
 		mp.Spec.Template.Annotations = map[string]string{taint.AlwaysAnnotation: "drain:NoExecute"}
 		l := newLoop(t, theCluster(), mp, node("n0"), node("n1"), pod("web"))
-		l.NoExecuteRate, l.NoExecuteBudgets, l.staying = 60, true, map[string]error{"web": budget()}
+		l.NoExecute.Rate, l.NoExecute.Budgets, l.staying = 60, true, map[string]error{"web": budget()}
 		l.looks("n0", "drain:NoSchedule", 10*time.Second)
 		<-time.After(time.Hour)
 		l.manager = nil
@@ -303,7 +303,7 @@ func TestNodesWaitingForPodsReadLittle(t *testing.T) {
 // Budgets hold in a workload cluster as in the management cluster, and without a rate.
 func TestNoExecuteWithinBudgetsOfAWorkloadCluster(t *testing.T) {
 	l := withinBudgets(t, 1)
-	l.NoExecuteRate = 0
+	l.NoExecute.Rate = 0
 	l.connect("c", node("n0"), pod("web"))
 	for _, want := range []string{softened, softened, all} {
 		l.Expect(l.lookAt("c", "n0")).Error().NotTo(HaveOccurred())
@@ -319,8 +319,8 @@ func TestFromBudgetsBackToThePace(t *testing.T) {
 	inUse(t, func(t *testing.T) {
 		l := withinBudgets(t, 1, pod("web"))
 		l.visit(softened, 10*time.Second)
-		l.NoExecuteBudgets, l.manager = false, nil
-		l.NoExecuteRate = 0
+		l.NoExecute.Budgets, l.manager = false, nil
+		l.NoExecute.Rate = 0
 		l.visit(all, 0)
 	})
 }

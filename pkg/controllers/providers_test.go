@@ -89,7 +89,7 @@ func TestOnlyProvidersOfTheOperatorAreRead(t *testing.T) {
 		"there is none": func(_ *loop, m *clusterv1.Machine) {
 			m.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{}
 		},
-		"the Machine is left alone": func(_ *loop, m *clusterv1.Machine) { m.Annotations = pairs(clusterv1.PausedAnnotation) },
+		"the Machine is skipped": func(_ *loop, m *clusterv1.Machine) { m.Annotations = pairs(clusterv1.PausedAnnotation) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			infra := external(fakeclient.InfraMachine)

@@ -12,6 +12,10 @@ import (
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -142,6 +146,92 @@ func TestOtherPodsOpenNoGate(t *testing.T) {
 			}
 		})
 	}
+}
+
+// gatedBy returns a Machine with this start-up gate.
+func gatedBy(gate string) *clusterv1.Machine {
+	m := nodeMachine("m")
+	m.Annotations = map[string]string{taint.UntilAnnotation: gate}
+	return m
+}
+
+// A GPU Node opens when it can allocate GPUs and its CSI driver has registered. Other objects are looked at once the Node itself is ready.
+func TestAGateWaitsForGPUsAndACSIDriver(t *testing.T) {
+	const closed = "gpu:NoSchedule,new:NoSchedule"
+	n := newNode()
+	l := newLoop(t, theCluster(), machineSet(), gatedBy("new:NoSchedule until csinode ebs.csi.aws.com and allocatable nvidia.com/gpu"), n)
+	l.after("m")
+	l.looks("m", closed, 0)
+	l.stored(n)
+	n.Status.Allocatable = corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("8")}
+	l.Expect(l.server.Status().Update(t.Context(), n)).To(Succeed())
+	l.writtenAs(n)
+	l.looks("m", closed, 10*time.Second)
+
+	csi := &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: "m"}, Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: "other", NodeID: "m"}}}}
+	l.Expect(l.server.Create(t.Context(), csi)).To(Succeed())
+	l.looks("m", closed, 10*time.Second)
+	csi.Spec.Drivers = append(csi.Spec.Drivers, storagev1.CSINodeDriver{Name: "ebs.csi.aws.com", NodeID: "m"})
+	l.Expect(l.server.Update(t.Context(), csi)).To(Succeed())
+	l.told()
+	l.looks("m", "gpu:NoSchedule", 0)
+	l.told("Normal StartupGateOpened Machine/m: Start-up gates of Node m are open: removed new:NoSchedule")
+}
+
+// Without the right to read CSINodes, or without CSINodes, a gate stays closed, and an Event says so. The other gates open, and the Node
+// inherits the rest.
+func TestACSINodeThatCannotBeRead(t *testing.T) {
+	for _, tc := range []struct {
+		err  error
+		told string
+	}{
+		{apierrors.NewForbidden(storagev1.Resource("csinodes"), "m", errors.New("no right")), `looking for csinode ebs.csi.aws.com: csinodes.storage.k8s.io "m" is forbidden`},
+		{&meta.NoKindMatchError{GroupKind: storagev1.SchemeGroupVersion.WithKind("CSINode").GroupKind()}, "looking for csinode ebs.csi.aws.com: the API server serves no CSINodes"},
+	} {
+		t.Run(tc.told, func(t *testing.T) {
+			m, n := gatedBy("csi:NoSchedule until csinode ebs.csi.aws.com, cni:NoSchedule until daemonset kube-system/cni"), newNode()
+			l := newLoop(t, theCluster(), machineSet(), m, n, readyPod())
+			l.Live = interceptor.NewClient(l.uncached(l.server), interceptor.Funcs{
+				Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+					if _, is := object.(*storagev1.CSINode); is {
+						return tc.err
+					}
+					return c.Get(ctx, key, object, options...)
+				},
+			})
+			l.looks("m", "cni:NoSchedule,csi:NoSchedule,gpu:NoSchedule", 10*time.Second)
+			l.looks("m", "csi:NoSchedule,gpu:NoSchedule", 10*time.Second)
+			l.told("Warning InheritanceFailed Machine/m: Failed to check the start-up gates of Node m: "+tc.told, "Normal StartupGateOpened Machine/m: ")
+		})
+	}
+}
+
+// A gate that is closed for longer than it says is reported once, on the object that declares it, and counts until it opens. It stays closed.
+func TestAGateThatStaysClosedIsReportedOnce(t *testing.T) {
+	inUse(t, func(t *testing.T) {
+		const gates = "a:NoSchedule until condition Net=True within 30m, b:NoSchedule until condition Net=True"
+		md, m, n := machineDeployment(), gatedBy(gates), newNode()
+		md.Spec.Template.Annotations, md.Spec.Template.Spec.Taints = m.Annotations, nil
+		l := newLoop(t, theCluster(), md, machineSet(), m, n)
+		l.after("m")
+		l.looks("m", "a:NoSchedule,b:NoSchedule,gpu:NoSchedule", 30*time.Minute)
+		l.told()
+		since := fmt.Sprintf(`startup_gates_closed_since_timestamp_seconds{cluster_name="c",cluster_namespace="ns"} %v`, float64(n.CreationTimestamp.Unix()))
+		l.counted(`startup_gates_closed{cluster_name="c",cluster_namespace="ns"} 2`, since)
+		l.notCounted("startup_gates_late")
+
+		<-time.After(30 * time.Minute)
+		for range 2 {
+			l.looks("m", "a:NoSchedule,b:NoSchedule,gpu:NoSchedule", 0)
+		}
+		l.told("Warning StartupGateStuck MachineDeployment/md: Start-up gate a:NoSchedule until condition Net=True within 30m is still closed on Node m: " +
+			"it waits for condition Net=True")
+		l.counted(`startup_gates_late{cluster_name="c",cluster_namespace="ns"} 1`)
+
+		l.setsCondition(n)
+		l.looks("m", "gpu:NoSchedule", 0)
+		l.notCounted("startup_gates_")
+	})
 }
 
 // For a Node of a workload cluster, the loop reads the Pods of this cluster. If the read fails, the gate stays closed, an Event reports the

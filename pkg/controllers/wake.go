@@ -50,13 +50,15 @@ func changed() predicate.Predicate {
 }
 
 // resumed passes the creation of a Cluster, which its objects may precede, and updates after which all its objects must be reconciled: the
-// Cluster is no longer paused or opted out, its label releases its objects, or its mode or the keys that it names have changed.
+// Cluster is no longer paused or labelled, its label cleans up its objects, or its mode or the keys that it names have changed.
 func resumed() predicate.Predicate {
-	held := func(cluster *clusterv1.Cluster) bool { return inherit.Paused(cluster) || inherit.Ignored(cluster) }
+	held := func(cluster *clusterv1.Cluster) bool {
+		return inherit.Paused(cluster) || inherit.SkippedByLabel(cluster)
+	}
 	passes := updates(func(e event.UpdateEvent) bool {
 		before, _ := e.ObjectOld.(*clusterv1.Cluster)
 		after, ok := e.ObjectNew.(*clusterv1.Cluster)
-		return ok && (held(before) && !held(after) || inherit.Releases(after) && !inherit.Releases(before) || saysElse(e))
+		return ok && (held(before) && !held(after) || inherit.CleansUp(after) && !inherit.CleansUp(before) || saysElse(e))
 	})
 	passes.CreateFunc = func(event.CreateEvent) bool { return true }
 	return passes
@@ -70,9 +72,11 @@ func saysElse(e event.UpdateEvent) bool {
 		before[inherit.SyncAnnotationsAnnotation] != after[inherit.SyncAnnotationsAnnotation]
 }
 
-// optedOut passes updates that opt an object out.
-func optedOut() predicate.Predicate {
-	return updates(func(e event.UpdateEvent) bool { return inherit.Ignored(e.ObjectNew) && !inherit.Ignored(e.ObjectOld) })
+// skippedNow passes updates that label an object with heirloom.dev/ignore.
+func skippedNow() predicate.Predicate {
+	return updates(func(e event.UpdateEvent) bool {
+		return inherit.SkippedByLabel(e.ObjectNew) && !inherit.SkippedByLabel(e.ObjectOld)
+	})
 }
 
 // declaresElse passes updates of an owner that change its spec, and so its declarations for Machines.

@@ -109,7 +109,7 @@ func awake(t *testing.T) (*loop, fleet) {
 	return l, f
 }
 
-// If workload clusters are left alone, all other objects inherit, including the Nodes of the management cluster.
+// If workload clusters are skipped, all other objects inherit, including the Nodes of the management cluster.
 func TestWithoutWorkloadClusters(t *testing.T) {
 	f := fleet{"class": clusterClass("class=1")}
 	maps.Copy(f, newFleet("c"))
@@ -163,8 +163,8 @@ func something(before, _ metav1.Object)      { before.SetFinalizers([]string{"an
 func generation(before, after metav1.Object) { after.SetGeneration(before.GetGeneration() + 1) }
 func resynced(before, after metav1.Object)   { before.SetResourceVersion(after.GetResourceVersion()) }
 func paused(_, after metav1.Object)          { after.(*clusterv1.Cluster).Spec.Paused = new(true) }
-func released(_, after metav1.Object) {
-	after.SetLabels(with(after.GetLabels(), inherit.IgnoreLabel, inherit.IgnoreAndRelease))
+func cleanedUp(_, after metav1.Object) {
+	after.SetLabels(with(after.GetLabels(), inherit.IgnoreLabel, inherit.IgnoreAndCleanUp))
 }
 func resumed(before, _ metav1.Object) { before.(*clusterv1.Cluster).Spec.Paused = new(true) }
 func names(before, _ metav1.Object) {
@@ -188,7 +188,7 @@ func TestEventsEnqueueDependents(t *testing.T) {
 		{"a ClusterClass", update("class", generation), append(nodes("c", "d"), "AcmeControlPlane/cp-c", "AcmeControlPlane/cp-d", "MachineDeployment/md-c", "MachineDeployment/md-d", "MachinePool/mp-c", "MachinePool/mp-d")},
 		{"a Cluster", update("c", generation), append(nodes("c"), "AcmeControlPlane/cp-c", "MachineDeployment/md-c", "MachinePool/mp-c")},
 		{"a Cluster that is resumed", update("d", resumed), everything("d")},
-		{"a Cluster that is released", update("d", released), everything("d")},
+		{"a Cluster that is cleaned up", update("d", cleanedUp), everything("d")},
 		{"a Cluster that is not paused any more", update("c", annotated), everything("c")},
 		{"a Cluster that names other keys", update("d", names), everything("d")},
 		{"a ClusterClass that names other keys", update("class", names), append(everything("c"), everything("d")...)},
@@ -210,7 +210,7 @@ func TestEventsEnqueueDependents(t *testing.T) {
 		{"a Node's providerID", update("Node/m-c", func(before, _ metav1.Object) { before.(*corev1.Node).Spec.ProviderID = "" }), []string{"Node/m-c"}},
 		{"a Node's new address", update("Node/m-c", func(before, _ metav1.Object) { before.(*corev1.Node).Status.Addresses = make([]corev1.NodeAddress, 1) }), []string{"Node/m-c"}},
 		{"a Machine's nodeRef", update("k-c", func(before, _ metav1.Object) { before.(*clusterv1.Machine).Status.NodeRef.Name = "x" }), []string{"Machine/k-c"}},
-		{"a Cluster opted out", update("c", func(_, after metav1.Object) { after.SetLabels(pairs("heirloom.dev/ignore")) }), nodes("c")},
+		{"a Cluster skipped by label", update("c", func(_, after metav1.Object) { after.SetLabels(pairs("heirloom.dev/ignore")) }), nodes("c")},
 		{"a schema that changes", func(l *loop, _ fleet) { l.schemas.Publish() }, []string{"AcmeControlPlane/cp-c", "AcmeControlPlane/cp-d"}},
 		{"a new Cluster, which its objects may precede", func(l *loop, f fleet) { l.informers.of(f["c"]).Add(f["c"]) }, everything("c")},
 		{"a new Node of a workload cluster", func(l *loop, f fleet) { l.workloads.caches[key("d")].of(f["Node/m-d"]).Add(f["Node/m-d"]) }, []string{"in d: Node/m-d"}},

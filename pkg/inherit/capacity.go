@@ -38,7 +38,7 @@ func TellsCapacity(object Object) bool {
 // its template.
 func (p Policy) Capacity(current, inherits Object, facts ...FactValue) (map[string]string, Drops) {
 	annotations := mergeMaps(current.Top.Annotations, inherits.Top.Annotations)
-	if !autoscaled(annotations) {
+	if !Autoscaled(annotations) {
 		return nil, nil
 	}
 	template := overlay(ptr.Deref(current.Template, Content{}), ptr.Deref(inherits.Template, Content{}))
@@ -58,9 +58,9 @@ func (p Policy) Capacity(current, inherits Object, facts ...FactValue) (map[stri
 	return told, out
 }
 
-// autoscaled reports whether cluster-autoscaler takes an object with these annotations for a node group. It reads a missing bound as 0, and
+// Autoscaled reports whether cluster-autoscaler takes an object with these annotations for a node group. It reads a missing bound as 0, and
 // ignores a group that could never have a Node.
-func autoscaled(annotations map[string]string) bool {
+func Autoscaled(annotations map[string]string) bool {
 	bound := func(name string) (int, error) {
 		if !has(annotations, name) {
 			return 0, nil

@@ -309,7 +309,7 @@ func OfItself(key string) Why {
 //nolint:gochecknoglobals // tables that nothing changes
 var (
 	// NeverKeys are never inherited: they are bookkeeping of Cluster API's own controllers and of tools, or say that an object is left
-	// alone. Only Cluster API decides whether Machines are paused with their owner: nobody would remove an inherited pause or opt-out.
+	// alone. Only Cluster API decides whether Machines are paused with their owner: nobody would remove an inherited pause or label.
 	NeverKeys = []string{
 		clusterv1.PausedAnnotation, IgnoreLabel,
 		"cluster.x-k8s.io/conversion-data",

@@ -6,21 +6,26 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/yaml"
 )
 
 // Fact is a field or a label of a Machine, its InfraMachine or its BootstrapConfig that becomes a label of the Machine's Node.
 type Fact struct {
 	Kind schema.GroupKind
-	// Field is a path such as spec.instanceType or metadata.labels['rack'].
+	// Field is a path such as spec.instanceType, spec.disks[0].type or metadata.labels['rack'].
 	Field string
 	Label string
+	// Presence says that the value is "true" if the field is there, and that there is no value otherwise.
+	Presence bool
+	// Values are the values of the label for values of the field, if there are any: a value of the field that they lack is a problem.
+	Values map[string]string
 }
 
 // uninitializedByCloud is the key of the taint that a Node has until a cloud provider has written its labels.
@@ -28,22 +33,24 @@ const uninitializedByCloud = "node.cloudprovider.kubernetes.io/uninitialized"
 
 //nolint:gochecknoglobals // tables that nothing changes
 var (
-	factField = regexp.MustCompile(`^(?:metadata\.(labels|annotations)\['([^']+)'\]|[A-Za-z0-9_]+(?:\.[A-Za-z0-9_]+)*)$`)
+	factField = regexp.MustCompile(`^(?:metadata\.(labels|annotations)\['([^']+)'\]|[A-Za-z0-9_]+(?:\[[0-9]{1,2}\])*(?:\.[A-Za-z0-9_]+(?:\[[0-9]{1,2}\])*)*)$`)
 	// machineKind is the kind of Machines. failureDomain has the only fields of a Machine that facts read, apart from labels and
 	// annotations.
 	machineKind   = clusterv1.GroupVersion.WithKind("Machine").GroupKind()
 	failureDomain = []string{"spec.failureDomain", "status.failureDomain"}
 )
 
-// ParseFact parses "<Kind>.<group>:<field>=<label>".
+// ParseFact parses "<Kind>.<group>:<field>=<label>", or an object in JSON or YAML, with the keys of the chart's value facts.
 func ParseFact(text string) (Fact, error) {
-	kind, rest, _ := strings.Cut(text, ":")
-	at := max(0, strings.LastIndexByte(rest, '='))
-	f := Fact{Kind: schema.ParseGroupKind(kind), Field: rest[:at], Label: strings.TrimPrefix(rest[at:], "=")}
+	f, err := readFact(text)
+	if err != nil {
+		return f, err
+	}
 	wrong := validation.IsQualifiedName(f.Label)
 	switch path := factField.FindStringSubmatch(f.Field); {
 	case f.Kind.Kind == "" || f.Kind.Group == "" || path == nil:
-		return f, fmt.Errorf("%q: must be <Kind>.<group>:<field>=<label>, such as Machine.cluster.x-k8s.io:spec.failureDomain=topology.kubernetes.io/zone", text)
+		return f, fmt.Errorf("%q: must be <Kind>.<group>:<field>=<label>, such as Machine.cluster.x-k8s.io:spec.failureDomain=topology.kubernetes.io/zone; "+
+			"a field may have elements of lists, such as spec.disks[0].type", text)
 	case f.Kind == machineKind && path[1] == "" && !slices.Contains(failureDomain, f.Field):
 		return f, fmt.Errorf("%q: only %s, labels and annotations of a Machine can be read", text, strings.Join(failureDomain, ", "))
 	case len(wrong) > 0:
@@ -51,7 +58,34 @@ func ParseFact(text string) (Fact, error) {
 	case OfItself(f.Label) != "" || marks(f.Label):
 		return f, fmt.Errorf("%q: Nodes never inherit label %q", text, f.Label)
 	}
+	for from, to := range f.Values {
+		if wrong := validation.IsValidLabelValue(to); from == "" || to == "" || len(wrong) > 0 {
+			return f, fmt.Errorf("%q: values: %q: %q: neither may be empty, and the second must be a label value: %s", text, from, to, strings.Join(wrong, "; "))
+		}
+	}
 	return f, nil
+}
+
+// readFact reads the parts of a fact.
+func readFact(text string) (Fact, error) {
+	if !strings.HasPrefix(text, "{") {
+		kind, rest, _ := strings.Cut(text, ":")
+		at := max(0, strings.LastIndexByte(rest, '='))
+		return Fact{Kind: schema.ParseGroupKind(kind), Field: rest[:at], Label: strings.TrimPrefix(rest[at:], "=")}, nil
+	}
+	var said struct {
+		Group     string            `json:"group"`
+		Kind      string            `json:"kind"`
+		FieldPath string            `json:"fieldPath"`
+		Label     string            `json:"label"`
+		Presence  bool              `json:"presence"`
+		Values    map[string]string `json:"values"`
+	}
+	if err := yaml.UnmarshalStrict([]byte(text), &said); err != nil {
+		return Fact{}, fmt.Errorf("%q: must be an object with group, kind, fieldPath, label and, if needed, presence and values: %w", text, err)
+	}
+	kind := schema.GroupKind{Group: said.Group, Kind: said.Kind}
+	return Fact{Kind: kind, Field: said.FieldPath, Label: said.Label, Presence: said.Presence, Values: said.Values}, nil
 }
 
 // FactValue is the value of a fact in an object.
@@ -63,48 +97,121 @@ type FactValue struct {
 	Value, Problem string
 }
 
+// path returns the keys of maps and the positions in lists, as "[<position>]", that lead to the field.
 func (f Fact) path() []string {
 	if keyed := factField.FindStringSubmatch(f.Field); keyed[1] != "" {
 		return []string{"metadata", keyed[1], keyed[2]}
 	}
-	return strings.Split(f.Field, ".")
+	return strings.Split(strings.ReplaceAll(f.Field, "[", ".["), ".")
+}
+
+// position returns the position in a list of a part of a path.
+func position(part string) (at int, is bool) {
+	at, err := strconv.Atoi(strings.TrimSuffix(strings.TrimPrefix(part, "["), "]"))
+	return at, err == nil && strings.HasPrefix(part, "[")
+}
+
+// find returns the value at a path in an object. It returns fits = false if the path leads through something else than maps and lists.
+func find(value any, path []string) (found any, fits bool) {
+	for _, part := range path {
+		at, inList := position(part)
+		switch v := value.(type) {
+		case nil:
+			return nil, true
+		case map[string]any:
+			if value = v[part]; inList {
+				return nil, false
+			}
+		case []any:
+			switch {
+			case !inList:
+				return nil, false
+			case at >= len(v):
+				return nil, true
+			}
+			value = v[at]
+		default:
+			return nil, false
+		}
+	}
+	return value, true
+}
+
+// put returns the object with the value at a path. Elements of a list before the position are null.
+func put(object any, path []string, value any) any {
+	if len(path) == 0 {
+		return value
+	}
+	if at, inList := position(path[0]); inList {
+		list, _ := object.([]any)
+		list = append(list, make([]any, max(0, at+1-len(list)))...)
+		list[at] = put(list[at], path[1:], value)
+		return list
+	}
+	fields, is := object.(map[string]any)
+	if !is {
+		fields = map[string]any{}
+	}
+	fields[path[0]] = put(fields[path[0]], path[1:], value)
+	return fields
 }
 
 // OnlyFacts returns an object of this kind with nothing but its metadata and the fields of facts. Tenants may fill an object of a provider.
 func (p Policy) OnlyFacts(kind schema.GroupKind, object map[string]any) map[string]any {
 	kept := map[string]any{"apiVersion": object["apiVersion"], "kind": object["kind"], "metadata": object["metadata"]}
 	for _, f := range p.FactsOf(kind) {
-		value, found, err := unstructured.NestedFieldNoCopy(object, f.path()...)
-		if _, there, _ := unstructured.NestedFieldNoCopy(kept, f.path()...); err != nil || !found || there {
+		value, _ := find(object, f.path())
+		if there, _ := find(kept, f.path()); value == nil || there != nil {
 			continue
 		}
 		switch v := value.(type) { // neither a long text nor an object is the value of a label
 		case string:
 			value = strings.Clone(v[:min(len(v), 2*longest)])
-		case map[string]any, []any:
+		case []any:
+			if value = any([]any{}); len(v) > 0 {
+				value = map[string]any{}
+			}
+		case map[string]any:
 			value = map[string]any{}
 		}
-		_ = unstructured.SetNestedField(kept, value, f.path()...) // each part of the path is a map, as it is in the object
+		put(kept, f.path(), value)
 	}
 	return kept
 }
 
 // In reads the fact from an object.
 func (f Fact) In(object map[string]any) FactValue {
-	value, found, err := unstructured.NestedFieldNoCopy(object, f.path()...)
+	value, fits := find(object, f.path())
+	if f.Presence {
+		value = presence(value)
+	}
 	text := fmt.Sprint(value)
 	switch value.(type) {
 	case string, bool, int64, float64:
 	default:
-		if err == nil && (!found || value == nil) {
+		if fits && value == nil {
 			return FactValue{Fact: f}
 		}
 		return FactValue{Fact: f, Problem: "it is not a string, number or boolean"}
+	}
+	if to, known := f.Values[text]; known {
+		return FactValue{Fact: f, Value: to}
+	} else if len(f.Values) > 0 && text != "" {
+		return FactValue{Fact: f, Problem: fmt.Sprintf("the values of the fact lack %q", shorten(text))}
 	}
 	if wrong := validation.IsValidLabelValue(text); len(wrong) > 0 {
 		return FactValue{Fact: f, Problem: fmt.Sprintf("%q is not a valid label value: %s", shorten(text), strings.Join(wrong, "; "))}
 	}
 	return FactValue{Fact: f, Value: text}
+}
+
+// presence returns "true" for the value of a field that is there, otherwise nil. An empty object is there: providers switch options on by it.
+func presence(value any) any {
+	list, isList := value.([]any)
+	if value == nil || value == "" || value == false || isList && len(list) == 0 {
+		return nil
+	}
+	return "true"
 }
 
 // InMachine reads the fact from a Machine.

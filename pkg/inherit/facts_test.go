@@ -17,6 +17,18 @@ func TestParseFact(t *testing.T) {
 		"AcmeMachine.infrastructure.cluster.x-k8s.io:metadata.labels['example.com/a=b']=rack":                  "",
 		"Machine.cluster.x-k8s.io:spec.failureDomain=topology.kubernetes.io/zone":                              "",
 		"Machine.cluster.x-k8s.io:metadata.annotations['a']=a":                                                 "",
+		"AcmeMachine.infrastructure.cluster.x-k8s.io:spec.nics[0].addresses[12]=nic":                           "",
+		"AcmeMachine.infrastructure.cluster.x-k8s.io:spec.nics[x].name=nic":                                    "elements of lists, such as spec.disks[0].type",
+		"AcmeMachine.infrastructure.cluster.x-k8s.io:spec.nics[100].name=nic":                                  "elements of lists",
+		"AcmeMachine.infrastructure.cluster.x-k8s.io:spec.nics.[0]=nic":                                        "elements of lists",
+		"AcmeMachine.infrastructure.cluster.x-k8s.io:.spec.nics=nic":                                           "must be <Kind>.<group>",
+		`{"group": "a.example.com", "kind": "A", "fieldPath": "spec.a", "label": "a", "values": {"x y": "z"}}`: "",
+		`{group: a.example.com, kind: A, fieldPath: spec.a, label: a, presence: true}`:                         "",
+		`{"kind": "A", "fieldPath": "spec.a", "label": "a"}`:                                                   "must be <Kind>.<group>",
+		`{"group": "a.example.com", "kind": "A", "fieldPath": "spec.a", "label": "a", "value": {}}`:            `unknown field "value"`,
+		`{"group": "a.example.com", "kind": "A", "fieldPath": "spec.a", "label": "a", "values": {"x": "y z"}}`: `"x": "y z": neither may be empty`,
+		`{"group": "a.example.com", "kind": "A", "fieldPath": "spec.a", "label": "a", "values": {"x": ""}}`:    `"x": "": neither may be empty`,
+		`{"group": "a.example.com", "kind": "A", "fieldPath": "spec.a", "label": "a", "values": {"": "x"}}`:    `"": "x": neither may be empty`,
 		"Machine.cluster.x-k8s.io:spec.version=version":                                                        "only spec.failureDomain",
 		"AcmeMachine:spec.size=size":                                                                           "must be <Kind>.<group>",
 		"AcmeMachine.infrastructure.cluster.x-k8s.io":                                                          "must be <Kind>.<group>",
@@ -42,6 +54,8 @@ func TestFacts(t *testing.T) {
 		zone = "Machine.cluster.x-k8s.io:spec.failureDomain=topology.kubernetes.io/zone"
 		size = "AcmeMachine.infrastructure.cluster.x-k8s.io:spec.size=example.com/size"
 		mine = "own/labels=example.com/size"
+		nic  = "AcmeMachine.infrastructure.cluster.x-k8s.io:spec.nics[1].name=example.com/size"
+		more = "{group: infrastructure.cluster.x-k8s.io, kind: AcmeMachine, label: example.com/size, fieldPath: spec.size, "
 	)
 	for _, tc := range []struct {
 		name, fact, object string
@@ -54,6 +68,21 @@ func TestFacts(t *testing.T) {
 		{name: "a label of Kubernetes", fact: zone, object: "{spec: {failureDomain: z1}}", want: "topology.kubernetes.io/zone=z1"},
 		{name: "a list", fact: size, object: "{spec: {size: [a]}}", dropped: "is not a string"},
 		{name: "no value of a label", fact: size, object: "{spec: {size: a b}}", dropped: `"a b" is not a valid label value`},
+		{name: "an element of a list", fact: nic, object: "{spec: {nics: [{name: a}, {name: b}]}}", want: "example.com/size=b"},
+		{name: "no such element", fact: nic, object: "{spec: {nics: [{name: a}]}}"},
+		{name: "no list", fact: nic, object: "{spec: {nics: {name: a}}}", dropped: "is not a string"},
+		{name: "an element of no object", fact: nic, object: "{spec: {nics: [a, b]}}", dropped: "is not a string"},
+		{name: "an object is there", fact: more + "presence: true}", object: "{spec: {size: {}}}", want: "example.com/size=true"},
+		{name: "a list is there", fact: more + "presence: true}", object: "{spec: {size: [a]}}", want: "example.com/size=true"},
+		{name: "a list is empty", fact: more + "presence: true}", object: "{spec: {size: []}}"},
+		{name: "a text is empty", fact: more + "presence: true}", object: "{spec: {size: ''}}"},
+		{name: "false is not there", fact: more + "presence: true}", object: "{spec: {size: false}}"},
+		{name: "nothing is there", fact: more + "presence: true}", object: "{spec: {}}"},
+		{name: "presence has a value", fact: more + "presence: true, values: {'true': spot}}", object: "{spec: {size: {}}}", want: "example.com/size=spot"},
+		{name: "a value of the map", fact: more + "values: {a b: ab, '8': eight}}", object: "{spec: {size: a b}}", want: "example.com/size=ab"},
+		{name: "a number of the map", fact: more + "values: {a b: ab, '8': eight}}", object: "{spec: {size: 8}}", want: "example.com/size=eight"},
+		{name: "no value of the map", fact: more + "values: {a: b}}", object: "{spec: {size: xl}}", dropped: `the values of the fact lack "xl"`},
+		{name: "no value for the map", fact: more + "values: {a: b}}", object: "{spec: {}}"},
 		{name: "a label of the Machine wins", fact: size, object: "{spec: {size: xl}}", machine: content{labels: "example.com/size=own"}},
 		{name: "another value", fact: size, object: "{spec: {size: xl}}", node: content{labels: "example.com/size=s", annotations: mine}, want: "example.com/size=xl"},
 		{name: "somebody else's value", fact: size, object: "{spec: {size: xl}}", node: content{labels: "example.com/size=s"}, want: "example.com/size=s"},

@@ -3,12 +3,13 @@
 package inherit_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
@@ -20,13 +21,13 @@ import (
 func TestGatesOpenOnce(t *testing.T) {
 	const net, cni = "taints.heirloom.dev/until=net=calico:NoSchedule until condition Net=False", "taints.heirloom.dev/until=cni:NoSchedule until daemonset kube-system/cni"
 	conditions := []corev1.NodeCondition{{Type: "Ready", Status: "True"}, {Type: "Net", Status: "False"}}
-	ready := sets.New(types.NamespacedName{Namespace: "kube-system", Name: "cni"})
+	ready := sets.New(taint.Requirement{Kind: taint.DaemonSet, Name: "kube-system/cni"})
 	for _, tc := range []struct {
 		name          string
 		machine, node content
 		recorded      []string
 		conditions    []corev1.NodeCondition
-		ready         sets.Set[types.NamespacedName]
+		ready         sets.Set[taint.Requirement]
 		want          string
 		closed        []string
 	}{
@@ -44,12 +45,56 @@ func TestGatesOpenOnce(t *testing.T) {
 			Expect, from := NewWithT(t).Expect, inherit.SourceOfMachine(tc.machine.machine())
 			node := old(inherit.Record{Gates: tc.recorded}.Recorded(tc.node.node()))
 			node.Object.Status.Conditions = tc.conditions
-			plan := inherit.Policy{}.PlanNode(node, from, inherit.Turn{OpensGates: true, Ready: tc.ready})
+			plan := inherit.Policy{}.PlanNode(node, from, inherit.Turn{OpensGates: true, Met: tc.ready})
 			Expect(taint.FormatList(plan.Result.Taints)).To(Equal(tc.want))
 			Expect(inherit.RecordOf(plan.Result).Gates).To(Equal(tc.closed))
 			Expect(plan.Gates).To(HaveLen(len(tc.closed)))
 			Expect(len(plan.Opened) > 0).To(Equal(len(plan.Removed) > 0))
 			Expect(inherit.Policy{}.PlanNode(node, from, inherit.Turn{}).Opened).To(BeEmpty(), "gates open only in a write that may open them")
+		})
+	}
+}
+
+// A gate opens when the Node meets all its requirements; no time opens it. Kubernetes' conditions of maintenance are conditions like any other.
+func TestGatesWaitForAllRequirements(t *testing.T) {
+	const all = "daemonset kube-system/cni and allocatable nvidia.com/gpu and condition Net=True and csinode ebs.csi.aws.com within 1s"
+	some, none := corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("8")}, corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("0")}
+	cni, csi := taint.Requirement{Kind: taint.DaemonSet, Name: "kube-system/cni"}, taint.Requirement{Kind: taint.CSINode, Name: "ebs.csi.aws.com"}
+	for _, tc := range []struct {
+		until       string
+		conditions  string // that are True
+		allocatable corev1.ResourceList
+		met         sets.Set[taint.Requirement]
+		lacks       string
+	}{
+		{until: "allocatable nvidia.com/gpu", lacks: "allocatable nvidia.com/gpu"},
+		{until: "allocatable nvidia.com/gpu", allocatable: none, lacks: "allocatable nvidia.com/gpu"},
+		{until: "allocatable nvidia.com/gpu", allocatable: some},
+		{until: "csinode ebs.csi.aws.com", met: sets.New(cni), lacks: "csinode ebs.csi.aws.com"},
+		{until: "csinode ebs.csi.aws.com", met: sets.New(csi)},
+		{until: all, allocatable: some, conditions: "Net", met: sets.New(cni, csi)},
+		{until: all, allocatable: some, conditions: "Net", met: sets.New(csi), lacks: "daemonset kube-system/cni"},
+		{until: all, allocatable: none, conditions: "Net", met: sets.New(cni, csi), lacks: "allocatable nvidia.com/gpu"},
+		{until: all, allocatable: some, met: sets.New(cni), lacks: "condition Net=True and csinode ebs.csi.aws.com"},
+		{until: "condition Drained=True and condition DrainInProgress=True", conditions: "Drained", lacks: "condition DrainInProgress=True"},
+		{until: "condition MaintenancePlanned=True and condition MaintenanceInProgress=True", conditions: "MaintenancePlanned MaintenanceInProgress"},
+	} {
+		t.Run(tc.until, func(t *testing.T) {
+			Expect, from := NewWithT(t).Expect, inherit.SourceOfMachine(content{annotations: "taints.heirloom.dev/until=gpu:NoSchedule until " + tc.until}.machine())
+			node := old(inherit.Record{Gates: []string{"gpu:NoSchedule"}}.Recorded(content{taints: "gpu:NoSchedule"}.node()))
+			for _, name := range strings.Fields(tc.conditions) {
+				node.Object.Status.Conditions = append(node.Object.Status.Conditions, corev1.NodeCondition{Type: corev1.NodeConditionType(name), Status: "True"})
+			}
+			node.Object.Status.Allocatable = tc.allocatable
+			plan := inherit.Policy{}.PlanNode(node, from, inherit.Turn{OpensGates: true, Met: tc.met})
+			if tc.lacks == "" {
+				Expect(plan.Opened).To(HaveLen(1))
+				Expect(plan.Result.Taints).To(BeEmpty())
+				return
+			}
+			Expect(taint.FormatList(plan.Result.Taints)).To(Equal("gpu:NoSchedule"))
+			Expect(inherit.ValidRecord(plan.Result)).To(Equal(";;gates=gpu:NoSchedule"), "in the form that older versions read")
+			Expect(taint.Requirements(node.Lacks(plan.Gates[0], tc.met))).To(Equal(tc.lacks))
 		})
 	}
 }

@@ -102,7 +102,7 @@ func TestBrokenTracking(t *testing.T) {
 	expectProblem(t, inherit.BrokenTracking(content{annotations: "own/taints=???"}.node()), "heirloom.dev/taints-from-machine")
 }
 
-func TestRelease(t *testing.T) {
+func TestCleanUp(t *testing.T) {
 	for _, tc := range []struct {
 		name       string
 		node, want content
@@ -123,10 +123,10 @@ func TestRelease(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			Expect := NewWithT(t).Expect
 			node := tc.node.node()
-			released := inherit.Release(node, tc.keep)
-			Expect(describe(released)).To(Equal(describe(tc.want.node())))
+			cleaned := inherit.CleanUp(node, tc.keep)
+			Expect(describe(cleaned)).To(Equal(describe(tc.want.node())))
 			Expect(node).To(Equal(tc.node.node()), "the input is not mutated")
-			Expect(inherit.Release(released, tc.keep).Equal(released)).To(BeTrue(), "a second release changes nothing")
+			Expect(inherit.CleanUp(cleaned, tc.keep).Equal(cleaned)).To(BeTrue(), "a second cleanup changes nothing")
 		})
 	}
 }

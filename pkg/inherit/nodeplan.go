@@ -9,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
@@ -33,13 +32,16 @@ type Turn struct {
 	Eviction Eviction
 	// PodsLeft are the taints for which all Pods have left the Node: these taints need not wait for Pods any longer.
 	PodsLeft []corev1.Taint
+	// Recorded says that the Node's record has the time at which it gets taints that evict Pods, RollOutOver that the roll-out in its Cluster
+	// is over, and the record need not have it any longer.
+	Recorded, RollOutOver bool
 	// Registering says that the Node's own kubelet creates it, under NodeRestriction (docs/design.md §4).
 	Registering bool
 	// Stored is the Node before an update in admission, otherwise nil. A taint that it has evicts no Pods when it is put back.
 	Stored *NodeState
-	// OpensGates says that start-up gates may open. Ready are the DaemonSets with a ready Pod on the Node.
+	// OpensGates says that start-up gates may open. Met are their requirements that other objects than the Node have been seen to meet.
 	OpensGates bool
-	Ready      sets.Set[types.NamespacedName]
+	Met        sets.Set[taint.Requirement]
 }
 
 // NodePlan is the decision about a Node: its state after a write, and the reasons.

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -215,6 +216,20 @@ func NodeAddresses(node *corev1.Node) []corev1.NodeAddress {
 	return slices.DeleteFunc(slices.Clone(counted), func(a corev1.NodeAddress) bool {
 		return a.Type != corev1.NodeHostName && a.Type != corev1.NodeInternalDNS && a.Type != corev1.NodeInternalIP
 	})
+}
+
+// AllocatableRead returns the resources of a Node that start-up gates read. Only that there are some of a resource counts.
+func AllocatableRead(node *corev1.Node) (read corev1.ResourceList) {
+	for name, amount := range node.Status.Allocatable {
+		if amount.Sign() <= 0 || taint.OnEveryNode(name) {
+			continue
+		}
+		if read == nil {
+			read = corev1.ResourceList{}
+		}
+		read[name] = resource.MustParse("1")
+	}
+	return read
 }
 
 // MachineNames returns the names and addresses by which a Machine is known inside its cluster, each once.

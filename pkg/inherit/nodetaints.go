@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/heirloom-dev/heirloom/pkg/taint"
@@ -112,7 +113,7 @@ func (w *nodeWrite) standIns() (standIns []clusterv1.MachineTaint) {
 // taints implements rule 13: it returns the result with taints and with the annotations that track them.
 func (w *nodeWrite) taints(result NodeState) NodeState {
 	result.Annotations = mergeMaps(result.Annotations, nil)
-	result.Taints = taint.Sync(w.node.Taints, w.declared, w.node.Record.Taints, !w.initializes)
+	result.Taints = taint.Sync(w.node.Taints, w.declared, slices.Concat(w.node.Record.Taints, w.broughtBack()), !w.initializes)
 	theirs, ours := taint.ByID(w.node.taints[0]), taint.ByID(w.node.taints[1])
 	// Our annotation lists a typed taint that the Machine does not have yet, and keeps a taint that was declared by annotation until
 	// Cluster API lists it. Until then Cluster API may not know the taint, and it removes from the Node all taints that its annotation
@@ -139,8 +140,23 @@ func (w *nodeWrite) taints(result NodeState) NodeState {
 	return result
 }
 
-// openGates finds the start-up gates that are closed on the Node, and removes the taints of gates that open: the Node has the gate's
-// condition, or a ready Pod of the gate's DaemonSet. Gates close when the Node initializes, and are recorded in the first write of the loop: a
+// broughtBack returns the taints that an update in admission adds together with their entries in Cluster API's list. If the Machine does not
+// declare such a taint, Cluster API's cache is stale: nothing would remove the taint once the result has another list.
+func (w *nodeWrite) broughtBack() (back []corev1.Taint) {
+	if w.turn.Stored == nil {
+		return nil
+	}
+	before, listed := taint.ByID(w.turn.Stored.Taints), w.turn.Stored.Lists(taintKey, clusterv1.TaintsFromMachineAnnotation)
+	for _, t := range w.node.taints[0] {
+		if id := taint.IDOf(t); !has(before, id) && !listed.Has(id.String()) {
+			back = append(back, corev1.Taint{Key: t.Key, Effect: t.Effect}) // with any value
+		}
+	}
+	return back
+}
+
+// openGates finds the start-up gates that are closed on the Node, and removes the taints of gates that open, because the Node meets all
+// their requirements. Gates close when the Node initializes, and are recorded in the first write of the loop: a
 // taint that somebody else added later, or that was declared later, or with another value, stays.
 func (w *nodeWrite) openGates(result NodeState) NodeState {
 	w.closed, w.opened = nil, nil
@@ -151,7 +167,7 @@ func (w *nodeWrite) openGates(result NodeState) NodeState {
 		if !gated || !w.mayBeClosed(id) || !taint.Initialize(t) || !same(there, taint.ForNode(t)) {
 			continue
 		}
-		if !w.turn.OpensGates || !w.meets(gate) {
+		if !w.turn.OpensGates || len(w.node.Lacks(gate, w.turn.Met)) > 0 {
 			w.closed = append(w.closed, gate)
 			continue
 		}
@@ -169,9 +185,18 @@ func (w *nodeWrite) mayBeClosed(id taint.ID) bool {
 	return w.initializes || slices.Contains(w.node.Record.Gates, id.String()) || !w.node.recorded && !forged(w.stored, w.from)
 }
 
-func (w *nodeWrite) meets(gate taint.Gate) bool {
-	return w.turn.Ready.Has(gate.DaemonSet) || slices.ContainsFunc(w.node.Object.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == gate.Condition && c.Status == gate.Status
+// Lacks returns the requirements of a gate that the Node does not meet. met are requirements that other objects have been seen to meet.
+func (n Node) Lacks(gate taint.Gate, met sets.Set[taint.Requirement]) []taint.Requirement {
+	status := n.Object.Status
+	return slices.DeleteFunc(slices.Clone(gate.Until), func(r taint.Requirement) bool {
+		switch r.Kind {
+		case taint.Condition:
+			return slices.ContainsFunc(status.Conditions, func(c corev1.NodeCondition) bool { return string(c.Type)+"="+string(c.Status) == r.Name })
+		case taint.Allocatable:
+			amount := status.Allocatable[corev1.ResourceName(r.Name)]
+			return amount.Sign() > 0
+		}
+		return met.Has(r)
 	})
 }
 

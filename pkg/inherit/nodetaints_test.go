@@ -76,6 +76,28 @@ func TestEvicting(t *testing.T) {
 	}
 }
 
+// An update by Cluster API, whose cache is stale, may bring a taint back together with its list. It goes in the same write: afterwards nothing
+// would say that it came from the Machine. A taint that was there before, or comes without the list, stays.
+func TestTaintsThatAStaleCacheBringsBack(t *testing.T) {
+	for _, tc := range []struct{ name, machine, before, update, want string }{
+		{name: "with its list", update: "gone:NoSchedule; capi/taints=gone:NoSchedule"},
+		{name: "with any value", update: "gone=x:NoSchedule; capi/taints=gone:NoSchedule"},
+		{name: "what the Machine declares stays", machine: "kept:NoSchedule", update: "kept:NoSchedule; capi/taints=kept:NoSchedule", want: "kept:NoSchedule"},
+		{name: "without the list", update: "theirs:NoSchedule; capi/taints=", want: "theirs:NoSchedule"},
+		{name: "the Node had it", before: "theirs:NoSchedule; capi/taints=", update: "theirs:NoSchedule; capi/taints=theirs:NoSchedule", want: "theirs:NoSchedule"},
+		{name: "the list had it", before: "; capi/taints=theirs:NoSchedule", update: "theirs:NoSchedule; capi/taints=theirs:NoSchedule", want: "theirs:NoSchedule"},
+	} {
+		state := func(text string) inherit.NodeState {
+			taints, lists, _ := strings.Cut(text, "; ")
+			return content{taints: taints, annotations: lists}.node()
+		}
+		before, policy := inherit.Record{}.Recorded(state(tc.before)), inherit.Policy{ClusterAPITaints: inherit.PropagationEnabled}
+		update := inherit.Record{}.Recorded(state(tc.update))
+		plan := policy.PlanNode(old(update), inherit.SourceOfMachine(content{taints: tc.machine}.machine()), inherit.Turn{Stored: &before})
+		NewWithT(t).Expect(ids(plan.Result.Taints)).To(Equal(ids(onNode(tc.want))), tc.name)
+	}
+}
+
 func ids(taints []corev1.Taint) (all []string) {
 	for _, t := range taints {
 		all = append(all, taint.IDOf(t).String())

@@ -9,13 +9,13 @@
 //	rules 1-3      topology.go    ClusterClass and Cluster topology → control plane, MachineDeployment, MachinePool
 //	rules 4-6, 8, 9  machine.go   templates → MachineSet, Machine, InfraMachine, BootstrapConfig
 //	rules 11-13    nodeplan.go    Machine → Node; in the order of the plan: nodetaints.go, nodemetadata.go, record.go
-//	for Nodes      node.go        what is read from a Node; noderelease.go: what stays of it
+//	for Nodes      node.go        what is read from a Node; nodecleanup.go: what stays of it
 //	               sync.go        keys that a Cluster names; facts.go: facts and the worker role
 //	rule 14        capacity.go    labels and taints of future Nodes, for cluster-autoscaler
 //	left out       drop.go        keys that a rule leaves out, and why; fit.go: entries without room
 //	order          effective.go   a Node inherits from its Machine as it will be
 //	fields         fields.go      in-place fields and their paths
-//	skipped        skip.go        objects that are paused, being deleted or opted out
+//	skipped        skip.go        objects that are paused, being deleted or labelled
 //	identity       nodesource.go  which Machine a Node belongs to
 package inherit
 
@@ -60,7 +60,7 @@ const (
 	Owned Claim = iota
 	// Default entries give way to the child's own value.
 	Default
-	// Yielding entries are Default, and Heirloom releases them as soon as another manager also owns them.
+	// Yielding entries are Default, and Heirloom gives them up as soon as another manager also owns them.
 	Yielding
 )
 

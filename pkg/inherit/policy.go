@@ -20,7 +20,7 @@ type Policy struct {
 
 	WatchFilter      string           // the value of the label cluster.x-k8s.io/watch-filter that objects must carry; empty means all
 	SkipNothing      bool             // also evaluate skipped objects, for kubectl heirloom explain
-	PaceEviction     bool             // the loop limits the rate at which existing Nodes get taints that evict Pods
+	PaceEviction     bool             // the loop limits in which order and at which rate existing Nodes get taints that evict Pods
 	ClusterAPITaints TaintPropagation // whether Cluster API propagates taints itself
 	Mode             Mode             // Observe writes in no Cluster, whatever its ModeLabel; empty means Enforce
 	OnlyLabelled     bool             // Clusters without ModeLabel inherit nothing

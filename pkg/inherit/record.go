@@ -32,18 +32,23 @@ type Record struct {
 	Taints []corev1.Taint // Always taints from the Machine
 	// Softened is the time of the turn of a Node that waits for its Pods to leave, otherwise zero.
 	Softened time.Time
+	// Evicted is the time at which the Node got taints that evict Pods, while the roll-out in its Cluster is not over, otherwise zero.
+	Evicted time.Time
 	// Gates are the closed start-up gates, as "<key>:<effect>". No other gate opens.
 	Gates []string
 }
 
 // The state in a record, and the signature of a record without a label.
-const softenedPart, gatesPart, signedPart = "softened=", "gates=", ";signed="
+const softenedPart, evictedPart, gatesPart, signedPart = "softened=", "evicted=", "gates=", ";signed="
 
 // text returns the record as it is stored: "<keys>;<taints>" and then the state, or "".
 func (r Record) text() string {
 	parts := []string{taint.Join(slices.Clone(r.Labels)), taint.FormatList(r.Taints)}
 	if !r.Softened.IsZero() {
 		parts = append(parts, softenedPart+r.Softened.UTC().Format(time.RFC3339))
+	}
+	if !r.Evicted.IsZero() {
+		parts = append(parts, evictedPart+r.Evicted.UTC().Format(time.RFC3339))
 	}
 	if len(r.Gates) > 0 {
 		parts = append(parts, gatesPart+taint.Join(slices.Clone(r.Gates)))
@@ -63,6 +68,8 @@ func parseRecord(text string) (r Record) {
 	for part := range strings.SplitSeq(state, ";") {
 		if since, ok := strings.CutPrefix(part, softenedPart); ok {
 			r.Softened, _ = time.Parse(time.RFC3339, since) // Heirloom wrote it
+		} else if since, ok := strings.CutPrefix(part, evictedPart); ok {
+			r.Evicted, _ = time.Parse(time.RFC3339, since)
 		} else if gates, ok := strings.CutPrefix(part, gatesPart); ok {
 			r.Gates = taint.Split(gates)
 		}
@@ -84,6 +91,22 @@ func ValidRecord(node NodeState) string {
 // WaitsForPods reports whether a Node has had its turn to get taints that evict Pods, and waits until its Pods have left.
 func WaitsForPods(node *corev1.Node) bool {
 	return strings.Contains(node.Annotations[RecordAnnotation], softenedPart) && !RecordOf(OfNode(node)).Softened.IsZero()
+}
+
+// Turn returns the time of the Node's turn in the roll-out in its Cluster, or zero.
+func (r Record) Turn() time.Time {
+	if !r.Softened.IsZero() {
+		return r.Softened
+	}
+	return r.Evicted
+}
+
+// TurnOf returns the time of a Node's turn in the roll-out in its Cluster, or zero.
+func TurnOf(node *corev1.Node) time.Time {
+	if record := node.Annotations[RecordAnnotation]; !strings.Contains(record, softenedPart) && !strings.Contains(record, evictedPart) {
+		return time.Time{}
+	}
+	return RecordOf(OfNode(node)).Turn()
 }
 
 // Recorded returns the Node with this record in place of its own.
@@ -158,8 +181,20 @@ func (w *nodeWrite) withRecord(state NodeState) NodeState {
 			r.Softened = w.node.now
 		}
 	}
+	r.Evicted = w.evicted()
 	for _, gate := range w.closed {
 		r.Gates = append(r.Gates, taint.IDOf(gate.Taint).String())
 	}
 	return r.Recorded(state)
+}
+
+// evicted returns the time at which the Node got taints that evict Pods, until the roll-out in its Cluster is over.
+func (w *nodeWrite) evicted() time.Time {
+	switch {
+	case w.turn.RollOutOver:
+		return time.Time{}
+	case w.turn.Recorded && len(w.evicting) > len(w.held):
+		return w.node.now
+	}
+	return w.node.Record.Evicted
 }

@@ -76,7 +76,7 @@ func TestAKubeletCannotHaveAnythingTakenAway(t *testing.T) {
 			Expect(listed).To(Equal(!strings.Contains(tc.annotations, "team")), "a label that the kubelet may remove itself")
 			Expect(inherit.RecordOf(got)).To(Equal(inherit.Record{Labels: []string{role}, Taints: onNode("gpu:NoSchedule")}))
 
-			left := inherit.Release(node, false)
+			left := inherit.CleanUp(node, false)
 			Expect(left.Labels).To(HaveKeyWithValue(quarantine, "yes"))
 			Expect(left.Taints).To(ContainElement(onNode("quarantine=1:NoExecute")[0]))
 		})

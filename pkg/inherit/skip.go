@@ -12,29 +12,32 @@ import (
 // On a Node it has no effect.
 const IgnoreLabel = "heirloom.dev/ignore"
 
-// IgnoreAndRelease is the value of IgnoreLabel with which the loop also releases the entries that Heirloom owns in the object. With any
+// IgnoreAndCleanUp is the value of IgnoreLabel with which the loop also removes the entries that Heirloom owns in the object. With any
 // other value, the object stays as it is.
-const IgnoreAndRelease = "release"
+const IgnoreAndCleanUp = "cleanup"
+
+// ignoreAndRelease is the deprecated name of IgnoreAndCleanUp.
+const ignoreAndRelease = "release"
 
 // Reason says why an object is skipped, as the end of a sentence about it.
 type Reason string
 
 // The reasons to skip an object, or to leave it as it is.
 const (
-	IsDeleted            Reason = "it is being deleted"
-	IsIgnored            Reason = "it carries the label " + IgnoreLabel
-	IsReleased           Reason = "it carries the label " + IgnoreLabel + "=" + IgnoreAndRelease
-	IsPaused             Reason = "it is paused"
-	ClusterIsIgnored     Reason = "its Cluster carries the label " + IgnoreLabel
-	ClusterIsReleased    Reason = "its Cluster carries the label " + IgnoreLabel + "=" + IgnoreAndRelease
-	ClusterIsPaused      Reason = "its Cluster is paused"
-	ClusterDoesNotExist  Reason = "its Cluster does not exist"
-	ClusterIsNotEnrolled Reason = "neither its Cluster nor the ClusterClass carries the label " + ModeLabel + " (--enrollment=labelled)"
-	NothingDeclares      Reason = "no topology declares anything for it"
-	OwnerIsNotFound      Reason = "its owner does not exist, or cannot own such an object in Cluster API"
-	IsNoMachine          Reason = "no Machine matches it, or several do"
-	OnlyCompared         Reason = "Cluster API's topology controller only compares it"
-	NotOfMachine         Reason = "it is not the InfraMachine or BootstrapConfig of a Machine"
+	IsDeleted             Reason = "it is being deleted"
+	HasIgnoreLabel        Reason = "it carries the label " + IgnoreLabel
+	IsCleanedUp           Reason = "it carries the label " + IgnoreLabel + "=" + IgnoreAndCleanUp
+	IsPaused              Reason = "it is paused"
+	ClusterHasIgnoreLabel Reason = "its Cluster carries the label " + IgnoreLabel
+	ClusterIsCleanedUp    Reason = "its Cluster carries the label " + IgnoreLabel + "=" + IgnoreAndCleanUp
+	ClusterIsPaused       Reason = "its Cluster is paused"
+	ClusterDoesNotExist   Reason = "its Cluster does not exist"
+	ClusterIsNotEnrolled  Reason = "neither its Cluster nor the ClusterClass carries the label " + ModeLabel + " (--enrollment=labelled)"
+	NothingDeclares       Reason = "no topology declares anything for it"
+	OwnerIsNotFound       Reason = "its owner does not exist, or cannot own such an object in Cluster API"
+	IsNoMachine           Reason = "no Machine matches it, or several do"
+	OnlyCompared          Reason = "Cluster API's topology controller only compares it"
+	NotOfMachine          Reason = "it is not the InfraMachine or BootstrapConfig of a Machine"
 	// NotOfManagementCluster says that it is not known which Cluster has the Node's API server.
 	NotOfManagementCluster Reason = "--management-cluster names no Cluster for it"
 )
@@ -42,13 +45,13 @@ const (
 // NotFiltered is the beginning of the reason for an object that a watch filter leaves to another instance.
 const NotFiltered = "it does not carry the label " + clusterv1.WatchLabel + "="
 
-// OptedOut reports whether the reason is the label that opts an object or a Cluster out.
-func (r Reason) OptedOut() bool {
-	return r == IsIgnored || r == ClusterIsIgnored || r.Released()
+// ByLabel reports whether the reason is IgnoreLabel, of the object or of its Cluster.
+func (r Reason) ByLabel() bool {
+	return r == HasIgnoreLabel || r == ClusterHasIgnoreLabel || r.CleansUp()
 }
 
-// Released reports whether the loop also releases the entries that Heirloom owns in the object.
-func (r Reason) Released() bool { return r == IsReleased || r == ClusterIsReleased }
+// CleansUp reports whether the loop also removes the entries that Heirloom owns in the object.
+func (r Reason) CleansUp() bool { return r == IsCleanedUp || r == ClusterIsCleanedUp }
 
 // Skips reports whether an object of Cluster API inherits nothing for now, and why (docs/design.md §5). cluster is nil if there is none.
 func (p Policy) Skips(object metav1.Object, cluster *clusterv1.Cluster) (Reason, bool) {
@@ -59,8 +62,8 @@ func (p Policy) Skips(object metav1.Object, cluster *clusterv1.Cluster) (Reason,
 		return Reason(NotFiltered + p.WatchFilter), true
 	case object.GetDeletionTimestamp() != nil:
 		return IsDeleted, true
-	case Ignored(object), cluster != nil && Ignored(cluster):
-		return optedOut(object, cluster), true
+	case SkippedByLabel(object), cluster != nil && SkippedByLabel(cluster):
+		return labelOf(object, cluster), true
 	case has(object.GetAnnotations(), clusterv1.PausedAnnotation):
 		return IsPaused, true
 	case cluster != nil && Paused(cluster):
@@ -69,23 +72,28 @@ func (p Policy) Skips(object metav1.Object, cluster *clusterv1.Cluster) (Reason,
 	return "", false
 }
 
-// optedOut says which label opts an object out. A paused object is not released, because nothing is written to it.
-func optedOut(object metav1.Object, cluster *clusterv1.Cluster) Reason {
+// labelOf says which label makes Heirloom skip an object. A paused object is not cleaned up, because nothing is written to it.
+func labelOf(object metav1.Object, cluster *clusterv1.Cluster) Reason {
 	paused := has(object.GetAnnotations(), clusterv1.PausedAnnotation) || cluster != nil && Paused(cluster)
 	switch {
-	case !paused && object.GetLabels()[IgnoreLabel] == IgnoreAndRelease:
-		return IsReleased
-	case !paused && cluster != nil && Releases(cluster):
-		return ClusterIsReleased
-	case Ignored(object):
-		return IsIgnored
+	case !paused && asksForCleanup(object):
+		return IsCleanedUp
+	case !paused && cluster != nil && CleansUp(cluster):
+		return ClusterIsCleanedUp
+	case SkippedByLabel(object):
+		return HasIgnoreLabel
 	}
-	return ClusterIsIgnored
+	return ClusterHasIgnoreLabel
 }
 
-// Releases reports whether a Cluster's label releases the objects of the Cluster.
-func Releases(cluster *clusterv1.Cluster) bool {
-	return cluster.Labels[IgnoreLabel] == IgnoreAndRelease && !Paused(cluster)
+// CleansUp reports whether a Cluster's label cleans up the objects of the Cluster.
+func CleansUp(cluster *clusterv1.Cluster) bool {
+	return asksForCleanup(cluster) && !Paused(cluster)
+}
+
+func asksForCleanup(object metav1.Object) bool {
+	value := object.GetLabels()[IgnoreLabel]
+	return value == IgnoreAndCleanUp || value == ignoreAndRelease
 }
 
 // LeftToAnother reports whether a watch filter leaves the object to another instance.
@@ -111,5 +119,5 @@ func (p Policy) SkipsNode(m *clusterv1.Machine, cluster *clusterv1.Cluster) (Rea
 	return why, skip
 }
 
-// Ignored reports whether an object is opted out by its label.
-func Ignored(object metav1.Object) bool { return has(object.GetLabels(), IgnoreLabel) }
+// SkippedByLabel reports whether an object carries IgnoreLabel.
+func SkippedByLabel(object metav1.Object) bool { return has(object.GetLabels(), IgnoreLabel) }

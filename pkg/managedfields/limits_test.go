@@ -160,7 +160,7 @@ func brokenFields(t *rapid.T) {
 		}
 	}
 	trimmed(object.GetManagedFields(), now)
-	_, _, _ = managedfields.Release(object, rapid.Bool().Draw(t, "")) // an error is a valid answer
+	_, _, _ = managedfields.CleanUp(object, rapid.Bool().Draw(t, "")) // an error is a valid answer
 }
 
 // broken generates managed fields that no API server would write.

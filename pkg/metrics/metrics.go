@@ -22,11 +22,12 @@ import (
 type Metrics struct {
 	registerer prometheus.Registerer
 
-	admissions, rejections, lookups, keys, drift, writes *prometheus.CounterVec
-	unprotected, ignored, workloads, pending, modes      *prometheus.GaugeVec
+	admissions, rejections, lookups, keys, drift, writes     *prometheus.CounterVec
+	unprotected, skipped, ignored, workloads, pending, modes *prometheus.GaugeVec
+	noExecute, halted                                        *prometheus.GaugeVec
+	gatesClosed, gatesLate, gatesSince                       *prometheus.GaugeVec
 
 	denials  prometheus.Counter
-	waiting  prometheus.Gauge
 	labelled prometheus.Histogram
 }
 
@@ -62,15 +63,20 @@ func New(registerer prometheus.Registerer) (*Metrics, error) {
 		modes: gauge("heirloom_cluster_mode",
 			"Always 1, with the mode of the Cluster as label: enforce, observe or, if the Cluster is not enrolled, none.",
 			"cluster_namespace", "cluster_name", "mode"),
-		waiting: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "heirloom_no_execute_waiting_nodes",
-			Help: "Existing Nodes that wait for a NoExecute taint: for their turn (--no-execute-rate), or for their Pods to leave (--no-execute=budgets).",
-		}),
-		unprotected: gauge("heirloom_unprotected_nodes",
-			"Nodes without an Always taint that they should have now, by Cluster.", "cluster_namespace", "cluster_name"),
-		ignored: gauge("heirloom_ignored_nodes",
+		noExecute: gauge("heirloom_no_execute_nodes",
+			"Existing Nodes in a roll-out of NoExecute taints, by Cluster and state: waiting (for the turn, or for Pods to leave), held_up (Pods stay, "+
+				"for example because of their PodDisruptionBudgets) or done (until the roll-out is over).", "cluster_namespace", "cluster_name", "state"),
+		halted: perCluster("heirloom_no_execute_halted",
+			"1 for each Cluster whose roll-out of NoExecute taints halts, because Pods are unschedulable, or Nodes not ready, since it began."),
+		gatesClosed: perCluster("heirloom_startup_gates_closed", "Closed start-up gates of Nodes, by Cluster."),
+		gatesLate:   perCluster("heirloom_startup_gates_late", "Start-up gates that have been closed for longer than they say (within), by Cluster."),
+		gatesSince: perCluster("heirloom_startup_gates_closed_since_timestamp_seconds",
+			"Registration of the oldest Node with a closed start-up gate, in seconds since the Unix epoch, by Cluster."),
+		unprotected: perCluster("heirloom_unprotected_nodes", "Nodes without an Always taint that they should have now, by Cluster."),
+		skipped: perCluster("heirloom_skipped_nodes",
 			"Nodes that inherit nothing because their Machine, MachinePool or Cluster has the label heirloom.dev/ignore, by Cluster; "+
-				"its labels are empty for the management cluster's own Nodes.", "cluster_namespace", "cluster_name"),
+				"its labels are empty for the management cluster's own Nodes."),
+		ignored: perCluster("heirloom_ignored_nodes", "Deprecated: use heirloom_skipped_nodes."),
 		labelled: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "heirloom_node_labels_delay_seconds",
 			Help:    "Seconds from the creation of a Node until it has all inherited labels that its kubelet may not set itself.",
@@ -80,8 +86,8 @@ func New(registerer prometheus.Registerer) (*Metrics, error) {
 			"Clusters by the state of the connection to their API server (connected, disconnected).", "state"),
 	}
 	for _, c := range []prometheus.Collector{
-		info, m.admissions, m.rejections, m.lookups, m.denials, m.keys, m.drift, m.writes, m.waiting, m.unprotected, m.ignored, m.labelled, m.workloads,
-		m.pending, m.modes,
+		info, m.admissions, m.rejections, m.lookups, m.denials, m.keys, m.drift, m.writes, m.noExecute, m.halted, m.unprotected, m.skipped, m.ignored, m.labelled, m.workloads,
+		m.pending, m.modes, m.gatesClosed, m.gatesLate, m.gatesSince,
 	} {
 		if err := m.register(c); err != nil {
 			return nil, err
@@ -103,6 +109,10 @@ func counter(name, help string, labels ...string) *prometheus.CounterVec {
 
 func gauge(name, help string, labels ...string) *prometheus.GaugeVec {
 	return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
+}
+
+func perCluster(name, help string) *prometheus.GaugeVec {
+	return gauge(name, help, "cluster_namespace", "cluster_name")
 }
 
 // Admission counts an answered admission request.
@@ -144,9 +154,15 @@ func (m *Metrics) Write(kind string, result WriteResult) {
 	m.writes.WithLabelValues(kind, string(result)).Inc()
 }
 
-// NoExecuteWaiting sets the number of Nodes that wait for a taint that evicts Pods.
-func (m *Metrics) NoExecuteWaiting(nodes int) {
-	m.waiting.Set(float64(nodes))
+// NoExecuteNodes sets the number of Nodes of a Cluster in a state of a roll-out of taints that evict Pods. Without such Nodes, there is no
+// series.
+func (m *Metrics) NoExecuteNodes(cluster types.NamespacedName, state NoExecuteState, nodes int) {
+	setOrDelete(m.noExecute, nodes, cluster.Namespace, cluster.Name, string(state))
+}
+
+// NoExecuteHalted sets whether the roll-out of taints that evict Pods halts in a Cluster.
+func (m *Metrics) NoExecuteHalted(cluster types.NamespacedName, halted bool) {
+	setOrDelete(m.halted, map[bool]int{true: 1}[halted], cluster.Namespace, cluster.Name)
 }
 
 // NodesUnprotected sets the number of Nodes of a Cluster that lack a taint. A Cluster without such Nodes has no series.
@@ -154,10 +170,22 @@ func (m *Metrics) NodesUnprotected(cluster types.NamespacedName, nodes int) {
 	setOrDelete(m.unprotected, nodes, cluster.Namespace, cluster.Name)
 }
 
-// NodesIgnored sets the number of Nodes of a Cluster that inherit nothing because of an opt-out label. A Cluster without such Nodes has no
+// NodesSkipped sets the number of Nodes of a Cluster that inherit nothing because of IgnoreLabel. A Cluster without such Nodes has no
 // series.
-func (m *Metrics) NodesIgnored(cluster types.NamespacedName, nodes int) {
+func (m *Metrics) NodesSkipped(cluster types.NamespacedName, nodes int) {
+	setOrDelete(m.skipped, nodes, cluster.Namespace, cluster.Name)
 	setOrDelete(m.ignored, nodes, cluster.Namespace, cluster.Name)
+}
+
+// StartupGates sets the numbers of closed and of late start-up gates of a Cluster's Nodes, and the time of the registration of the oldest
+// Node with a closed gate, in seconds since 1970. A Cluster without such gates has no series.
+func (m *Metrics) StartupGates(cluster types.NamespacedName, closed, late int, since int64) {
+	setOrDelete(m.gatesClosed, closed, cluster.Namespace, cluster.Name)
+	setOrDelete(m.gatesLate, late, cluster.Namespace, cluster.Name)
+	if closed == 0 {
+		since = 0
+	}
+	setOrDelete(m.gatesSince, int(since), cluster.Namespace, cluster.Name)
 }
 
 // PendingWrites sets the number of objects of a kind in a Cluster whose write is only observed. Without such objects, there is no series.
@@ -226,6 +254,8 @@ type (
 	WriteResult string
 	// Mode is the mode of a Cluster.
 	Mode string
+	// NoExecuteState is the state of a Node in a roll-out of taints that evict Pods.
+	NoExecuteState string
 )
 
 // The values of each type, as docs/monitoring.md describes them.
@@ -259,6 +289,10 @@ const (
 	ModeEnforce Mode = "enforce"
 	ModeObserve Mode = "observe"
 	ModeNone    Mode = "none" // the Cluster is not enrolled
+
+	NoExecuteWaiting NoExecuteState = "waiting" // for its turn, or for its Pods to leave
+	NoExecuteHeldUp  NoExecuteState = "held_up" // Pods stay
+	NoExecuteDone    NoExecuteState = "done"    // it has its taints, and the roll-out is not over
 
 	Applied  WriteResult = "applied"
 	Conflict WriteResult = "conflict"

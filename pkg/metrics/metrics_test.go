@@ -41,21 +41,26 @@ func exercise(t *testing.T, registry *prometheus.Registry) {
 	m.PendingWrites(red, "Node", 1)
 	m.PendingWrites(types.NamespacedName{Namespace: "fleet", Name: "blue"}, "Node", 1)
 	m.PendingWrites(types.NamespacedName{Namespace: "fleet", Name: "blue"}, "Node", 0)
+	m.StartupGates(red, 5, 2, 1800000000)
+	m.StartupGates(types.NamespacedName{Namespace: "fleet", Name: "blue"}, 1, 1, 1800000000)
+	m.StartupGates(types.NamespacedName{Namespace: "fleet", Name: "blue"}, 0, 0, 1800000000)
 	m.ClusterMode(red, metrics.ModeObserve)
 	m.ClusterMode(red, metrics.ModeEnforce)
 	m.ClusterMode(types.NamespacedName{Namespace: "fleet", Name: "blue"}, metrics.ModeNone)
 	m.ClusterMode(types.NamespacedName{Namespace: "fleet", Name: "blue"}, "")
 	m.Write("Node", metrics.Conflict)
-	m.NoExecuteWaiting(7)
-	m.NoExecuteWaiting(3)
+	m.NoExecuteNodes(red, metrics.NoExecuteWaiting, 7)
+	m.NoExecuteNodes(red, metrics.NoExecuteWaiting, 3)
+	m.NoExecuteNodes(red, metrics.NoExecuteHeldUp, 0)
+	m.NoExecuteHalted(red, true)
 	m.NodesUnprotected(types.NamespacedName{}, 2)
 	m.NodesUnprotected(red, 5)
 	m.NodesUnprotected(red, 4)
 	m.NodesUnprotected(types.NamespacedName{Namespace: "fleet", Name: "blue"}, 1)
 	m.NodesUnprotected(types.NamespacedName{Namespace: "fleet", Name: "blue"}, 0)
-	m.NodesIgnored(red, 3)
-	m.NodesIgnored(types.NamespacedName{}, 1)
-	m.NodesIgnored(types.NamespacedName{}, 0)
+	m.NodesSkipped(red, 3)
+	m.NodesSkipped(types.NamespacedName{}, 1)
+	m.NodesSkipped(types.NamespacedName{}, 0)
 	m.NodeLabelled(1500 * time.Millisecond)
 	m.WorkloadClusters(2, 1)
 	m.WorkloadDenied()
@@ -77,9 +82,14 @@ func TestMetrics(t *testing.T) {
 		`heirloom_inherited_keys_total{by="resync",change="removed",kind="Node",what="taint"} 1`,
 		`heirloom_drift_repaired_total{by="resync",kind="Node",what="taint"} 1`,
 		`heirloom_resync_writes_total{kind="Node",result="conflict"} 1`,
-		`heirloom_no_execute_waiting_nodes 3`,
+		`heirloom_no_execute_nodes{cluster_name="red",cluster_namespace="fleet",state="waiting"} 3`,
+		`heirloom_no_execute_halted{cluster_name="red",cluster_namespace="fleet"} 1`,
+		`heirloom_startup_gates_closed{cluster_name="red",cluster_namespace="fleet"} 5`,
+		`heirloom_startup_gates_late{cluster_name="red",cluster_namespace="fleet"} 2`,
+		`heirloom_startup_gates_closed_since_timestamp_seconds{cluster_name="red",cluster_namespace="fleet"} 1.8e+09`,
 		`heirloom_unprotected_nodes{cluster_name="",cluster_namespace=""} 2`,
 		`heirloom_unprotected_nodes{cluster_name="red",cluster_namespace="fleet"} 4`,
+		`heirloom_skipped_nodes{cluster_name="red",cluster_namespace="fleet"} 3`,
 		`heirloom_ignored_nodes{cluster_name="red",cluster_namespace="fleet"} 3`,
 		`heirloom_pending_writes{cluster_name="red",cluster_namespace="fleet",kind="Machine"} 2`,
 		`heirloom_pending_writes{cluster_name="red",cluster_namespace="fleet",kind="Node"} 1`,

@@ -95,7 +95,7 @@ func TestSkipped(t *testing.T) {
 	}
 }
 
-// A Cluster that is not known yet may be paused or opted out: no object inherits until it is. An object that names none inherits.
+// A Cluster that is not known yet may be paused or labelled: no object inherits until it is. An object that names none inherits.
 func TestObjectsOfUnknownClustersAreSkipped(t *testing.T) {
 	for kind, object := range children() {
 		found := evaluate(t, admission(holds(t, world()[1:]...), holds(t)), object, inherit.Policy{})
@@ -104,8 +104,10 @@ func TestObjectsOfUnknownClustersAreSkipped(t *testing.T) {
 	}
 	unnamed := machine("m", "", func(m *clusterv1.Machine) { m.Spec.ClusterName = "" })
 	NewWithT(t).Expect(evaluate(t, from(holds(t)), unnamed, inherit.Policy{}).Outcome).To(Equal(inherit.NoOwner))
-	released := machine("m", "", also[*clusterv1.Machine](label(inherit.IgnoreLabel, inherit.IgnoreAndRelease)))
-	NewWithT(t).Expect(evaluate(t, from(holds(t)), released, inherit.Policy{}).Reason).To(Equal(inherit.IsReleased))
+	for _, value := range []string{inherit.IgnoreAndCleanUp, "release"} { // the deprecated value
+		cleaned := machine("m", "", also[*clusterv1.Machine](label(inherit.IgnoreLabel, value)))
+		NewWithT(t).Expect(evaluate(t, from(holds(t)), cleaned, inherit.Policy{}).Reason).To(Equal(inherit.IsCleanedUp))
+	}
 }
 
 // The cache may be behind if the child was written later than all objects that declare its entries.

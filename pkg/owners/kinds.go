@@ -223,7 +223,7 @@ func (k Kind) decide(ctx context.Context, c *Chain, object metav1.Object, cluste
 		return skip(why), nil
 	}
 	if cluster == nil && ClusterName(object) != "" && !policy.SkipNothing {
-		return skip(inherit.ClusterDoesNotExist), nil // it may be paused or opted out; its event wakes the object
+		return skip(inherit.ClusterDoesNotExist), nil // it may be paused or labelled; its event wakes the object
 	}
 	rules, err := k.of(object)
 	if err != nil {

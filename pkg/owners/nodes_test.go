@@ -31,7 +31,7 @@ func tenants[T client.Object](object T) T {
 // A Node inherits only the content that its Machine or MachinePool will have once the chain above it has inherited. A tenant who may create
 // Machines in a namespace controls no Nodes of another Cluster, and a kubelet does not control its own Node.
 func TestTheSourceOfANode(t *testing.T) {
-	of, ofSet, optOut := also[*clusterv1.Machine], also[*clusterv1.MachineSet], label(inherit.IgnoreLabel, "")
+	of, ofSet, ignore := also[*clusterv1.Machine], also[*clusterv1.MachineSet], label(inherit.IgnoreLabel, "")
 	ours := func(changes ...func(*clusterv1.Machine)) *clusterv1.Machine {
 		return change(machine("m", "MachineSet/ms", isNode, provided, of(label("fromMachine", "1"))), changes...)
 	}
@@ -57,9 +57,9 @@ func TestTheSourceOfANode(t *testing.T) {
 		{name: "a Machine hands down what it is about to inherit", cached: []client.Object{c, ours(), set(), md}, want: []string{"fromMachine", "fromMachineSet", "fromMachineDeployment"}},
 		{name: "a Machine whose owner is not cached hands down what it has", cached: []client.Object{c, ours()}, want: []string{"fromMachine"}},
 		{name: "a paused MachineSet inherits nothing that it could hand down", cached: []client.Object{c, ours(), set(ofSet(pause)), md}, want: []string{"fromMachine", "fromMachineSet"}},
-		{name: "neither does one that opted out", cached: []client.Object{c, ours(), set(ofSet(optOut)), md}, want: []string{"fromMachine", "fromMachineSet"}},
+		{name: "neither does one with the label heirloom.dev/ignore", cached: []client.Object{c, ours(), set(ofSet(ignore)), md}, want: []string{"fromMachine", "fromMachineSet"}},
 		{name: "a Machine that is being deleted hands down what it has", cached: []client.Object{c, ours(of(deleting)), set(), md}, want: []string{"fromMachine"}},
-		{name: "a Node with the opt-out label inherits all the same", change: also[*corev1.Node](optOut), cached: []client.Object{c, ours()}, want: []string{"fromMachine"}},
+		{name: "a Node with the label heirloom.dev/ignore inherits all the same", change: also[*corev1.Node](ignore), cached: []client.Object{c, ours()}, want: []string{"fromMachine"}},
 		{name: "a Node is found by address", node: "x aws:9 10.0.0.1", cached: []client.Object{c, machine("m", "", addressed, of(label("fromMachine", "1")))}, want: []string{"fromMachine"}},
 		{name: "a Machine of another namespace makes no match ambiguous", cached: []client.Object{c, ours(), tenants(ours())}, want: []string{"fromMachine"}},
 		{name: "a paused Machine hands down nothing", cached: []client.Object{c, ours(of(pause))}, why: inherit.IsPaused},
@@ -72,7 +72,7 @@ func TestTheSourceOfANode(t *testing.T) {
 		{name: "a Machine comes before a pool", node: "n aws:1", cached: []client.Object{c, pool("mp"), ours()}, want: []string{"fromMachine"}},
 		{name: "a Node that a pool does not name does not", node: "x aws:3", cached: []client.Object{c, pool("mp")}, why: inherit.IsNoMachine},
 		{name: "a Node that two pools name is neither's", node: "x aws:1", cached: []client.Object{c, pool("mp"), pool("mp2")}, why: inherit.IsNoMachine},
-		{name: "a pool that opted out hands down nothing", node: "x aws:1", cached: []client.Object{c, pool("mp", also[*clusterv1.MachinePool](optOut))}, why: inherit.IsIgnored},
+		{name: "a pool with the label heirloom.dev/ignore hands down nothing", node: "x aws:1", cached: []client.Object{c, pool("mp", also[*clusterv1.MachinePool](ignore))}, why: inherit.HasIgnoreLabel},
 		{name: "nor does one whose Cluster does not exist", node: "x aws:1", cached: []client.Object{pool("mp")}, why: inherit.ClusterDoesNotExist},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

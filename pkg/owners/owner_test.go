@@ -216,7 +216,7 @@ func TestExternalInherits(t *testing.T) {
 		{name: "a foreign MachineSet is none", object: external("machine.openshift.io/v1beta1 MachineSet/ms", notYet), cached: all(set)},
 		{name: "a template inherits nothing", object: external("MachineSet/ms", notYet, ofKind("infrastructure.cluster.x-k8s.io/v1beta1", "AcmeMachineTemplate")), cached: all(set), live: all(set)},
 		{name: "an object without its Cluster's label inherits nothing", object: external("Machine/m", by(func(o metav1.Object) { o.SetLabels(nil) })), cached: all(ours("MachineSet/ms"), set), live: all(set)},
-		{name: "an external object of a paused MachineSet is left alone until it has a Machine", object: external("MachineSet/ms", notYet), cached: all(pausedSet)},
+		{name: "an external object of a paused MachineSet is skipped until it has a Machine", object: external("MachineSet/ms", notYet), cached: all(pausedSet)},
 		{name: "an external object need not carry the label of a watch filter", policy: watched, object: external("Machine/m"), cached: all(ours("MachineSet/ms", of(label(clusterv1.WatchLabel, "blue"))), set), brings: "fromMachineSet", source: "MachineDeployment ns/md (spec.template.metadata.labels)"},
 		{name: "its Machine must", policy: watched, object: external("Machine/m", by(label(clusterv1.WatchLabel, "blue"))), cached: all(ours("MachineSet/ms"), watchedSet)},
 		{name: "or its MachineSet, until it has a Machine", policy: watched, object: external("MachineSet/ms", notYet), cached: all(watchedSet), brings: "fromMachineSet", source: "MachineDeployment ns/md (spec.template.metadata.labels)"},

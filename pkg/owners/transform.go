@@ -74,9 +74,13 @@ func TransformNode(policy inherit.Policy) toolscache.TransformFunc {
 		node.ManagedFields, node.Labels = nil, policy.LabelsRead(node)
 		node.Spec = corev1.NodeSpec{ProviderID: node.Spec.ProviderID, Taints: node.Spec.Taints}
 		conditions := node.Status.Conditions
-		node.Status = corev1.NodeStatus{Addresses: inherit.NodeAddresses(node)}
+		node.Status = corev1.NodeStatus{Addresses: inherit.NodeAddresses(node), Allocatable: inherit.AllocatableRead(node)}
 		for _, c := range conditions { // heartbeats change the other fields
-			node.Status.Conditions = append(node.Status.Conditions, corev1.NodeCondition{Type: c.Type, Status: c.Status})
+			kept := corev1.NodeCondition{Type: c.Type, Status: c.Status}
+			if c.Type == corev1.NodeReady { // a roll-out of taints that evict Pods halts when Nodes stop being ready
+				kept.LastTransitionTime = c.LastTransitionTime
+			}
+			node.Status.Conditions = append(node.Status.Conditions, kept)
 		}
 		return node, nil
 	}

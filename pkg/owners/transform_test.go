@@ -25,7 +25,8 @@ import (
 func TestTransform(t *testing.T) {
 	policy := inherit.Policy{}
 	for _, field := range []string{
-		"spec.size", "spec.cores", "spec.disks", "spec.room.door", "spec.room", "spec.text", "status.ready", "metadata.labels['rack']", "spec.absent", "spec.size.unit",
+		"spec.size", "spec.cores", "spec.disks", "spec.room.door", "spec.room", "spec.text", "status.ready", "metadata.labels['rack']", "spec.absent", "spec.size.unit", "spec.nics[2].name", "spec.nics[0].name",
+		"spec.nics[2].port", "spec.nics[9].name", "spec.empty", "spec.matrix[1][0]", "spec.size[0]",
 	} {
 		policy.Facts = append(policy.Facts, inherit.Fact{Kind: schema.GroupKind{Group: inherit.InfrastructureGroup, Kind: "AcmeMachine"}, Field: field})
 	}
@@ -62,17 +63,17 @@ status: {nodeRef: {name: node}, observedGeneration: 7, addresses: [{type: Hostna
 		{&unstructured.Unstructured{}, "{apiVersion: infrastructure.cluster.x-k8s.io/v1, kind: OtherMachine, metadata: {name: m, labels: {l: '1'}}, spec: {size: xl}, status: {ready: true}}", "{apiVersion: infrastructure.cluster.x-k8s.io/v1, kind: OtherMachine, metadata: {name: m, labels: {l: '1'}}}"},
 		{&unstructured.Unstructured{}, `
 {apiVersion: infrastructure.cluster.x-k8s.io/v1, kind: AcmeMachine, metadata: {name: m, labels: {rack: '1'}, annotations: {a: '1'}, ownerReferences: [{kind: Machine, name: m}]},
- spec: {size: xl, cores: 8, disks: [{size: 1}, {size: 2}], room: {door: 1, wall: 2}, userData: long, text: ` + strings.Repeat("x", 1000) + `}, status: {ready: true, phase: Running}}`, `
+ spec: {size: xl, cores: 8, disks: [{size: 1}, {size: 2}], room: {door: 1, wall: 2}, empty: [], matrix: [[1], [2, 3]], nics: [{name: a, mac: x}, {name: b}, {name: c, port: {a: b}}], userData: long, text: ` + strings.Repeat("x", 1000) + `}, status: {ready: true, phase: Running}}`, `
 {apiVersion: infrastructure.cluster.x-k8s.io/v1, kind: AcmeMachine, metadata: {name: m, labels: {rack: '1'}, annotations: {a: '1'}, ownerReferences: [{kind: Machine, name: m}]},
- spec: {size: xl, cores: 8, disks: {}, room: {door: 1}, text: ` + strings.Repeat("x", 256) + `}, status: {ready: true}}`},
+ spec: {size: xl, cores: 8, disks: {}, room: {door: 1}, empty: [], matrix: [null, [2]], nics: [{name: a}, null, {name: c, port: {}}], text: ` + strings.Repeat("x", 256) + `}, status: {ready: true}}`},
 		{&corev1.Node{}, `
 metadata: {name: n, labels: {l: '1', node.cluster.x-k8s.io/a: '1'}, annotations: {a: '1'}, managedFields: [{manager: m}]}
 spec: {providerID: p, podCIDR: 192.0.2.0/24, taints: [{key: t, effect: NoSchedule}]}
-status: {images: [{names: [i]}], addresses: [{type: ExternalIP, address: 192.0.2.1}, {type: Hostname, address: n}],
+status: {images: [{names: [i]}], allocatable: {cpu: '8', memory: 1Gi, ephemeral-storage: 1Gi, pods: '110', nvidia.com/gpu: '8', amd.com/gpu: '0', hugepages-1Gi: 2Gi}, addresses: [{type: ExternalIP, address: 192.0.2.1}, {type: Hostname, address: n}],
   conditions: [{type: Ready, status: 'True', reason: r, message: m, lastHeartbeatTime: '2026-11-21T12:00:00Z', lastTransitionTime: '2026-11-21T12:00:00Z'}]}`, `
 metadata: {name: n, labels: {node.cluster.x-k8s.io/a: '1'}, annotations: {a: '1'}}
 spec: {providerID: p, taints: [{key: t, effect: NoSchedule}]}
-status: {addresses: [{type: Hostname, address: n}], conditions: [{type: Ready, status: 'True'}]}`},
+status: {addresses: [{type: Hostname, address: n}], conditions: [{type: Ready, status: 'True', lastTransitionTime: '2026-11-21T12:00:00Z'}], allocatable: {nvidia.com/gpu: '1', hugepages-1Gi: '1'}}`},
 	} {
 		Expect, want, transform := NewWithT(t).Expect, reflect.New(reflect.TypeOf(tc.object).Elem()).Interface(), owners.Transform(policy)
 		if _, node := tc.object.(*corev1.Node); node {

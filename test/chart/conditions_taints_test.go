@@ -169,7 +169,7 @@ func opens(r *rand.Rand) string {
 		return pick(r, "condition Net=False", "condition example.com/Net=Unknown", "daemonset kube-system/cni", "daemonset a/b.c")
 	}
 	return pick(r, "condition ", "condition Net", "condition Net=false", "condition "+key(r)+"=True", "daemonset cni", "daemonset a.b/c", "daemonset a/"+key(r),
-		"daemonset A/b", "daemonset a/b/c", "daemonset "+strings.Repeat("n", 64)+"/a", "deployment a/b", "condition Net=True ", "condition Net=True\n")
+		"condition Net=True and condition Net=False", "condition Net=True within 1d", "allocatable cpu", "csinode a_b", "daemonset A/b", "daemonset a/b/c", "daemonset "+strings.Repeat("n", 64)+"/a", "deployment a/b", "condition Net=True ", "condition Net=True\n")
 }
 
 func value(r *rand.Rand) string {

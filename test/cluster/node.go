@@ -98,6 +98,20 @@ func (c *Cluster) startNode(ctx context.Context, _ Options) error {
 	if err := c.WriteKubeconfig(c.path("kubelet.kubeconfig"), "system:node:"+NodeName, "system:nodes"); err != nil {
 		return err
 	}
+	return c.startKubelet(ctx)
+}
+
+// RestartKubelet stops the kubelet and starts it again. Its containers go on.
+func (c *Cluster) RestartKubelet(ctx context.Context) error {
+	last := len(c.processes) - 1
+	if err := stop(c.processes[last]); err != nil {
+		return err
+	}
+	c.processes = c.processes[:last]
+	return c.startKubelet(ctx)
+}
+
+func (c *Cluster) startKubelet(ctx context.Context) error {
 	path, err := controlplane.NodeProgram("kubelet")
 	if err != nil {
 		return err

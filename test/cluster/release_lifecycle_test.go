@@ -25,9 +25,9 @@ import (
 
 // Helm installs the image and the chart in a namespace that enforces "restricted", with Heirloom's own certificate, which also reaches
 // webhook configurations that helm replaces. Then every write has its inherited entries, also while Pods are replaced, and no write
-// fails, also while a replica hangs, and during the uninstallation, whose hook releases everything that Heirloom owns.
+// fails, also while a replica hangs, and during the uninstallation, whose hook cleans up everything that Heirloom owns.
 func TestHelmUnderAStreamOfAdmissions(t *testing.T) {
-	r := newRelease(t, "--set", "uninstall.release=true")
+	r := newRelease(t, "--set", "uninstall.cleanup=true")
 	r.settle()
 	s := newStream(t, "stream")
 	s.during(r, "nothing happens", func() {})

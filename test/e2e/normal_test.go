@@ -74,7 +74,7 @@ func normal(object unstructured.Unstructured) string {
 // its Machine is in Heirloom's list until then. It leaves out the records of annotated taints, and everything on a Node of a MachinePool
 // without Machines that the tracking annotations list.
 func ofClusterAPI(node unstructured.Unstructured) (labels, annotations map[string]string) {
-	left := inherit.Release(inherit.NodeState{Labels: node.GetLabels(), Annotations: node.GetAnnotations()}, true)
+	left := inherit.CleanUp(inherit.NodeState{Labels: node.GetLabels(), Annotations: node.GetAnnotations()}, true)
 	labels, annotations = map[string]string{}, map[string]string{}
 	maps.Copy(labels, left.Labels)
 	maps.Copy(annotations, left.Annotations)

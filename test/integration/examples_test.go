@@ -23,6 +23,7 @@ import (
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
+	"github.com/heirloom-dev/heirloom/test/controlplane"
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
@@ -89,11 +90,11 @@ func allExamples() []example {
 			also: (*examples).expectDrainTimeout,
 		},
 		{
-			dir: "clusterclass", node: "prod-general-1", machine: ofTopology("general"), always: "batch:PreferNoSchedule",
+			dir: "clusterclass", node: "prod-general-1", machine: ofTopology("prod", "general"), always: "batch:PreferNoSchedule",
 			labels: labels.Merge(is("general"), map[string]string{"node.cluster.x-k8s.io/tier": "standard"}),
 		},
 		{
-			dir: "clusterclass", node: "prod-gpu-1", machine: ofTopology("gpu"), always: "nvidia.com/gpu=present:NoSchedule",
+			dir: "clusterclass", node: "prod-gpu-1", machine: ofTopology("prod", "gpu"), always: "nvidia.com/gpu=present:NoSchedule",
 			labels: labels.Merge(is("gpu"), map[string]string{"node.cluster.x-k8s.io/tier": "standard"}),
 		},
 		{dir: "machinepool", node: "spot-1", machine: ofPool(true), labels: is("spot"), always: "spot:NoSchedule"},
@@ -114,6 +115,10 @@ func allExamples() []example {
 			dir: "workload-policy", node: "blue-1", machine: ofDeployment("blue-web"), cluster: "blue",
 			labels: is("web"), always: "dedicated=web:NoSchedule",
 		},
+		{
+			dir: "label-outage", node: "reflector-1", machine: ofTopology("bgp", "reflectors"), cluster: "bgp",
+			labels: map[string]string{"node-role.kubernetes.io/route-reflector": ""}, also: (*examples).expectOutagePrevented,
+		},
 	}
 }
 
@@ -123,7 +128,7 @@ func (s *examples) apply(dir string) {
 	files, err := filepath.Glob(examplesDir(dir, "*.yaml"))
 	s.Expect(err).NotTo(HaveOccurred())
 	elsewhere := func(file string) bool {
-		return slices.Contains([]string{"values.yaml", "pod.yaml"}, filepath.Base(file))
+		return slices.Contains([]string{"values.yaml", "pod.yaml", "change.yaml", "calico.yaml", "calico-crd.yaml"}, filepath.Base(file))
 	}
 	for _, file := range slices.DeleteFunc(files, elsewhere) {
 		s.Expect(s.byKubectl("apply", "--filename", file)).NotTo(ContainSubstring("Warning"), file)
@@ -211,9 +216,9 @@ func (s *examples) ofNamedKeys(machine string) *clusterv1.Machine {
 }
 
 // ofTopology creates the MachineDeployment of a topology's section, without inherited entries.
-func ofTopology(section string) func(*examples, string) *clusterv1.Machine {
+func ofTopology(cluster, section string) func(*examples, string) *clusterv1.Machine {
 	return func(s *examples, machine string) *clusterv1.Machine {
-		md := stage.MachineDeployment(stage.Cluster("fleet", "prod"), "prod-"+section, stage.Declared{})
+		md := stage.MachineDeployment(stage.Cluster("fleet", cluster), cluster+"-"+section, stage.Declared{})
 		maps.Copy(md.Labels, map[string]string{clusterv1.ClusterTopologyOwnedLabel: "", clusterv1.ClusterTopologyMachineDeploymentNameLabel: section})
 		s.create(md)
 		return s.below(md, machine)
@@ -290,4 +295,27 @@ func (s *examples) expectValues(e example, _ *corev1.Node) {
 	values := map[string]any{}
 	s.Expect(yaml.UnmarshalStrict([]byte(s.read(examplesDir(e.dir, "values.yaml"))), &values)).To(Succeed())
 	s.Expect(fmt.Sprint(render(s.t, values))).To(ContainSubstring("--workload-webhook-url=https://heirloom.example.com"))
+}
+
+// expectOutagePrevented expects that a pipeline stops the example's change, and that the plugin names the object of Calico.
+func (s *examples) expectOutagePrevented(e example, node *corev1.Node) {
+	s.t.Helper()
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: e.cluster + "-kubeconfig"}}
+	s.get(secret)
+	kubeconfig := filepath.Join(s.t.TempDir(), "workload.kubeconfig")
+	s.Expect(os.WriteFile(kubeconfig, secret.Data["value"], 0o600)).To(Succeed())
+	kubectl := func(verb, file string) error {
+		_, _, err := controlplane.Kubectl(s.ctx, kubeconfig, verb, "--filename", examplesDir(e.dir, file))
+		return err
+	}
+	s.Expect(kubectl("apply", "calico-crd.yaml")).To(Succeed())
+	s.Eventually(func() error { return kubectl("apply", "calico.yaml") }).WithTimeout(patience).WithPolling(polling).Should(Succeed()) // until the kind is served
+	change, err := filepath.Abs(examplesDir(e.dir, "change.yaml"))
+	s.Expect(err).NotTo(HaveOccurred())
+	out := (&kubectlWorld{scene: s.scene}).shell(s.adminKubeconfig(), "kubectl heirloom diff --filename "+change+" --fail-on=used; echo $?")
+	s.Expect(out).To(And(
+		ContainSubstring("\nLabel node-role.kubernetes.io/route-reflector= is removed on 1 Node of Cluster fleet/bgp: "+node.Name+"\n"+
+			"  used: BGPPeer route-reflectors requires has(node-role.kubernetes.io/route-reflector)\n"),
+		HaveSuffix("\n1\n")))
+	s.Expect(kubectl("delete", "calico-crd.yaml")).To(Succeed()) // for the next test on the API server
 }

@@ -7,6 +7,8 @@ import (
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
@@ -14,14 +16,15 @@ import (
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
-// The Node of a workload cluster gets the taints of its start-up gates. A condition opens one gate and a ready Pod of a DaemonSet the
-// other, each once; without the declaration, the Node has no record of opened gates. An invalid gate is refused.
+// The Node of a workload cluster gets the taints of its start-up gates. A condition opens one gate; a ready Pod of a
+// DaemonSet, a CSI driver and a resource together open the other, each once; without the declaration, the Node has no record of opened gates. An invalid gate is refused.
 func TestStartupGates(t *testing.T) {
 	t.Parallel()
 	s := sharedScene(t)
 	const network = "net=calico:NoSchedule"
 	name := s.own("gates")
-	until := network + " until condition NetworkUnavailable=False, cni:NoExecute until daemonset kube-system/calico-node"
+	until := network + " until condition NetworkUnavailable=False, cni:NoExecute until daemonset kube-system/calico-node " +
+		"and csinode ebs.csi.aws.com and allocatable nvidia.com/gpu within 1s"
 	f := s.settleIn(name, name, stage.Declared{Annotations: map[string]string{taint.UntilAnnotation: until}})
 	a := abroad{f, s.workload(f.cluster)}
 	node := stage.Node(f.m.Name)
@@ -51,6 +54,12 @@ func TestStartupGates(t *testing.T) {
 	s.Expect(a.Client.Create(s.ctx, pod)).To(Succeed())
 	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 	s.Expect(a.Client.Status().Update(s.ctx, pod)).To(Succeed())
+	driver := storagev1.CSINodeDriver{Name: "ebs.csi.aws.com", NodeID: node.Name}
+	s.Expect(a.Client.Create(s.ctx, &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: node.Name}, Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{driver}}})).To(Succeed())
+	s.expectEvent("StartupGateStuck", "MachineDeployment", f.md.Name, ContainSubstring("it waits for allocatable nvidia.com/gpu"))
+	has("cni:NoExecute,"+network, "cni:NoExecute")
+	node.Status.Allocatable = corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("8")}
+	s.Expect(a.Client.Status().Update(s.ctx, node)).To(Succeed())
 	has(network)
 
 	s.update(f.md, func() { f.md.Spec.Template.Annotations = nil })

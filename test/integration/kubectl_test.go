@@ -16,6 +16,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/tools/clientcmd"
@@ -31,7 +32,7 @@ import (
 const updateDocs = "HEIRLOOM_UPDATE_DOCS"
 
 // TestKubectl runs the built plugin with Heirloom, through kubectl: with the rights of the chart's roles, with dry runs that webhooks answer,
-// as the pages of the documentation show it, and with a release by the running program. The scripts of cmd/kubectl-heirloom test all other
+// as the pages of the documentation show it, and with a cleanup by the running program. The scripts of cmd/kubectl-heirloom test all other
 // promises.
 func TestKubectl(t *testing.T) {
 	t.Parallel()
@@ -51,8 +52,8 @@ func TestKubectl(t *testing.T) {
 	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: fleetName, Name: "edge-web-1"}}
 	w.get(m)
 	w.Expect(ours(m)).NotTo(BeEmpty())
-	out = w.shell(w.kubeconfig, "kubectl heirloom release machine/edge-web-1 --yes")
-	w.Expect(out).To(ContainSubstring("machine.cluster.x-k8s.io/edge-web-1 released in namespace fleet\n"))
+	out = w.shell(w.kubeconfig, "kubectl heirloom cleanup machine/edge-web-1 --yes")
+	w.Expect(out).To(ContainSubstring("machine.cluster.x-k8s.io/edge-web-1 cleaned up in namespace fleet\n"))
 	w.get(m)
 	w.Expect(ours(m)).To(BeEmpty())
 }
@@ -184,6 +185,31 @@ func (w *kubectlWorld) populate() {
 		}
 	})
 	node("prod", "prod-spot-1")
+	for _, dependant := range dependants() {
+		w.Expect(workloads["prod"].Client.Create(w.ctx, dependant)).To(Succeed())
+	}
+}
+
+// dependants are objects that depend on a label of Nodes.
+func dependants() []client.Object {
+	const key = "node.cluster.x-k8s.io/pool"
+	trains := map[string]string{"app": "training"}
+	pod := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: trains}, Spec: corev1.PodSpec{
+		NodeSelector: map[string]string{key: "gpu"}, Containers: []corev1.Container{{Name: "run", Image: "run"}},
+	}}
+	terms := []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: key, Operator: corev1.NodeSelectorOpIn, Values: []string{"gpu", "spot"}}}}}
+	return []client.Object{
+		&appsv1.Deployment{
+			ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "training"},
+			Spec:       appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: trains}, Template: pod},
+		},
+		&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "scratch"}, Spec: corev1.PersistentVolumeSpec{
+			AccessModes:            []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			Capacity:               corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: "/scratch"}},
+			NodeAffinity:           &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: terms}},
+		}},
+	}
 }
 
 // shell runs a line like a terminal, in the directory testdata/kubectl, and returns its output without the lines about waiting, which the plugin

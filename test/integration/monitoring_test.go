@@ -14,11 +14,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/taint"
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
 // The program exports every metric of docs/monitoring.md with its labels, including metrics of libraries, after the matching events: a
-// Node that inherits from the loop, a repaired drift, an ignored Node. The series of a Cluster go with the Cluster.
+// Node that inherits from the loop, a repaired drift, a skipped Node, a late start-up gate. The series of a Cluster go with the Cluster.
 func TestMetricsAreExported(t *testing.T) {
 	t.Parallel()
 	s := sharedScene(t)
@@ -33,16 +34,22 @@ func TestMetricsAreExported(t *testing.T) {
 	s.expectEvent("DriftRepaired", "Machine", a.m.Name, ContainSubstring(node.Name))
 	s.get(a.m)
 	s.update(a.m, func() { a.m.Labels[inherit.IgnoreLabel] = "" })
-	ignored := `heirloom_ignored_nodes{cluster_name="` + a.cluster.Name + `",cluster_namespace="` + a.cluster.Namespace + `"}`
-	s.Eventually(s.samples).WithTimeout(patience).Should(HaveKey(ignored))
+	skipped := `heirloom_skipped_nodes{cluster_name="` + a.cluster.Name + `",cluster_namespace="` + a.cluster.Namespace + `"}`
+	s.Eventually(s.samples).WithTimeout(patience).Should(HaveKey(skipped))
+
+	gated := stage.Machine(a.ms, a.m.Name+"-gated")
+	gated.Annotations = map[string]string{taint.UntilAnnotation: "net:NoSchedule until condition Net=True within 1s"}
+	s.create(gated)
+	s.Expect(a.Client.Create(s.ctx, stage.Node(gated.Name))).To(Succeed())
+	s.expectSample("heirloom_startup_gates_late{")
 
 	s.observed("only-observed")
-	s.expectSample("heirloom_pending_writes{", 1)
+	s.expectSample("heirloom_pending_writes{")
 	s.expectDocumentedMetrics()
-	for _, object := range []client.Object{a.m, a.ms, a.md, a.cluster} {
+	for _, object := range []client.Object{gated, a.m, a.ms, a.md, a.cluster} {
 		s.Expect(s.Client.Delete(s.ctx, object)).To(Succeed())
 	}
-	s.Eventually(s.samples).WithTimeout(patience).ShouldNot(HaveKey(ignored))
+	s.Eventually(s.samples).WithTimeout(patience).ShouldNot(HaveKey(skipped))
 }
 
 // expectDocumentedMetrics looks for every metric of docs/monitoring.md.
@@ -90,8 +97,8 @@ func (s *scene) samples() map[string]float64 {
 	return samples
 }
 
-// expectSample waits until the sum of the metrics with this prefix is at least the value least.
-func (s *scene) expectSample(prefix string, least float64) {
+// expectSample waits until the sum of the metrics with this prefix is positive.
+func (s *scene) expectSample(prefix string) {
 	s.t.Helper()
 	s.Eventually(func() (sum float64) {
 		for sample, value := range s.samples() {
@@ -100,7 +107,7 @@ func (s *scene) expectSample(prefix string, least float64) {
 			}
 		}
 		return sum
-	}).WithTimeout(2*patience).Should(BeNumerically(">=", least), prefix)
+	}).WithTimeout(2*patience).Should(BeNumerically(">", 0), prefix)
 }
 
 func (s *scene) expectEvent(reason, kind, name string, note OmegaMatcher) {

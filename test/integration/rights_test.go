@@ -45,30 +45,30 @@ func (r right) covers(request right) bool {
 // clusters. While the program does all its work, no request is refused, and it uses every right.
 func TestRights(t *testing.T) {
 	t.Parallel()
-	const leftAlone = "workload clusters left alone"
-	for name, namespace := range map[string]string{"all namespaces": "", "one namespace": fleetName, leftAlone: ""} {
+	const skipped = "workload clusters skipped"
+	for name, namespace := range map[string]string{"all namespaces": "", "one namespace": fleetName, skipped: ""} {
 		t.Run(name, func(t *testing.T) {
 			own := fleetName + "/own"
 			args := []string{"--insecure-diagnostics=false", "--management-cluster=" + own}
 			values := map[string]any{"watchNamespace": namespace, "managementCluster": own}
 			if namespace != "" {
-				values["certificates"], values["startupGates"] = map[string]any{"mode": "self"}, map[string]any{"daemonSets": true}
+				values["certificates"], values["startupGates"] = map[string]any{"mode": "self"}, map[string]any{"daemonSets": true, "csiNodes": true}
 				args = append(args, "--namespace="+namespace, "--webhook-cert-secret="+authority.String(), "--webhook-cert-dns-names=localhost")
 			}
-			if name == leftAlone {
+			if name == skipped {
 				values["workloadClusters"] = map[string]any{"enabled": false}
 				args = append(args, "--workload-clusters=false", "--webhook-configuration=heirloom")
 			}
 			s := newScene(t, stage.Options{
-				WithoutProgram: true, WorkloadWebhook: name != leftAlone, Args: args, Values: values, Host: "localhost",
+				WithoutProgram: true, WorkloadWebhook: name != skipped, Args: args, Values: values, Host: "localhost",
 				// Older API servers do not have this feature. With it, a watch replaces the list, and no request would use the verb list.
 				Env: []string{"KUBE_FEATURE_WatchListClient=false"},
 			})
-			gates := map[bool]string{true: "cni:NoSchedule until daemonset kube-system/cni"}[namespace != ""] // only then the chart grants the right
+			gates := map[bool]string{true: "new:NoSchedule until daemonset kube-system/cni and csinode ebs.csi.aws.com"}[namespace != ""] // only then the chart grants the rights
 			s.doEverything(gates)
 			granted := s.granted()
 			s.Expect(granted).NotTo(BeEmpty())
-			s.Expect(slices.ContainsFunc(granted, func(r right) bool { return r.resource == "secrets" })).To(Equal(name != leftAlone))
+			s.Expect(slices.ContainsFunc(granted, func(r right) bool { return r.resource == "secrets" })).To(Equal(name != skipped))
 			s.Eventually(func(g Gomega) {
 				used, refused := requests(g, s.audit)
 				g.Expect(refused).To(BeEmpty(), "the chart does not grant rights that the program needs")
@@ -136,10 +136,10 @@ func (s *scene) doEverything(gates string) {
 	if gates != "" {
 		s.Eventually(func(g Gomega) {
 			used, _ := requests(g, s.audit)
-			g.Expect(slices.ContainsFunc(used, func(r right) bool { return r.resource == "pods" })).To(BeTrue(), "the gate has not looked at Pods")
+			g.Expect(slices.ContainsFunc(used, func(r right) bool { return r.resource == "csinodes" })).To(BeTrue(), "the gate has not looked for its driver")
 		}).WithTimeout(patience).Should(Succeed())
 	}
-	s.update(machine, func() { machine.Labels[inherit.IgnoreLabel] = inherit.IgnoreAndRelease })
+	s.update(machine, func() { machine.Labels[inherit.IgnoreLabel] = inherit.IgnoreAndCleanUp })
 	s.eventually(node, func(g Gomega) { g.Expect(node.Labels).NotTo(HaveKey(inherit.RecordLabel)) })
 	prod := stage.Cluster(fleetName, "prod")
 	s.get(prod)

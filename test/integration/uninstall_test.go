@@ -32,7 +32,7 @@ import (
 )
 
 // helm uninstall runs the chart's hook before it deletes other objects. The rights of the hook suffice for its work, and no object of the
-// hook stays. With uninstall.release, no object in either cluster has an entry or managed field of Heirloom; pkg/release tests the entries
+// hook stays. With uninstall.cleanup, no object in either cluster has an entry or managed field of Heirloom; pkg/cleanup tests the entries
 // that stay. No kubelet runs the Pod of the hook's Job, so the test runs the program with the arguments of the Job.
 func TestHelmUninstall(t *testing.T) {
 	t.Parallel()
@@ -50,15 +50,15 @@ func TestHelmUninstall(t *testing.T) {
 
 	s.admitBefore(red, "farewell-false")
 	red.Door.Shut()
-	said := s.comeAndGo("farewell-false", "uninstall.release=false")
+	said := s.comeAndGo("farewell-false", "uninstall.cleanup=false")
 	s.Expect(said).To(And(ContainSubstring("workload cluster red/red: objects that admit Nodes could not be deleted. "+
 		"To delete them by hand, with the kubeconfig of the workload cluster: kubectl delete --ignore-not-found "), Not(ContainSubstring("no Event was written"))))
 	s.expectEvent("WorkloadAdmissionLeft", "Cluster", "red", ContainSubstring("kubectl delete"))
 	s.Expect(s.ways(red.Client)).NotTo(BeEmpty(), "the workload cluster did not answer")
 
 	s.Expect(red.Door.Open()).To(Succeed())
-	s.admitBefore(red, "farewell-within") // a release removes only its own policy
-	s.comeAndGo("farewell-within", "uninstall.release=true", "watchNamespace=red")
+	s.admitBefore(red, "farewell-within") // a cleanup removes only its own policy
+	s.comeAndGo("farewell-within", "uninstall.cleanup=true", "watchNamespace=red")
 	s.Expect(s.ways(red.Client)).To(BeEmpty())
 	s.get(red.m)
 	s.Expect(ours(red.m)).To(BeEmpty())
@@ -66,7 +66,7 @@ func TestHelmUninstall(t *testing.T) {
 	s.Expect(ours(home.m)).NotTo(BeEmpty(), "the Machine is in another namespace")
 
 	s.Expect(left()).NotTo(BeEmpty())
-	s.comeAndGo("farewell-true", "uninstall.release=true")
+	s.comeAndGo("farewell-true", "uninstall.cleanup=true")
 	s.Expect(left()).To(BeEmpty())
 	s.get(home.m)
 	s.Expect(home.m.Labels).To(HaveKeyWithValue("mine", "yes"), "the entries of others stay")

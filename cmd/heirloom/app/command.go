@@ -43,6 +43,8 @@ API write that creates or changes it, and keeps Always taints there. It fails op
 	}
 	command.Flags().SetNormalizeFunc(cliflag.WordSepNormalizeFunc)
 	options.AddFlags(command.Flags())
-	command.AddCommand(newReleaseCommand())
+	former := newCleanupCommand()
+	former.Use, former.Deprecated = "release", "use cleanup"
+	command.AddCommand(newCleanupCommand(), former)
 	return command
 }

@@ -50,10 +50,11 @@ func TestCommand(t *testing.T) {
 		{name: "a flag that cannot be read is an error", args: []string{"--webhook-port=many"}, problem: "--webhook-port"},
 		{name: "a flag with a bad value is an error, before anything starts", args: []string{"--webhook-port=0"}, problem: "--webhook-port=0: must be between 1 and 65535"},
 		{name: "every bad value is named", args: []string{"--webhook-port=0", "--sync-period=0s"}, problem: "--sync-period=0s: must be positive"},
-		{name: "release says what it gives up, and takes the program's flags", args: []string{"release", "--help"}, output: []string{"gives up everything", "--keep-values", "--dry-run", "--stop", "--watch-filter", "--additional-provider-groups", "--workload-webhook-key-secret"}},
-		{name: "release checks its flags like the program", args: []string{"release", "--namespace=A_B"}, problem: `--namespace="A_B"`},
-		{name: "release takes no flag that means nothing to it", args: []string{"release", "--webhook-port=1"}, problem: "unknown flag: --webhook-port"},
-		{name: "release must know where the Lease is", args: []string{"release"}, problem: "--leader-elect-namespace is required"},
+		{name: "cleanup says what it gives up, and takes the program's flags", args: []string{"cleanup", "--help"}, output: []string{"gives up everything", "--keep-values", "--dry-run", "--stop", "--watch-filter", "--additional-provider-groups", "--workload-webhook-key-secret"}},
+		{name: "cleanup checks its flags like the program", args: []string{"cleanup", "--namespace=A_B"}, problem: `--namespace="A_B"`},
+		{name: "cleanup takes no flag that means nothing to it", args: []string{"cleanup", "--webhook-port=1"}, problem: "unknown flag: --webhook-port"},
+		{name: "cleanup must know where the Lease is", args: []string{"cleanup"}, problem: "--leader-elect-namespace is required"},
+		{name: "release is the deprecated name of cleanup", args: []string{"release"}, output: []string{`"release" is deprecated, use cleanup`}, problem: "--leader-elect-namespace is required"},
 		{name: "a kubeconfig that is not there is an error", args: []string{"--kubeconfig=/no/such/file"}, problem: "loading the kubeconfig of the management cluster"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

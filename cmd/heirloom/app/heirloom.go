@@ -130,8 +130,7 @@ func (h *Heirloom) wire(ctx context.Context, c *config.Config, environment Envir
 		return err
 	}
 	return controllers.Setup(mgr, &controllers.Dependencies{
-		ManagementCluster: c.ManagementClusterKey, ProviderGroups: c.ProviderGroups, NoExecuteRate: c.NoExecuteRate, Namespace: c.Namespace,
-		NoExecuteBudgets: c.NoExecuteBudgets, NoExecuteDeadline: c.NoExecuteDeadline,
+		ManagementCluster: c.ManagementClusterKey, ProviderGroups: c.ProviderGroups, NoExecute: c.NoExecuteLimits, Namespace: c.Namespace,
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Chain: &chain, Metrics: h.metrics, SchemaChanges: schemas.Subscribe,
 		Workloads: clusterCache, Admission: nodes, Recorder: recorder, Policy: policy, PolicyChanges: gate.Subscribe,
 	})

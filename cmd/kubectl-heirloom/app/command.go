@@ -35,7 +35,6 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 	}
 	command.SetIn(streams.In)
-	command.SetOut(streams.Out)
 	command.SetErr(streams.ErrOut)
 	f := &cli.Factory{IOStreams: streams, Config: genericclioptions.NewConfigFlags(true)}
 	command.PersistentPreRunE = func(*cobra.Command, []string) error { return f.Validate() }
@@ -50,11 +49,13 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	fs.IntVarP(&f.Verbosity, "v", "v", 0, "Number for the log level verbosity. 6 logs each request.")
 	groups := templates.CommandGroups{
 		{Message: "Look:", Commands: []*cobra.Command{newExplainCommand(f), newTreeCommand(f), newReportCommand(f), newCheckCommand(f)}},
-		{Message: "Before you change something:", Commands: []*cobra.Command{newLintCommand(f), newDiffCommand(f)}},
-		{Message: "Before you uninstall:", Commands: []*cobra.Command{newReleaseCommand(f)}},
+		{Message: "Before you change something:", Commands: []*cobra.Command{newLintCommand(f), newDiffCommand(f), newUsesCommand(f)}},
+		{Message: "Before you uninstall:", Commands: []*cobra.Command{newCleanupCommand(f)}},
 	}
 	groups.Add(command)
-	command.AddCommand(newOptionsCommand(f), newVersionCommand(f))
+	former := newCleanupCommand(f)
+	former.Use, former.Deprecated = "release", "use cleanup"
+	command.AddCommand(newOptionsCommand(f), newVersionCommand(f), former)
 	for _, one := range command.Commands() {
 		one.DisableFlagsInUseLine = true // the help says [options]
 	}

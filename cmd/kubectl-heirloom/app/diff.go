@@ -26,6 +26,7 @@ type diffOptions struct {
 	files                                  resource.FilenameOptions
 	apply                                  kubectl.InfoObject // with the flags of kubectl apply
 	fromFiles, all, allNamespaces, showAll bool
+	failOn                                 string
 	print                                  *cli.PrintFlags
 }
 
@@ -34,18 +35,23 @@ func newDiffCommand(f *cli.Factory) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "diff (-f FILE | -k DIRECTORY | - | CLUSTER... | --all)",
 		Short: "Preview a change, down to the Nodes, without writing it",
-		Long: `Preview a change, object by object, down to the Nodes, with the Pods that its taints would evict. Nothing is written.
+		Long: `Preview a change, object by object, down to the Nodes, with the Pods that its taints would evict, and the objects that use
+labels which Nodes would lose. Nothing is written.
 
 The plugin sends your files to the API server as a dry run. Then it computes every object of their Clusters from the top down, by the
-server's rules. With Clusters instead of files, you see pending writes of the server. Writes of others are not shown: Cluster API
-replaces Machines if you change a version or a template. KUBECTL_EXTERNAL_DIFF shows the differences, as with kubectl diff.
+server's rules. With Clusters instead of files, you see pending writes of the server. Rollouts are not shown: Cluster API replaces
+Machines if you change a version or a template. KUBECTL_EXTERNAL_DIFF shows the differences, as with kubectl diff.
 
-The exit code is 0 if nothing would change, 1 if an object would change, and 2 without an answer.`,
+The exit code is 0 if nothing would change, 1 if an object would change, and 2 without an answer. With --fail-on=used, it is 1 only if
+Nodes would lose or change a label that an object uses, and 2 also if that is unknown.`,
 		Example: `  # Writes that this file would cause, down to the Nodes
   kubectl heirloom diff -f md-0.yaml
 
   # The same for the edited output of another command
   kubectl get clusterclass quick-start -o yaml | sed s/ml/ai/ | kubectl heirloom diff -f -
+
+  # In a pipeline: stop before Nodes lose a label that something selects
+  kubectl heirloom diff -f clusterclass.yaml --fail-on=used
 
   # Pending writes of the server in one Cluster, and in all Clusters
   kubectl heirloom diff prod
@@ -60,6 +66,8 @@ The exit code is 0 if nothing would change, 1 if an object would change, and 2 w
 	flags.BoolVar(&o.all, "all", false, "Without files: look at all Clusters of the namespace.")
 	flags.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "Without files: look at the Clusters of all namespaces.")
 	flags.BoolVar(&o.showAll, "show-all", false, "Show every object, also if it changes in the same way as another object of its set.")
+	flags.StringVar(&o.failOn, "fail-on", "change", "What makes the exit code 1: change, or used (a label that Nodes lose and an object uses).")
+	_ = command.RegisterFlagCompletionFunc("fail-on", cobra.FixedCompletions([]string{"change", "used"}, cobra.ShellCompDirectiveNoFileComp))
 	o.print.AddFlags(command)
 	return command
 }
@@ -85,6 +93,8 @@ func (o *diffOptions) complete(command *cobra.Command, args []string) ([]cli.Arg
 		return nil, errors.New("specify exactly one of: files (-f, -k or -), names of Clusters, --all")
 	case o.apply.ForceConflicts && !o.apply.ServerSideApply:
 		return nil, errors.New("--force-conflicts needs --server-side")
+	case o.failOn != "change" && o.failOn != "used":
+		return nil, fmt.Errorf("--fail-on=%q: must be change or used", o.failOn)
 	}
 	return parsed.Objects, o.print.Validate()
 }
@@ -156,8 +166,14 @@ func (o *diffOptions) show(result *diff.Result) (err error) {
 	if err == nil && o.print.ForPeople() {
 		_, err = fmt.Fprintln(o.Out, strings.Join(result.Lines(), "\n"))
 	}
-	if err == nil && len(result.Objects) > 0 {
-		err = cli.ErrFound
+	used, unknown := result.Used()
+	switch {
+	case err != nil:
+		return err
+	case o.failOn == "change" && len(result.Objects) > 0, o.failOn == "used" && used:
+		return cli.ErrFound
+	case o.failOn == "used" && unknown:
+		return errors.New("not everything could be read that tells whether a label is used")
 	}
-	return err
+	return nil
 }

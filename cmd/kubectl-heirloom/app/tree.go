@@ -18,7 +18,7 @@ func newTreeCommand(f *cli.Factory) *cobra.Command {
 		Use:   "tree [cluster/NAME... | NAME...]",
 		Short: "Show a Cluster's chain of owners, with declarations and missing entries",
 		Long: `Show a Cluster's chain of owners from its ClusterClass down to its Nodes. Below each object, "+" marks its declarations for others,
-"!" an entry that is missing or differs, and "~" a taint that waits for its turn; if Heirloom leaves the object alone, the tree says why.
+"!" an entry that is missing or differs, and "~" a taint that waits for its turn; if Heirloom skips the object, the tree says why.
 
 Equal Machines of an owner share a line, and their infrastructure and bootstrap objects appear only if an entry is missing or differs.
 Without a name, you get all Clusters of the namespace. If a workload cluster does not answer, its tree ends at the Machines.`,

@@ -62,6 +62,22 @@ func (o *fleetOptions) addFlags(command *cobra.Command) {
 	command.Flags().BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "Show the Clusters of all namespaces.")
 }
 
+// connect sets the world, and returns the Clusters that the arguments name, or all Clusters.
+func (o *fleetOptions) connect(ctx context.Context, args []string) (keys []types.NamespacedName, err error) {
+	named, err := cli.ParseArguments(args, cli.Takes{Clusters: true, Choosing: o.allNamespaces})
+	if err != nil {
+		return nil, err
+	}
+	if _, o.world, err = world(ctx, o.Factory); err != nil {
+		return nil, err
+	}
+	keys, err = clusters(ctx, o.Factory, &o.world, named.Objects, o.allNamespaces)
+	if err == nil && len(keys) == 0 {
+		err = errors.New("no Clusters found (use -n for another namespace, or -A for all namespaces)")
+	}
+	return keys, err
+}
+
 // trees compares the Clusters that the arguments name, or all Clusters, with all objects below them. look, which may be nil, looks at a
 // Cluster's API server before its Nodes are read. failed says how many of several Clusters could not be read; for a single Cluster, err
 // does.
@@ -71,11 +87,8 @@ func (o *fleetOptions) trees(
 	if err = o.print.Validate(); err != nil {
 		return nil, nil, err
 	}
-	named, err := cli.ParseArguments(args, cli.Takes{Clusters: true, Choosing: o.allNamespaces})
+	keys, err := o.connect(ctx, args)
 	if err != nil {
-		return nil, nil, err
-	}
-	if _, o.world, err = world(ctx, o.Factory); err != nil {
 		return nil, nil, err
 	}
 	if nodes := o.world.Nodes; look != nil {
@@ -86,13 +99,6 @@ func (o *fleetOptions) trees(
 			}
 			return server, err
 		}
-	}
-	keys, err := clusters(ctx, o.Factory, &o.world, named.Objects, o.allNamespaces)
-	if err == nil && len(keys) == 0 {
-		err = errors.New("no Clusters found (use -n for another namespace, or -A for all namespaces)")
-	}
-	if err != nil {
-		return nil, nil, err
 	}
 	defer o.Progress("Reading %s and their Nodes", cli.Count(len(keys), "Cluster"))()
 	trees = o.world.Trees(ctx, keys)

@@ -301,10 +301,10 @@ func TestFleet(t *testing.T) {
 				s.nodes = append(s.nodes, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("x%02d", i), UID: "x"}})
 			}
 		}, Warning, []string{"1 of 13 Nodes", "fleet/c: no Machine matches (Node and Machine need the same spec.providerID): x00, x01, x02, x03, x04, x05, x06, x07, x08, x09 and 2 more", "spec.providerID"}},
-		{"nodes", "its Machine is opted out", both(ignored, untainted), Skipped, nil},
+		{"nodes", "its Machine has the label heirloom.dev/ignore", both(ignored, untainted), Skipped, nil},
 		{"nodes", "unreachable", cutOff, Unknown, []string{"not reached: fleet/c"}},
 		{"nodes", "not there yet", both(cutOff, unprovisioned), Skipped, nil},
-		{"machines", "opted out", ignored, Warning, []string{"0 of 1 Machines inherit", "fleet/c: " + string(inherit.IsIgnored) + ": m", inherit.IgnoreLabel}},
+		{"machines", "skipped by label", ignored, Warning, []string{"0 of 1 Machines inherit", "fleet/c: " + string(inherit.HasIgnoreLabel) + ": m", inherit.IgnoreLabel}},
 		{"machines", "not enrolled", only, Skipped, nil},
 		{"machines", "without its owner", gone("ms"), Warning, []string{"its owner does not exist"}},
 		{"machines", "none", gone("machine"), Skipped, nil},

@@ -112,8 +112,8 @@ func (c *Checker) workloadClusters(context.Context) answer {
 		case of.NodesErr == nil:
 			reached++
 			r.raise(OK)
-		case errors.Is(of.NodesErr, cli.ErrLeftAlone):
-			r.add(OK, of.Cluster.String(), "left alone (--workload-clusters=false)")
+		case errors.Is(of.NodesErr, cli.ErrSkipped):
+			r.add(OK, of.Cluster.String(), "skipped (--workload-clusters=false)")
 		default:
 			r.add(Warning, "", "%s: %v", of.Cluster, of.NodesErr)
 		}
@@ -125,7 +125,7 @@ func (c *Checker) workloadClusters(context.Context) answer {
 func (c *Checker) nodes(context.Context) answer {
 	r, total, well := result(Skipped, ""), 0, 0
 	c.each(&r, func(of *compare.Tree, o *compare.Object) {
-		if o.Kind == "Cluster" && of.NodesErr != nil && !errors.Is(of.NodesErr, cli.ErrLeftAlone) {
+		if o.Kind == "Cluster" && of.NodesErr != nil && !errors.Is(of.NodesErr, cli.ErrSkipped) {
 			r.add(Unknown, of.Cluster.String(), "not reached")
 		}
 		if o.Node == nil {
@@ -193,7 +193,7 @@ func (c *Checker) others(context.Context) answer {
 	}
 	c.each(&r, func(of *compare.Tree, o *compare.Object) {
 		for _, e := range o.Wrong() {
-			if e.Declared == nil || e.WholeList || o.LeftAlone != "" {
+			if e.Declared == nil || e.WholeList || o.Skipped != "" {
 				continue
 			}
 			for _, manager := range e.Others() {
@@ -221,7 +221,7 @@ func (c *Checker) mutation(ctx context.Context) answer {
 		machine, what := machineOf(&sets.Items[i]), fmt.Sprintf("A Machine of MachineSet %s/%s", sets.Items[i].Namespace, sets.Items[i].Name)
 		o := c.Of(ctx, inherit.Ref{Kind: "Machine", Object: machine.DeepCopy()}, clusterv1.GroupVersion.WithKind("Machine"))
 		missing := slices.IndexFunc(o.Entries, func(e compare.Entry) bool { return e.Status == compare.Missing })
-		if missing < 0 || o.LeftAlone != "" || o.Observed() || sets.Items[i].DeletionTimestamp != nil || !c.called(ctx, giver, machine) {
+		if missing < 0 || o.Skipped != "" || o.Observed() || sets.Items[i].DeletionTimestamp != nil || !c.called(ctx, giver, machine) {
 			continue
 		}
 		e := o.Entries[missing]

@@ -38,6 +38,18 @@ func (f *Factory) Complete(takes Takes) cobra.CompletionFunc {
 	}
 }
 
+// CompleteLabel completes the label of a Node, by the labels of Machines, and then names of Clusters.
+func (f *Factory) CompleteLabel(command *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return f.Complete(Takes{Clusters: true})(command, args[1:], toComplete)
+	}
+	var keys []string
+	for _, machine := range f.list("machines") {
+		keys = slices.AppendSeq(keys, maps.Keys(machine.GetLabels()))
+	}
+	return offer(toComplete, "", keys)
+}
+
 // CompleteFlag completes the value of a flag that kubectl also has, or of a flag for the <namespace>/<name> of a Cluster.
 func (f *Factory) CompleteFlag(name string) cobra.CompletionFunc {
 	return func(_ *cobra.Command, _ []string, toComplete string) ([]string, cobra.ShellCompDirective) {

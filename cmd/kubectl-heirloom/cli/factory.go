@@ -51,12 +51,12 @@ type Management struct {
 	Schemas *capabilities.Schemas
 	// Cluster is the Cluster whose Nodes live in this API server, or empty. ReadSettings sets it.
 	Cluster types.NamespacedName
-	// LeavesWorkloads says that the server leaves the Nodes of workload clusters alone.
+	// LeavesWorkloads says that the server skips the Nodes of workload clusters.
 	LeavesWorkloads bool
 }
 
-// ErrLeftAlone says that Heirloom does not handle the Nodes of a workload cluster.
-var ErrLeftAlone = errors.New("the server leaves the Nodes of workload clusters alone (--workload-clusters=false)")
+// ErrSkipped says that Heirloom does not handle the Nodes of a workload cluster.
+var ErrSkipped = errors.New("the server skips the Nodes of workload clusters (--workload-clusters=false)")
 
 // Validate checks the flags, before anything is read.
 func (f *Factory) Validate() error {
@@ -138,7 +138,7 @@ func (f *Factory) Workload(ctx context.Context, m *Management, cluster types.Nam
 		return m.Client, nil
 	}
 	if m.LeavesWorkloads {
-		return nil, ErrLeftAlone
+		return nil, ErrSkipped
 	}
 	restConfig, err := f.workloadConfig(ctx, m, cluster)
 	if err != nil {

@@ -86,7 +86,7 @@ func (w *World) decideNode(ctx context.Context, o *Object) (err error) {
 		n.Decided = owners.NodeDecision{Outcome: inherit.Skipped, Reason: why}
 	}
 	if n.Decided.Outcome == inherit.Skipped {
-		o.LeftAlone = n.Decided.Reason
+		o.Skipped = n.Decided.Reason
 	}
 	if !n.Would.Inherits() {
 		return nil

@@ -47,8 +47,8 @@ type Object struct {
 	Decided, Would owners.Decision
 	// Node is set if the object is a Node.
 	Node *Node
-	// LeftAlone says why Heirloom skips the object for now; empty if it does not. The entries then come from Would.
-	LeftAlone inherit.Reason
+	// Skipped says why Heirloom skips the object for now; empty if it does not. The entries then come from Would.
+	Skipped inherit.Reason
 	// Entries are sorted by kind and key.
 	Entries []Entry
 	// Sources are the objects that declare for this object. The sources of a Cluster or a ClusterClass are its own sections.
@@ -86,10 +86,10 @@ func (o *Object) WhyUntouched() inherit.Reason {
 	switch {
 	case o.Decided.Outcome == inherit.OwnerNotFound:
 		return o.Decided.Reason
-	case o.LeftAlone == inherit.NothingDeclares, o.LeftAlone == inherit.NotOfMachine:
+	case o.Skipped == inherit.NothingDeclares, o.Skipped == inherit.NotOfMachine:
 		return ""
 	}
-	return o.LeftAlone
+	return o.Skipped
 }
 
 // Of compares an object of Cluster API or a provider with the declarations of its owners. For a Node, see Node.
@@ -156,7 +156,7 @@ func (w *World) decide(ctx context.Context, chain *owners.Chain, kind owners.Kin
 	}
 	o.Decided, o.Would = decided, decided
 	if decided.Outcome == inherit.Skipped {
-		o.LeftAlone, policy.SkipNothing = decided.Reason, true
+		o.Skipped, policy.SkipNothing = decided.Reason, true
 		if o.Would, err = kind.Evaluate(ctx, chain, o.Object, policy); err != nil {
 			return inherit.Object{}, err
 		}

@@ -57,13 +57,17 @@ type evaluation struct {
 	// limits.
 	changed []*compare.Object
 	waiting map[[2]pace.Limit]int
+	// inherited holds the entries that objects inherit before the files are applied (inheritedBy).
+	inherited map[string]bool
 	// said holds the notes, each with the objects that it is about.
 	said map[string][]string
 }
 
 // Ask answers a Question.
 func Ask(ctx context.Context, question Question) (*Result, error) {
-	e := &evaluation{Question: question, applied: map[string]*Object{}, waiting: map[[2]pace.Limit]int{}, said: map[string][]string{}}
+	e := &evaluation{
+		Question: question, applied: map[string]*Object{}, waiting: map[[2]pace.Limit]int{}, inherited: map[string]bool{}, said: map[string][]string{},
+	}
 	e.Result = &Result{TypeMeta: metav1.TypeMeta{APIVersion: "cli.heirloom.dev/v1alpha1", Kind: "Difference"}, Objects: []*Object{}}
 	if err := e.apply(); err != nil {
 		return nil, err
@@ -77,7 +81,9 @@ func Ask(ctx context.Context, question Question) (*Result, error) {
 		clusters = append(clusters, of...)
 	}
 	slices.SortFunc(clusters, func(a, b types.NamespacedName) int { return cmp.Compare(a.String(), b.String()) })
-	for _, cluster := range slices.Compact(clusters) {
+	clusters = slices.Compact(clusters)
+	e.put(ctx, clusters)
+	for _, cluster := range clusters {
 		if err := e.cluster(ctx, cluster); err != nil {
 			return nil, err
 		}
@@ -95,7 +101,20 @@ func Ask(ctx context.Context, question Question) (*Result, error) {
 // note adds a note about an object, whose name replaces %s. Objects share a sentence.
 func (e *evaluation) note(object, text string) { e.said[text] = append(e.said[text], object) }
 
-// apply puts the files into the store as the API server would store them.
+// put puts the files into the store, as the API server would store them.
+func (e *evaluation) put(ctx context.Context, clusters []types.NamespacedName) {
+	if len(e.Files) == 0 {
+		return
+	}
+	for _, cluster := range clusters {
+		e.remember(ctx, cluster)
+	}
+	for _, o := range e.applied {
+		e.Store.Put(o.Merged)
+	}
+}
+
+// apply asks the API server how it would store the files.
 func (e *evaluation) apply() error {
 	for _, file := range e.Files {
 		gvk, name := file.GroupVersionKind(), strings.Replace(inherit.Ref{Kind: file.GetKind(), Object: file}.String(), " /", " ", 1)
@@ -114,8 +133,8 @@ func (e *evaluation) apply() error {
 			return fmt.Errorf("applying %s in a dry run: %w", name, err)
 		}
 		merged, _ := result.(*unstructured.Unstructured) // the same type as the file
-		e.Store.Put(merged)
 		o := newObject(file, merged)
+		o.Merged = merged
 		o.Applied, o.New = true, live == nil
 		if live != nil {
 			o.Before = shown(live)
@@ -166,8 +185,10 @@ func (e *evaluation) cluster(ctx context.Context, key types.NamespacedName) erro
 	case err != nil:
 		return err
 	case tree.NodesErr != nil:
+		e.Unread = true
 		e.note(key.String(), "The Nodes of Cluster %s are not shown, because its API server does not answer: "+cli.OneLine(tree.NodesErr))
 	}
+	e.labels(ctx, key)
 	return e.consequences(ctx, key)
 }
 
@@ -179,11 +200,13 @@ func (e *evaluation) visit(ctx context.Context, o *compare.Object) error {
 	}
 	switch {
 	case o.Err != nil:
+		external := o.Node == nil && o.Parent != nil && o.Parent.Kind == "Machine" // has no Nodes below it
+		e.Unread = e.Unread || !external
 		e.note(name, "Changes of %s are unknown: "+cli.OneLine(o.Err))
 		return nil
-	case o.LeftAlone != "":
+	case o.Skipped != "":
 		if len(o.Wrong()) > 0 {
-			e.note(name, "Heirloom leaves %s alone: "+string(o.LeftAlone))
+			e.note(name, "Heirloom skips %s: "+string(o.Skipped))
 		}
 		return nil
 	case o.Problems != nil:
@@ -199,13 +222,18 @@ func (e *evaluation) visit(ctx context.Context, o *compare.Object) error {
 		e.Objects = append(e.Objects, into)
 	}
 	into.After = shown(after)
-	into.Changes = o.Wrong()
+	into.Changes = append(o.Wrong(), e.byClusterAPI(o)...)
 	return nil
 }
 
 // become returns an object before and after the next write; nil if Heirloom does not change it.
 func (e *evaluation) become(ctx context.Context, o *compare.Object) (before, after runtime.Object, err error) {
+	removed := e.byClusterAPI(o)
 	if n := o.Node; n != nil {
+		n.Next.Labels = maps.Clone(n.Next.Labels)
+		for _, label := range removed {
+			delete(n.Next.Labels, label.Key)
+		}
 		if !n.Decided.Inherits() || n.Next.Equal(n.State) {
 			return nil, nil, nil
 		}
@@ -214,7 +242,8 @@ func (e *evaluation) become(ctx context.Context, o *compare.Object) (before, aft
 		next.Labels, next.Annotations, next.Spec.Taints = n.Next.Labels, n.Next.Annotations, n.Next.Taints
 		return n.Node, next, nil
 	}
-	if o.Plan == nil || !o.Plan.Needed() {
+	planned := o.Plan != nil && o.Plan.Needed()
+	if !planned && len(removed) == 0 {
 		return nil, nil, nil
 	}
 	stored := &unstructured.Unstructured{}
@@ -222,9 +251,11 @@ func (e *evaluation) become(ctx context.Context, o *compare.Object) (before, aft
 	if err = e.Store.Get(ctx, client.ObjectKeyFromObject(o.Object), stored); err != nil {
 		return nil, nil, fmt.Errorf("getting %s: %w", o.Ref, err)
 	}
-	written, err := e.carryOut(o, stored)
-	if err != nil {
-		return nil, nil, fmt.Errorf("computing the write of %s: %w", o.Ref, err)
+	written := without(stored, removed)
+	if planned {
+		if written, err = e.carryOut(o, written); err != nil {
+			return nil, nil, fmt.Errorf("computing the write of %s: %w", o.Ref, err)
+		}
 	}
 	e.Store.Put(written)
 	return stored, written, nil

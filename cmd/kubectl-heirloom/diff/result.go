@@ -28,10 +28,15 @@ type Result struct {
 	Objects []*Object `json:"objects"`
 	// Taints are the effects of new taints on the Pods of workload clusters.
 	Taints []*Consequence `json:"taints,omitempty"`
+	// Labels are labels that Nodes lose, or whose values change, with the objects that depend on them.
+	Labels []*LabelChange `json:"labels,omitempty"`
 	// Pace says how long it takes until the last Node has a taint that evicts its Pods.
 	Pace *Pace `json:"pace,omitempty"`
 	// Notes are sentences about changes that are unknown or not shown.
 	Notes []string `json:"notes,omitempty"`
+
+	// Unread says that Nodes, or objects above Nodes, could not be read.
+	Unread bool `json:"-"`
 }
 
 // Object is an object that would change.
@@ -49,11 +54,12 @@ type Object struct {
 	Files   []string        `json:"files,omitempty"`
 	Changes []compare.Entry `json:"changes,omitempty"`
 
-	// Before is the object now, nil if it is New, and After the object after the writes. Set names the object whose Machines and Nodes are
-	// alike.
+	// Before is the object now, nil if it is New, and After the object after the writes. Merged is the object of a file as the API server would
+	// store it. Set names the object whose Machines and Nodes are alike.
 	Before *unstructured.Unstructured `json:"-"`
 	After  *unstructured.Unstructured `json:"-"`
 	Set    string                     `json:"-"`
+	Merged *unstructured.Unstructured `json:"-"`
 }
 
 // newObject returns an object of the answer; merged has its kind.
@@ -246,6 +252,9 @@ func (g *group) file(number int) string {
 // Lines returns the text besides the differences: how many objects would change, the effects of taints, and notes.
 func (r *Result) Lines() []string {
 	lines := []string{r.summary()}
+	for _, c := range r.Labels {
+		lines = append(lines, c.lines()...)
+	}
 	for _, c := range r.Taints {
 		lines = append(lines, c.lines()...)
 	}

@@ -104,7 +104,7 @@ func (e *evaluation) consequences(ctx context.Context, cluster types.NamespacedN
 	}
 	for _, t := range slices.SortedFunc(maps.Keys(nodes), func(a, b corev1.Taint) int { return cmp.Compare(a.ToString(), b.ToString()) }) {
 		c := &Consequence{Cluster: cluster.String(), Taint: taint.Format(t), Nodes: nodes[t], PodsUnknown: err != nil}
-		if e.Settings.Config.NoExecuteBudgets { // budgets delay the taint
+		if e.Settings.Config.NoExecuteLimits.Budgets { // budgets delay the taint
 			budgets.Items = nil
 		}
 		c.reaches(t, all.Items, budgets.Items)

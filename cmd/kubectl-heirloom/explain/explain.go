@@ -177,13 +177,13 @@ func (x *Explainer) notes(o *compare.Object) (notes []string) {
 	case o.Err != nil:
 		say("Inheritance of %s is unknown, because some of its owners cannot be read: %s. Inherited entries are shown as set on %s.",
 			o.Ref, cli.OneLine(o.Err), o.Ref)
-	case o.LeftAlone != "" && x.Key != "":
-	case o.LeftAlone != "":
+	case o.Skipped != "" && x.Key != "":
+	case o.Skipped != "":
 		because := ""
 		if o.Node != nil && o.Node.Would.Inherits() {
 			because = " of " + o.Node.Would.Source.String() + ":"
 		}
-		say("Heirloom leaves the object alone for now, because%s %s.", because, o.LeftAlone)
+		say("Heirloom skips the object for now, because%s %s.", because, o.Skipped)
 	case o.Node == nil && o.Would.Outcome == inherit.OwnerNotFound && ref != nil:
 		say("%s is controlled by %s %s, which no longer exists, belongs to another Cluster or cannot own such an object: "+
 			"entries from it are shown as set on %s.", o.Ref, ref.Kind, ref.Name, o.Ref)

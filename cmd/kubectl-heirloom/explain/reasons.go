@@ -50,10 +50,10 @@ func (x *Explainer) addReasons(ctx context.Context, e *Explanation) {
 	}
 	switch {
 	case o.Node != nil && !o.Node.Would.Inherits():
-		unknown(f.leftAlone(o.Ref, o.Node.Would.Reason))
+		unknown(f.skipped(o.Ref, o.Node.Would.Reason))
 		return
 	case o.Would.Outcome == inherit.OwnerNotFound:
-		unknown(f.leftAlone(o.Ref, inherit.OwnerIsNotFound))
+		unknown(f.skipped(o.Ref, inherit.OwnerIsNotFound))
 		return
 	}
 	for i := range e.Entries {
@@ -233,7 +233,7 @@ func handsDown(o *compare.Object) bool { return o.Has.Layout.Template.Metadata !
 func same(a, b inherit.Ref) bool { return a.String() == b.String() }
 
 func (f *finder) whyNotOnNode(o *compare.Object, e inherit.Entry) verdict {
-	if why := o.Node.WhyNot(e); why != "" && (!why.Waits() || o.LeftAlone == "") {
+	if why := o.Node.WhyNot(e); why != "" && (!why.Waits() || o.Skipped == "") {
 		return verdict{why, o.Ref, problemOf(o.Problems, e)}
 	}
 	return f.coming(o)
@@ -253,13 +253,13 @@ func (f *finder) whyNot(o *compare.Object, e inherit.Entry) verdict {
 	})
 	switch why := o.Would.WhyNot(e); {
 	case o.Would.Outcome == inherit.OwnerNotFound:
-		return f.leftAlone(o.Ref, inherit.OwnerIsNotFound)
+		return f.skipped(o.Ref, inherit.OwnerIsNotFound)
 	case why != "":
 		return verdict{why, o.Ref, problemOf(o.Problems, e)}
 	case noField:
 		return verdict{why: "NoSuchField", at: o.Ref}
-	case o.LeftAlone != "":
-		return f.leftAlone(o.Ref, o.LeftAlone)
+	case o.Skipped != "":
+		return f.skipped(o.Ref, o.Skipped)
 	case o.Plan != nil && problemOf(o.Plan.LeftOut(), e) != "":
 		return verdict{inherit.DropInvalid, o.Ref, problemOf(o.Plan.LeftOut(), e)}
 	case own >= 0:
@@ -282,12 +282,12 @@ func pathsOf(o *compare.Object, own bool) (at inherit.Paths) {
 // Machine.
 func (f *finder) coming(o *compare.Object) verdict {
 	switch {
-	case o.LeftAlone == "":
+	case o.Skipped == "":
 		return verdict{why: notYet, at: o.Ref}
 	case o.Node != nil:
-		return f.leftAlone(o.Node.Would.Source.Ref, o.LeftAlone)
+		return f.skipped(o.Node.Would.Source.Ref, o.Skipped)
 	}
-	return f.leftAlone(o.Ref, o.LeftAlone)
+	return f.skipped(o.Ref, o.Skipped)
 }
 
 // problemOf returns the problem of an entry, or "".
@@ -300,8 +300,8 @@ func problemOf(problems error, e inherit.Entry) string {
 	return ""
 }
 
-// leftAlone returns the verdict about an object that Heirloom skips for now.
-func (x *Explainer) leftAlone(at inherit.Ref, reason inherit.Reason) verdict {
+// skipped returns the verdict about an object that Heirloom skips for now.
+func (x *Explainer) skipped(at inherit.Ref, reason inherit.Reason) verdict {
 	why := map[inherit.Reason]inherit.Why{
 		inherit.IsPaused: "Paused", inherit.ClusterIsPaused: "Paused", inherit.IsDeleted: "Deleting", inherit.OwnerIsNotFound: ownerNotFound,
 		inherit.ClusterDoesNotExist: ownerNotFound, inherit.IsNoMachine: "NoMatch", inherit.NotOfManagementCluster: "NoMatch", inherit.NotOfMachine: "NoMatch",
@@ -309,8 +309,8 @@ func (x *Explainer) leftAlone(at inherit.Ref, reason inherit.Reason) verdict {
 	switch only, _ := x.Settings.LeavesOut(at.Object.GetNamespace()); {
 	case reason == only:
 		why = "OtherNamespace"
-	case reason.OptedOut():
-		why = "OptedOut"
+	case reason.ByLabel():
+		why = "IgnoreLabel"
 	case strings.HasPrefix(string(reason), inherit.NotFiltered):
 		why = "WatchFilter"
 	}
@@ -333,7 +333,7 @@ var texts = map[inherit.Why][2]string{ //nolint:gochecknoglobals // a table that
 	inherit.DropSetThere:    {"Another writer has set this label on {at}, and a fact does not replace it.", "Remove the label from the Node if the fact should set it."},
 	inherit.DropPaced:       {"{at} already has a Node, and Cluster API would add a typed NoExecute taint there without a rate limit. So the taint stays an annotation, from which Heirloom taints the Node when its turn comes.", ""},
 	inherit.DropOnce:        {"Nodes get OnInitialization taints only once, when they register, and {at} has already registered.", "Declare it as Always if the Node should have it now."},
-	inherit.DropWaiting:     {"A NoExecute taint evicts Pods, so existing Nodes get it one after the other: at most {rate} per minute and Cluster (--no-execute-rate){share}. {at} waits for its turn.", ""},
+	inherit.DropWaiting:     {"A NoExecute taint evicts Pods, so existing Nodes get it one after the other: at most {rate} per minute and Cluster (--no-execute-rate){share}, and in few Clusters at a time (--no-execute-clusters). {at} waits for its turn.", ""},
 	inherit.DropTaints:      {"Cluster API's feature gate MachineTaintPropagation is off, so it would refuse typed taints in {at}.", "Declare the taint with the annotation taints.heirloom.dev/always, or turn the gate on."},
 	inherit.DropGateOpened:  {"This start-up gate is not closed on {at}: it has opened, or it was declared after the Node had registered.", ""},
 	inherit.DropPods:        {"A NoExecute taint evicts Pods, so {at} has it with effect NoSchedule until its Pods have left, as their budgets allow (--no-execute=budgets).{left}", ""},
@@ -343,11 +343,11 @@ var texts = map[inherit.Why][2]string{ //nolint:gochecknoglobals // a table that
 	ownValueWins:            {"{at} has its own value {value}, which takes precedence.", "Remove it there to inherit."},
 	overriddenAbove:         {"{at} has its own declaration, which overrides the declaration of {by}.", "Edit or remove it there."},
 	notYet:                  {"{at} should have it, but it has not been written yet, for example because the webhook was unreachable. The loop writes it within {period}.", "If it is still missing then, see the Events of {at} and the log of Heirloom."},
-	"Paused":                {"Heirloom leaves {at} alone, because {of}.", "Unpause it, and it inherits again."},
-	"OptedOut":              {"Heirloom leaves {at} alone, because {of}.", "Remove the label, and it inherits again."},
-	"Deleting":              {"Heirloom leaves {at} alone, because {of}. It stays unchanged until it is gone.", ""},
-	"WatchFilter":           {"Heirloom leaves {at} alone, because {of}.", "Add the label, or use --heirloom-namespace for the Heirloom with this filter, if there is one."},
-	"OtherNamespace":        {"Heirloom leaves {at} alone, because {of}.", "Use --heirloom-namespace for the Heirloom that watches its namespace, if there is one."},
+	"Paused":                {"Heirloom skips {at}, because {of}.", "Unpause it, and it inherits again."},
+	"IgnoreLabel":           {"Heirloom skips {at}, because {of}.", "Remove the label, and it inherits again."},
+	"Deleting":              {"Heirloom skips {at}, because {of}. It stays unchanged until it is gone.", ""},
+	"WatchFilter":           {"Heirloom skips {at}, because {of}.", "Add the label, or use --heirloom-namespace for the Heirloom with this filter, if there is one."},
+	"OtherNamespace":        {"Heirloom skips {at}, because {of}.", "Use --heirloom-namespace for the Heirloom that watches its namespace, if there is one."},
 	ownerNotFound:           {"Inheritance of {at} is unknown, because {of}. Until this changes, it keeps its entries.", ""},
 	"NoMatch":               {"{at} inherits nothing, because {of}.", "Compare status.nodeRef, spec.providerID and the addresses of your Machines with the Node."},
 }
@@ -370,7 +370,7 @@ func (f *finder) tell(e *Entry, v verdict) {
 		text = texts["Annotated"]
 	}
 	guess, by, share := "", "", ""
-	if f.Settings.Config.NoExecuteBudgets {
+	if f.Settings.Config.NoExecuteLimits.Budgets {
 		share = ", while no more than a tenth of its set waits for Pods to leave"
 	}
 	if !f.Settings.Known {

@@ -171,14 +171,14 @@ func TestAbsences(t *testing.T) {
 		{"one above is paused", func(w *topologyOf) {
 			w.throughout("a", "ms")
 			w.ms.Annotations = map[string]string{clusterv1.PausedAnnotation: ""}
-		}, "m", "a", "Paused", "MachineSet default/ms alone"},
-		{"the Machine of a Node is opted out", func(w *topologyOf) { w.throughout(a, "node"); w.m.Labels[inherit.IgnoreLabel] = "" }, "node", a, "OptedOut", "Machine default/m alone"},
-		{"the same, and the Node is being deleted", func(w *topologyOf) { deleted(w); w.m.Labels[inherit.IgnoreLabel] = "" }, "node", a, "OptedOut", "Machine default/m alone"},
+		}, "m", "a", "Paused", "skips MachineSet default/ms"},
+		{"the Machine of a Node has the label", func(w *topologyOf) { w.throughout(a, "node"); w.m.Labels[inherit.IgnoreLabel] = "" }, "node", a, "IgnoreLabel", "skips Machine default/m"},
+		{"the same, and the Node is being deleted", func(w *topologyOf) { deleted(w); w.m.Labels[inherit.IgnoreLabel] = "" }, "node", a, "IgnoreLabel", "skips Machine default/m"},
 		{"a Node that is being deleted", deleted, "node", a, "NotYet", "10m0s"},
 		{"another namespace", func(w *topologyOf) { w.throughout("a", "m"); w.flags = []string{"--namespace=fleet"} }, "m", "a",
-			"OtherNamespace", "Heirloom leaves Machine default/m alone, because the server only watches namespace fleet."},
+			"OtherNamespace", "Heirloom skips Machine default/m, because the server only watches namespace fleet."},
 		{"another namespace, for a Node", func(w *topologyOf) { w.throughout(a, "node"); w.flags = []string{"--namespace=fleet"} }, "node", a,
-			"OtherNamespace", "Heirloom leaves Machine default/m alone"},
+			"OtherNamespace", "Heirloom skips Machine default/m"},
 		{"the watched namespace", func(w *topologyOf) { w.throughout("a", "m"); w.flags = []string{"--namespace=default"} }, "m", "a", "NotYet", "10m0s"},
 		{"the owner's owner is not there", func(w *topologyOf) { w.ms.OwnerReferences[0].Name, w.ms.OwnerReferences[0].UID = "gone", "gone" }, "m", "a", "OwnerNotFound", "MachineSet default/ms"},
 		{"the gate is off, by annotation", func(w *topologyOf) {
@@ -212,7 +212,7 @@ func TestAbsences(t *testing.T) {
 		{"a MachineDeployment's own label", func(w *topologyOf) { w.md.Labels["own"] = "1" }, "m", "own", "NotPropagatedFromHere", "spec.template.metadata"},
 		{"a Cluster's own label", func(w *topologyOf) { w.cluster.Labels = map[string]string{"own": "1"} }, "m", "own", "NotPropagatedFromHere", "spec.topology"},
 		{"the taint with another value", func(w *topologyOf) { declared(w, "own=a:NoSchedule"); w.m.Spec.Taints = always("own=b:NoSchedule") }, "m", "own", "OwnValueWins", `"b"`},
-		{"opted out", func(w *topologyOf) { w.throughout("a", "m"); w.m.Labels[inherit.IgnoreLabel] = "" }, "m", "a", "OptedOut", "Remove the label"},
+		{"skipped by label", func(w *topologyOf) { w.throughout("a", "m"); w.m.Labels[inherit.IgnoreLabel] = "" }, "m", "a", "IgnoreLabel", "Remove the label"},
 		{"being deleted", func(w *topologyOf) {
 			w.throughout("a", "m")
 			w.m.DeletionTimestamp, w.m.Finalizers = &metav1.Time{Time: w.now}, []string{"x/y"}
@@ -318,18 +318,18 @@ func TestAbsencesOfAllKeys(t *testing.T) {
 	Expect(w.missing(t, "mp", "")).To(BeEmpty(), "the object's own declarations are listed")
 }
 
-// Every reason to leave an object alone is a single word.
+// Every reason to skip an object is a single word.
 func TestReasonsInOneWord(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	filtered, _ := inherit.Policy{WatchFilter: "blue"}.Skips(&clusterv1.Machine{}, nil)
 	w := newTopology(t)
 	x := w.world(t)
 	for reason, want := range map[inherit.Reason]inherit.Why{
-		inherit.IsPaused: "Paused", inherit.ClusterIsPaused: "Paused", inherit.IsIgnored: "OptedOut", inherit.ClusterIsReleased: "OptedOut",
+		inherit.IsPaused: "Paused", inherit.ClusterIsPaused: "Paused", inherit.HasIgnoreLabel: "IgnoreLabel", inherit.ClusterIsCleanedUp: "IgnoreLabel",
 		inherit.IsDeleted: "Deleting", filtered: "WatchFilter", inherit.IsNoMachine: "NoMatch", inherit.NotOfManagementCluster: "NoMatch", inherit.NotOfMachine: "NoMatch",
 		inherit.OwnerIsNotFound: "OwnerNotFound", inherit.ClusterDoesNotExist: "OwnerNotFound", inherit.NothingDeclares: inherit.DropElsewhere,
 	} {
-		v := x.leftAlone(inherit.Ref{Kind: "Machine", Object: &w.m}, reason)
+		v := x.skipped(inherit.Ref{Kind: "Machine", Object: &w.m}, reason)
 		Expect(v.why).To(Equal(want), string(reason))
 		Expect(texts[v.why][0]).NotTo(BeEmpty())
 	}

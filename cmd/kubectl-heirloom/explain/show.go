@@ -164,8 +164,8 @@ func (e *Explanation) trace(entry *Entry, count int, title string, say func(styl
 	if entry.Reason != "" {
 		because := strings.ReplaceAll(entry.because, "{at}", each(entry.at))
 		say("", entry.Reason+": "+strings.ToUpper(because[:1])+because[1:], "")
-	} else if e.of.LeftAlone != "" {
-		say("", fmt.Sprintf("Heirloom leaves %s alone for now, because %s.", each(e.of.Ref), e.of.LeftAlone), "")
+	} else if e.of.Skipped != "" {
+		say("", fmt.Sprintf("Heirloom skips %s for now, because %s.", each(e.of.Ref), e.of.Skipped), "")
 	}
 	if entry.fix != "" {
 		say("", "Fix: "+strings.ReplaceAll(entry.fix, "{at}", each(entry.at)), "")

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -71,8 +73,34 @@ func (l *linter) judge(ctx context.Context, object client.Object) error {
 			l.twice(s, d, declared)
 		}
 	}
+	l.gates(object, declared)
 	return nil
 }
+
+// gates reports start-up gates of an autoscaled object whose taints cluster-autoscaler does not take for start-up taints.
+func (l *linter) gates(object client.Object, declared []inherit.Declaration) {
+	annotations := maps.Clone(object.GetAnnotations())
+	for _, d := range slices.Backward(declared) {
+		annotations = labels.Merge(annotations, d.Annotations)
+	}
+	if !inherit.Autoscaled(annotations) {
+		return
+	}
+	for _, d := range declared {
+		s := l.world.file(d.Object)
+		for id := range taint.Gates(d.Annotations) {
+			isStartup := slices.ContainsFunc(startupPrefixes, func(prefix string) bool { return strings.HasPrefix(id.Key, prefix) })
+			if s != nil && !isStartup && id.Effect != corev1.TaintEffectPreferNoSchedule {
+				l.found(gateForAutoscaler, s, pathOf(d, inherit.Entry{What: "annotation", Name: taint.UntilAnnotation}),
+					"Begin the key with "+startupPrefixes[0]+", or name it in cluster-autoscaler's flag --startup-taint.",
+					"cluster-autoscaler scales this pool, and takes the taint %s of the start-up gate for permanent: it adds no Nodes for Pods that do not tolerate the taint", id)
+			}
+		}
+	}
+}
+
+// startupPrefixes begin the keys of taints that cluster-autoscaler expects to go once a Node is ready.
+var startupPrefixes = []string{"startup-taint.cluster-autoscaler.kubernetes.io/", "ignore-taint.cluster-autoscaler.kubernetes.io/"}
 
 // topology returns the declarations of a topology for an object, and reports the lists of the class that the Cluster replaces.
 func (l *linter) topology(ctx context.Context, object client.Object) []inherit.Declaration {
@@ -163,7 +191,7 @@ func (l *linter) declaration(s *subject, d inherit.Declaration, node inherit.Con
 			l.missing(s, d, path, e, l.onNode(e))
 		default:
 			l.found(usedBySelector, s, path, "Select by cluster.x-k8s.io/deployment-name instead: a selector cannot be changed, so this takes a new "+
-				d.Kind+".", "the selector uses label %s, which is for Nodes: Heirloom leaves it alone, and you cannot change its value", e.Name)
+				d.Kind+".", "the selector uses label %s, which is for Nodes: Heirloom skips it, and you cannot change its value", e.Name)
 		}
 	}
 }

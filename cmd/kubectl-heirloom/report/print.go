@@ -15,9 +15,9 @@ import (
 
 // The columns of CSV and of the wide table, on which spreadsheets rely, and the columns of the narrow table.
 const (
-	wideColumns    = "namespace cluster kind pool nodes missing differs keys left-alone waiting unprotected admission error"
+	wideColumns    = "namespace cluster kind pool nodes missing differs keys skipped waiting unprotected admission error"
 	lackingColumns = "namespace cluster kind pool node lacks"
-	narrowColumns  = "pool nodes wrong left-alone waiting unprotected admission"
+	narrowColumns  = "pool nodes wrong skipped waiting unprotected admission"
 )
 
 // lines returns the column names, and then the lines of CSV and of the wide table.
@@ -37,7 +37,7 @@ func (r *Report) lines() [][]string {
 		}
 		lines = append(lines, []string{
 			row.Namespace, row.Cluster, row.Kind, row.Name, row.count(row.Nodes), strconv.Itoa(row.Missing), strconv.Itoa(row.Differs), strings.Join(keys, "; "),
-			strconv.Itoa(row.LeftAlone), row.count(row.Waiting), row.count(row.Unprotected), row.Admission, row.Error,
+			strconv.Itoa(row.Skipped), row.count(row.Waiting), row.count(row.Unprotected), row.Admission, row.Error,
 		})
 	}
 	return lines
@@ -53,7 +53,7 @@ func (r *Report) narrow() [][]string {
 		}
 		if row.Kind != "Cluster" {
 			lines = append(lines, []string{
-				"  " + row.title(), row.count(row.Nodes), strconv.Itoa(row.Missing + row.Differs), strconv.Itoa(row.LeftAlone),
+				"  " + row.title(), row.count(row.Nodes), strconv.Itoa(row.Missing + row.Differs), strconv.Itoa(row.Skipped),
 				row.count(row.Waiting), row.count(row.Unprotected), "",
 			})
 		}

@@ -48,8 +48,8 @@ type Row struct {
 	Missing int   `json:"missing"`
 	Differs int   `json:"differs"`
 	Keys    []Key `json:"keys,omitempty"`
-	// LeftAlone counts objects that are paused, opted out or otherwise skipped.
-	LeftAlone int `json:"leftAlone"`
+	// Skipped counts objects that Heirloom skips.
+	Skipped int `json:"skipped"`
 	// Observed counts objects that Heirloom would write if it did not only observe their Cluster.
 	Observed int `json:"observed,omitempty"`
 	// Waiting counts Nodes that wait for their turn to get a taint, and Unprotected counts Nodes that lack an Always taint of their Machine.
@@ -152,7 +152,7 @@ func (r *Report) add(row *Row, o *compare.Object) {
 		}
 	}
 	if o.WhyUntouched() != "" {
-		row.LeftAlone++
+		row.Skipped++
 	} else if o.Observed() && len(o.Wrong()) > 0 {
 		row.Observed++
 	}

@@ -16,7 +16,8 @@ import (
 
 // flagsOfValues maps values of the chart to flags of the server.
 const flagsOfValues = `watchNamespace=namespace watchFilter=watch-filter syncPeriod=sync-period noExecuteRate=no-execute-rate
-	noExecute=no-execute noExecuteDeadline=no-execute-deadline
+	noExecute=no-execute noExecuteDeadline=no-execute-deadline noExecuteClusters=no-execute-clusters noExecuteSoak=no-execute-soak
+	perClusterNoExecute=per-cluster-no-execute
 	additionalSyncMachineLabels=additional-sync-machine-labels additionalSyncMachineAnnotations=additional-sync-machine-annotations
 	additionalProviderGroups=additional-provider-groups perClusterSyncAllowed=per-cluster-sync-allowed workerRole=worker-role mode=mode enrollment=enrollment managementCluster=management-cluster
 	clusterAPITaintPropagation=cluster-api-taint-propagation leaderElection.enabled=leader-elect
@@ -57,7 +58,13 @@ func fromValues(files []string) ([]string, error) {
 func factsOf(values map[string]any) (flags []string) {
 	facts, _ := values["facts"].([]any)
 	for _, fact := range facts {
-		if f, ok := fact.(map[string]any); ok {
+		f, ok := fact.(map[string]any)
+		mapped, _ := f["values"].(map[string]any)
+		switch {
+		case f["presence"] == true || len(mapped) > 0:
+			text, _ := json.Marshal(f) // it comes from JSON
+			flags = append(flags, "--node-fact="+string(text))
+		case ok:
 			flags = append(flags, fmt.Sprintf("--node-fact=%v.%v:%v=%v", f["kind"], f["group"], f["fieldPath"], f["label"]))
 		}
 	}

@@ -43,7 +43,9 @@ enrollment: labelled
 perClusterSyncAllowed: ["example.com/*", team]
 workerRole: worker
 zoneFromFailureDomain: true
-facts: [{group: infrastructure.cluster.x-k8s.io, kind: AcmeMachine, fieldPath: "metadata.labels['a/b']", label: example.com/b}]
+facts: [{group: infrastructure.cluster.x-k8s.io, kind: AcmeMachine, fieldPath: "metadata.labels['a/b']", label: example.com/b},
+  {group: infrastructure.cluster.x-k8s.io, kind: AcmeMachine, fieldPath: 'spec.nics[0].name', label: example.com/c, values: {a<b: x}},
+  {group: infrastructure.cluster.x-k8s.io, kind: AcmeMachine, fieldPath: spec.spot, label: example.com/d, presence: true, values: {}}]
 managementCluster: fleet/self
 clusterAPITaintPropagation: enabled
 additionalSyncMachineLabels: ['^example\.com/', "b"]
@@ -61,7 +63,7 @@ func TestValuesBecomeTheChartsFlags(t *testing.T) {
 		{"the chart's own", []string{"{}"}},
 		{"everything", []string{allValues}},
 		{"further arguments", []string{allValues, `extraArgs: ["--namespace=other", "--no-execute-rate=7"]`}},
-		{"workload clusters are left alone", []string{`workloadClusters: {enabled: false}`}},
+		{"workload clusters are skipped", []string{`workloadClusters: {enabled: false}`}},
 		{"another name", []string{allValues, "nameOverride: inherit"}},
 		{"another whole name", []string{allValues, "fullnameOverride: inherit"}},
 		{"a later file", []string{allValues, `{workloadClusters: {concurrency: 3}, additionalSyncMachineLabels: [c], leaderElection: {enabled: false}, replicaCount: 1}`}},

@@ -101,8 +101,8 @@ func (v view) details(i *Item) (all []string) {
 	case i.State == Stranger:
 		all = append(all, "? it inherits nothing: "+string(inherit.IsNoMachine)+". Compare the spec.providerID of the Node and "+
 			"the Machines (kubectl get machines -o wide), and delete the Node if its machine is gone.")
-	case i.LeftAlone != "":
-		all = append(all, "left alone: "+i.LeftAlone)
+	case i.Skipped != "":
+		all = append(all, "skipped: "+i.Skipped)
 	}
 	for _, problem := range i.LeftOut {
 		all = append(all, "left out: "+problem)

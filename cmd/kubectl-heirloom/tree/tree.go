@@ -39,8 +39,8 @@ type Item struct {
 	Declares []Declared `json:"declares,omitempty"`
 	// Entries holds the entries that are missing or differ.
 	Entries []compare.Entry `json:"entries,omitempty"`
-	// LeftAlone says why Heirloom skips the object.
-	LeftAlone string `json:"leftAlone,omitempty"`
+	// Skipped says why Heirloom skips the object.
+	Skipped string `json:"skipped,omitempty"`
 	// LeftOut holds the declarations for the object that cannot be inherited, with the reasons.
 	LeftOut []string `json:"leftOut,omitempty"`
 	// Error says why the object, its owners or its children could not be read.
@@ -55,12 +55,12 @@ type State string
 
 // The states of an object.
 const (
-	Declares  State = "declares"  // a Cluster or a ClusterClass, which inherit nothing
-	OK        State = "ok"        // no inherited entry is missing or differs
-	Drifted   State = "drifted"   // an entry is missing or differs
-	LeftAlone State = "leftAlone" // Heirloom skips it for now
-	Stranger  State = "stranger"  // a Node without a Machine or MachinePool
-	Unknown   State = "unknown"   // the object, an owner or its children cannot be read
+	Declares State = "declares" // a Cluster or a ClusterClass, which inherit nothing
+	OK       State = "ok"       // no inherited entry is missing or differs
+	Drifted  State = "drifted"  // an entry is missing or differs
+	Skipped  State = "skipped"  // Heirloom skips it for now
+	Stranger State = "stranger" // a Node without a Machine or MachinePool
+	Unknown  State = "unknown"  // the object, an owner or its children cannot be read
 )
 
 // New returns the trees of Clusters. A ClusterClass appears once, above all its Clusters.
@@ -99,7 +99,7 @@ func New(trees []*compare.Tree) *Forest {
 func (h heirs) item(o *compare.Object) *Item {
 	i := &Item{
 		APIVersion: o.GVK.GroupVersion().String(), Kind: o.Kind, Namespace: o.Object.GetNamespace(), Name: o.Object.GetName(),
-		State: stateOf(o), Declares: h.declaredBy(o), LeftAlone: string(o.WhyUntouched()),
+		State: stateOf(o), Declares: h.declaredBy(o), Skipped: string(o.WhyUntouched()),
 	}
 	switch i.State {
 	case Unknown:
@@ -125,7 +125,7 @@ func stateOf(o *compare.Object) State {
 	case o.Node != nil && o.Node.Decided.Outcome == inherit.NoOwner:
 		return Stranger
 	case o.WhyUntouched() != "":
-		return LeftAlone
+		return Skipped
 	case len(o.Wrong()) > 0:
 		return Drifted
 	case o.Declares():

@@ -100,6 +100,10 @@ var aMachine = rapid.Custom(func(t *rapid.T) *clusterv1.Machine {
 			m.Annotations[annotation] = annotatedTaints.Draw(t, "")
 		}
 	}
+	if once(t, 3) {
+		m.Annotations[taint.UntilAnnotation] = oneOf(t, "gate:NoSchedule until condition Net=True",
+			"gate=x:NoExecute until daemonset a/b and allocatable nvidia.com/gpu within 5m, a:NoSchedule until csinode b", "gate:NoSchedule until typo")
+	}
 	parsed, _ := taint.ParseList(taints.Draw(t, ""))
 	for _, declared := range parsed {
 		m.Spec.Taints = append(m.Spec.Taints, clusterv1.MachineTaint{

@@ -42,6 +42,7 @@ func run(args []string) error {
 		descriptions[row[1]] = row[2]
 	}
 	described, found := describe(string(schema), descriptions)
+	found = slices.DeleteFunc(found, func(value string) bool { return value == "uninstall.release" }) // deprecated
 	// The schema knows "namespace", to refuse it in words, and "enabled", for a chart that depends on this chart.
 	if expected := slices.Concat(documented, []string{"namespace", "enabled"}); !slices.Equal(found, expected) {
 		return fmt.Errorf("the values of %s are\n%s\nand the documented values are\n%s", file,

@@ -14,6 +14,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -43,6 +44,7 @@ func newScheme() *runtime.Scheme {
 	scheme.AddKnownTypes(corev1.SchemeGroupVersion, &corev1.Node{}, &corev1.NodeList{}, &corev1.Namespace{}, &corev1.NamespaceList{},
 		&corev1.ConfigMap{}, &corev1.ConfigMapList{}, &corev1.Pod{}, &corev1.PodList{})
 	scheme.AddKnownTypes(policyv1.SchemeGroupVersion, &policyv1.Eviction{})
+	scheme.AddKnownTypes(storagev1.SchemeGroupVersion, &storagev1.CSINode{})
 	utilruntime.Must(errors.Join(admissionregistrationv1.AddToScheme(scheme), clusterv1.AddToScheme(scheme)))
 	for _, gvk := range []schema.GroupVersionKind{ControlPlane, InfraMachine, BootstrapConfig} {
 		scheme.AddKnownTypeWithName(gvk, &unstructured.Unstructured{})

@@ -44,6 +44,7 @@ func kinds() map[string]kind {
 		"instance type": {2, drawInstanceType, setInstanceType},
 		"condition":     {2, drawStart, setCondition},
 		"daemonset Pod": {2, drawStart, setDaemonSetPod},
+		"GPUs":          {2, drawStart, setGPUs},
 
 		// Faults.
 		"stop":            {1, drawRestart, restart},

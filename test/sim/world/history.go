@@ -228,6 +228,9 @@ func (h *history) exists(w apiserver.Write, object *unstructured.Unstructured) {
 	h.version = max(h.version, versionOf(object))
 	if h.alive[object.GetUID()] = w.After != nil; w.After == nil {
 		h.missing[object.GetUID()] = time.Now()
+		if object.GetKind() == "MachinePool" { // nobody declares anything for its Nodes
+			delete(h.asked, object.GetName())
+		}
 	}
 }
 
@@ -374,7 +377,7 @@ func (h *history) excuses(w apiserver.Write) {
 		switch {
 		case recorded(w.After, entry):
 			delete(h.excused[node], entry)
-		case !before[entry] && h.disturbs(w, entry), h.blind[node] && there:
+		case !before[entry] && disturbs(w), h.blind[node] && there:
 			h.excused[node][entry] = true
 		}
 	}
@@ -382,12 +385,9 @@ func (h *history) excuses(w apiserver.Write) {
 	h.blind[node] = !there && (h.blind[node] || strings.HasPrefix(w.User, kubeletPrefix) && w.Before != nil)
 }
 
-// disturbs reports whether somebody brings an entry to a Node whom Heirloom does not follow. Cluster API may bring a taint back from a stale
-// cache; Heirloom's webhook then takes it from Cluster API's list.
-func (h *history) disturbs(w apiserver.Write, entry string) bool {
-	_, lost := h.lost[w.After.GetName()][entry]
-	stale := lost && w.User == clusterAPI && strings.HasPrefix(entry, "taint ")
-	return w.User == foreignUser || stale || strings.HasPrefix(w.User, kubeletPrefix)
+// disturbs reports whether a writer whom Heirloom does not follow brings an entry to a Node.
+func disturbs(w apiserver.Write) bool {
+	return w.User == foreignUser || strings.HasPrefix(w.User, kubeletPrefix)
 }
 
 func versionOf(object *unstructured.Unstructured) uint64 {

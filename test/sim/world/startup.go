@@ -23,20 +23,24 @@ import (
 	"github.com/heirloom-dev/heirloom/test/sim/apiserver"
 )
 
-// What operators declare for the start of Nodes. Only these declarations use these keys of taints. Two of them are start-up gates.
+// What operators declare for the start of Nodes. Only these declarations use these keys of taints. Three of them are start-up gates.
 var (
 	initial      = []string{"agent=a:NoSchedule", "agent=b:NoSchedule,net=yes:NoSchedule", "agent=a:NoExecute"}
 	typedInitial = []string{"agent=a:NoSchedule", "net=yes:NoSchedule"}
 	untilNet     = "net=yes:NoSchedule until condition Net=True"
 	untilCSI     = "csi=yes:NoSchedule until daemonset kube-system/csi"
-	until        = []string{untilNet + "," + untilCSI, untilNet, untilCSI}
-	startKeys    = []string{"agent", "net", "csi"}
+	untilGPUs    = "accel=yes:NoSchedule until allocatable " + gpus + " and condition Net=True within 5m"
+	until        = []string{untilNet + "," + untilCSI, untilNet, untilCSI, untilGPUs, untilGPUs + "," + untilCSI}
+	startKeys    = []string{"agent", "net", "csi", "accel"}
+	gates        = []string{netGate, csiGate, gpuGate}
 )
 
 const (
-	netGate, csiGate = "net:NoSchedule", "csi:NoSchedule"
-	netCondition     = corev1.NodeConditionType("Net")
-	csiPod           = "csi-" // starts the name of a Pod of the DaemonSet; the name of its Node follows
+	netGate, csiGate, gpuGate = "net:NoSchedule", "csi:NoSchedule", "accel:NoSchedule"
+
+	netCondition = corev1.NodeConditionType("Net")
+	csiPod       = "csi-" // starts the name of a Pod of the DaemonSet; the name of its Node follows
+	gpus         = "example.com/gpus"
 	// once and gated begin what history.asked remembers about taints for the start of Nodes, and identified is the time since which a Machine
 	// names its Node.
 	once, gated, identified = "once ", "until ", "identified"
@@ -73,7 +77,14 @@ func setCondition(ctx context.Context, w *World, a Action) {
 			return
 		}
 		conditions := slices.DeleteFunc(decoded[corev1.Node](node).Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == netCondition })
-		w.patchStatus(ctx, kubelet, node, append(conditions, corev1.NodeCondition{Type: netCondition, Status: corev1.ConditionStatus(a.Value)}))
+		w.patchStatus(ctx, kubelet, node, "conditions", append(conditions, corev1.NodeCondition{Type: netCondition, Status: corev1.ConditionStatus(a.Value)}))
+	}
+}
+
+// setGPUs plays the kubelet of a Node: its device plugin finds GPUs, or loses them.
+func setGPUs(ctx context.Context, w *World, a Action) {
+	if node, kubelet := w.kubelet(w.cluster(a.Who), a.N); node != nil && w.options.StartupTaints {
+		w.patchStatus(ctx, kubelet, node, "allocatable", map[string]string{gpus: map[string]string{"True": "8", "False": "0"}[a.Value]})
 	}
 }
 
@@ -89,11 +100,11 @@ func setDaemonSetPod(ctx context.Context, w *World, a Action) {
 	pod.Spec.NodeName = node.GetName()
 	pod.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 	w.history.must(client.IgnoreAlreadyExists(of.admin.Create(ctx, pod)))
-	w.patchStatus(ctx, of.admin, pod, []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionStatus(a.Value)}})
+	w.patchStatus(ctx, of.admin, pod, "conditions", []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionStatus(a.Value)}})
 }
 
-func (w *World) patchStatus(ctx context.Context, by client.Client, object client.Object, conditions any) {
-	patch, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": conditions}})
+func (w *World) patchStatus(ctx context.Context, by client.Client, object client.Object, field string, value any) {
+	patch, err := json.Marshal(map[string]any{"status": map[string]any{field: value}})
 	w.history.must(err)
 	w.history.must(client.IgnoreNotFound(by.Status().Patch(ctx, object, client.RawPatch(types.MergePatchType, patch))))
 }
@@ -207,7 +218,7 @@ func (h *history) keepsGates(w apiserver.Write) {
 	written := isWritten(w.Before)
 	_, kept := gatesIn(w.Before) // otherwise the kubelet has removed the record, perhaps for good
 	h.closed[name] = after
-	for _, id := range []string{netGate, csiGate} {
+	for _, id := range gates {
 		was, is := slices.Contains(before, id), slices.Contains(after, id)
 		switch {
 		case written && is && !was:
@@ -225,13 +236,15 @@ func (h *history) opens(w apiserver.Write, gate string) bool {
 	return strings.HasPrefix(w.User, heirloomUser) && has(w.Before, gate) && !has(w.After, gate) && !h.holds(w.Before, gate)
 }
 
-// holds reports whether a gate of a Node may open: its condition is there, or its Pod was ready when the present writer may have looked.
+// holds reports whether a gate of a Node may open: its condition is there, and its resource if it waits for one, or its Pod was ready when the present writer may have looked.
 func (h *history) holds(node *unstructured.Unstructured, gate string) bool {
 	if gate == csiGate {
 		ready := h.ready[csiPod+node.GetName()]
 		return ready.yes || time.Since(ready.at) <= h.takes()
 	}
-	return gate == netGate && slices.ContainsFunc(decoded[corev1.Node](node).Status.Conditions, func(c corev1.NodeCondition) bool {
+	status := decoded[corev1.Node](node).Status
+	amount := status.Allocatable[gpus]
+	return (gate == netGate || gate == gpuGate && amount.Sign() > 0) && slices.ContainsFunc(status.Conditions, func(c corev1.NodeCondition) bool {
 		return c.Type == netCondition && c.Status == corev1.ConditionTrue
 	})
 }

@@ -80,6 +80,11 @@ annotations:
 {{- ternary (not .Values.createNamespace) .Values.uninstall.hook.enabled (eq (toString .Values.uninstall.hook.enabled) "auto") }}
 {{- end }}
 
+{{- /* Whether the hook removes all entries: "true" or nothing. release is the deprecated name of cleanup. */ -}}
+{{- define "heirloom.cleansUp" -}}
+{{- if or .Values.uninstall.cleanup .Values.uninstall.release }}true{{ end }}
+{{- end }}
+
 {{- /* Service and Certificate. */ -}}
 {{- define "heirloom.webhookName" -}}
 {{- include "heirloom.fullname" . }}-webhook
@@ -132,7 +137,7 @@ caBundle: {{ $root.Values.certificates.provided.caBundle | nospace }}
 {{- end }}
 {{- end }}
 
-{{- /* An object on its way out is left alone, but for Nodes. For a create the field says nothing: whoever creates by apply may set it. */ -}}
+{{- /* An object on its way out is skipped, but for Nodes. For a create the field says nothing: whoever creates by apply may set it. */ -}}
 {{- define "heirloom.notDeleting" -}}
 - name: not-deleting
   expression: "request.operation == 'CREATE' || !has(object.metadata.deletionTimestamp)"
@@ -145,10 +150,10 @@ that a webhook adds to both would hide a change. */ -}}
   expression: "!(request.dryRun && 'topology.cluster.x-k8s.io/dry-run' in object.metadata.?annotations.orValue({}))"
 {{- end }}
 
-{{- /* The opt-out label counts on the new object. objectSelector alone would let an update through that adds the label,
+{{- /* The label heirloom.dev/ignore counts on the new object. objectSelector alone would let an update through that adds the label,
 because it matches when the old or the new object matches. */ -}}
-{{- define "heirloom.notIgnored" -}}
-- name: not-ignored
+{{- define "heirloom.notSkipped" -}}
+- name: not-skipped
   expression: "!('heirloom.dev/ignore' in object.metadata.?labels.orValue({}))"
 {{- end }}
 
@@ -269,7 +274,7 @@ object.metadata.?{{ $map }} != oldObject.metadata.?{{ $map }}
 {{- toYaml $both }}
 {{- end }}
 
-{{- /* Objects that are not opted out and, if it is given, have a label. Takes a list: the root context and the label's key. */ -}}
+{{- /* Objects without the label heirloom.dev/ignore that, if it is given, have a label. Takes a list: the root context and the label's key. */ -}}
 {{- define "heirloom.objectSelector" -}}
 {{- $own := list (dict "key" "heirloom.dev/ignore" "operator" "DoesNotExist") }}
 {{- range slice . 1 }}

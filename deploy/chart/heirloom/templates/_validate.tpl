@@ -26,7 +26,7 @@
 {{- end }}
 {{- with .Values.workloadClusters }}
 {{- if and (not .enabled) (or .webhookURL (not (has .admission (list "auto" "none")))) }}
-{{- fail "workloadClusters.enabled=false leaves workload clusters alone: workloadClusters.webhookURL must be empty, and workloadClusters.admission auto or none" }}
+{{- fail "workloadClusters.enabled=false skips workload clusters: workloadClusters.webhookURL must be empty, and workloadClusters.admission auto or none" }}
 {{- end }}
 {{- if and .secretsIn (or (not .enabled) $.Values.watchNamespace) }}
 {{- fail "workloadClusters.secretsIn needs workloadClusters.enabled, and no watchNamespace, which confines the right by itself" }}
@@ -58,11 +58,11 @@
 {{- if and (gt (int .Values.replicaCount) 1) (not .Values.leaderElection.enabled) }}
 {{- fail (printf "replicaCount=%v needs leaderElection.enabled: two resync loops would do everything twice" .Values.replicaCount) }}
 {{- end }}
-{{- if and .Values.uninstall.release (ne (include "heirloom.hooked" .) "true") }}
-{{- fail "uninstall.release needs the hook: set uninstall.hook.enabled=true, and apply the manifests with helm" }}
+{{- if and (include "heirloom.cleansUp" .) (ne (include "heirloom.hooked" .) "true") }}
+{{- fail "uninstall.cleanup needs the hook: set uninstall.hook.enabled=true, and apply the manifests with helm" }}
 {{- end }}
-{{- if and .Values.uninstall.release (not .Values.leaderElection.enabled) }}
-{{- fail "uninstall.release needs leaderElection.enabled: no Lease would tell when the loop has stopped" }}
+{{- if and (include "heirloom.cleansUp" .) (not .Values.leaderElection.enabled) }}
+{{- fail "uninstall.cleanup needs leaderElection.enabled: no Lease would tell when the loop has stopped" }}
 {{- end }}
 {{- $seen := dict }}
 {{- range $name, $port := .Values.ports }}

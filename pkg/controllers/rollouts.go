@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/metrics"
+	"github.com/heirloom-dev/heirloom/pkg/owners"
+	"github.com/heirloom-dev/heirloom/pkg/pace"
+	"github.com/heirloom-dev/heirloom/pkg/pods"
+)
+
+const (
+	// beginEvery is the time until a Node asks again whether its Cluster may begin.
+	beginEvery = 30 * time.Second
+	// healthEvery is the time for which a look at the Pods and Nodes of a Cluster counts, fleetEvery the time for which a look at the states of
+	// all Clusters counts.
+	healthEvery, fleetEvery = 10 * time.Second, time.Second
+	// begunFor is the time for which a Cluster that has begun counts as under way, until the caches have the records of its Nodes.
+	begunFor = time.Minute
+	// connectTime is the time after the start of the loop in which a Cluster that has not been reached yet counts as unknown.
+	connectTime = 5 * time.Minute
+	// mostNamed is the number of Pods and Nodes that a halt names.
+	mostNamed = 5
+)
+
+// rollouts is the memory of the loop about the roll-outs of taints that evict Pods. Everything that a new leader must know is in the records
+// of the Nodes.
+type rollouts struct {
+	metrics *metrics.Metrics
+	// waiting are the Nodes that wait for such a taint, heldUp the Nodes that wait because their Pods stay, done the Nodes that have got it
+	// in a roll-out that is not over. turns are the times of the turns of Nodes, and read the Nodes that the loop has read.
+	waiting, heldUp, done, read *nodeSet
+	turns                       *byNode[time.Time]
+	started                     time.Time
+
+	mu sync.Mutex
+	of map[types.NamespacedName]*rollout
+	// why has the reason for which a Cluster may not begin, as of the time at.
+	why map[string]string
+	at  time.Time
+}
+
+// rollout is the roll-out in a Cluster.
+type rollout struct {
+	begun, looked time.Time
+	// halted is the reason for which no Node has a turn, or "".
+	halted string
+	// surveyed says that the loop has read all Nodes once.
+	surveyed bool
+}
+
+func newRollouts(m *metrics.Metrics) *rollouts {
+	r := &rollouts{metrics: m, read: newByNode[bool](nil), started: time.Now(), of: map[types.NamespacedName]*rollout{}}
+	count := func(state metrics.NoExecuteState) func(types.NamespacedName, map[string]bool) {
+		return counted(func(cluster types.NamespacedName, nodes int) { m.NoExecuteNodes(cluster, state, nodes) })
+	}
+	r.waiting, r.heldUp = newByNode[bool](count(metrics.NoExecuteWaiting)), newByNode[bool](count(metrics.NoExecuteHeldUp))
+	r.done, r.turns = newByNode[bool](count(metrics.NoExecuteDone)), newByNode[time.Time](nil)
+	return r
+}
+
+// cluster returns the roll-out in a Cluster. The caller has the lock.
+func (r *rollouts) cluster(key types.NamespacedName) *rollout {
+	if r.of[key] == nil {
+		r.of[key] = &rollout{}
+	}
+	return r.of[key]
+}
+
+func (r *rollouts) forget(key types.NamespacedName) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.of, key)
+	r.metrics.NoExecuteHalted(key, false)
+}
+
+// track remembers the state of a Node.
+func (r *rollouts) track(req NodeRequest, waits bool, turn time.Time) {
+	heldUp := waits && r.heldUp.get(req)
+	r.waiting.set(req, waits && !heldUp)
+	r.heldUp.set(req, heldUp)
+	r.done.set(req, !waits && !turn.IsZero())
+	r.turns.set(req, turn)
+}
+
+// holdsUp remembers whether Pods of a waiting Node stay.
+func (r *rollouts) holdsUp(req NodeRequest, stay bool) {
+	r.heldUp.set(req, stay)
+	r.waiting.set(req, !stay)
+}
+
+// waits returns the number of Nodes of a Cluster that wait.
+func (r *rollouts) waits(cluster types.NamespacedName) int {
+	waiting, _ := r.waiting.counts(cluster)
+	heldUp, _ := r.heldUp.counts(cluster)
+	return waiting + heldUp
+}
+
+// begin says that a Node of a Cluster has its turn.
+func (r *rollouts) begin(key types.NamespacedName, now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.cluster(key).begun = now
+}
+
+// mayBegin returns the reason for which the Nodes of a Cluster may not have a turn now, because of the other Clusters, and the time until the
+// next attempt.
+func (r *nodes) mayBegin(ctx context.Context, v *visit) (why string, requeueAfter time.Duration, err error) {
+	s := r.rollouts
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if v.now.Sub(s.at) >= fleetEvery {
+		if err := r.decide(ctx, v); err != nil {
+			return "", 0, err
+		}
+	}
+	why, decided := s.why[v.Cluster.String()]
+	switch {
+	case !decided:
+		return "the order of the Clusters", fleetEvery, nil
+	case why != "":
+		return why, beginEvery, nil
+	}
+	return "", 0, nil
+}
+
+// decide decides which Clusters go on or begin. The caller has the lock.
+func (r *nodes) decide(ctx context.Context, v *visit) error {
+	s, all := r.rollouts, &clusterv1.ClusterList{}
+	if err := r.Client.List(ctx, all, client.InNamespace(r.Namespace), client.UnsafeDisableDeepCopy); err != nil { // they are only read
+		return fmt.Errorf("listing the Clusters: %w", err)
+	}
+	var states []pace.Cluster
+	for i := range all.Items {
+		if !v.policy.LeftToAnother(&all.Items[i]) {
+			states = append(states, r.stateOf(ctx, &all.Items[i], v.now))
+		}
+	}
+	s.why, s.at = pace.Next(states, r.NoExecute.MostClusters(len(states))), v.now
+	return nil
+}
+
+// stateOf returns the state of the roll-out in a Cluster. The caller has the lock.
+func (r *nodes) stateOf(ctx context.Context, cluster *clusterv1.Cluster, now time.Time) pace.Cluster {
+	key := client.ObjectKeyFromObject(cluster)
+	of := r.rollouts.cluster(key)
+	state := pace.Cluster{Name: key.String(), Unknown: !of.surveyed && !r.survey(ctx, cluster, of, now)}
+	turns, _ := r.rollouts.turns.counts(key)
+	state.Waits, state.UnderWay = r.rollouts.waits(key) > 0, turns > 0 || now.Sub(of.begun) < begunFor
+	if !state.Waits && !state.UnderWay && !state.Unknown {
+		return state
+	}
+	settings := r.noExecuteOf(ctx, cluster)
+	state.Wave, state.Halted = settings.Wave, settings.Paused || of.halted != ""
+	return state
+}
+
+// survey reports whether the loop knows which Nodes of the Cluster wait, or cannot know it. It takes the turns of Nodes that it has not read
+// yet from their records.
+func (r *nodes) survey(ctx context.Context, cluster *clusterv1.Cluster, of *rollout, now time.Time) bool {
+	key := client.ObjectKeyFromObject(cluster)
+	reader, err := r.nodeReader(ctx, key)
+	if reader == nil || err != nil {
+		provisioned := cluster.Status.Initialization
+		reachable := provisioned.InfrastructureProvisioned != nil && *provisioned.InfrastructureProvisioned &&
+			provisioned.ControlPlaneInitialized != nil && *provisioned.ControlPlaneInitialized
+		tried := r.Workloads == nil || !r.Workloads.GetHealthCheckingState(ctx, key).LastProbeTime.IsZero()
+		return tried || !reachable || now.Sub(r.rollouts.started) > connectTime
+	}
+	all := &corev1.NodeList{}
+	if err := reader.List(ctx, all, client.UnsafeDisableDeepCopy); err != nil {
+		return false
+	}
+	of.surveyed = true
+	for i := range all.Items {
+		if req := (NodeRequest{Cluster: key, Name: all.Items[i].Name}); !r.rollouts.read.get(req) {
+			r.rollouts.turns.set(req, inherit.TurnOf(&all.Items[i]))
+			of.surveyed = false
+		}
+	}
+	return of.surveyed
+}
+
+// settle reads the Cluster's settings for taints that evict Pods.
+func (r *nodes) settle(ctx context.Context, v *visit) error {
+	cluster, err := r.Chain.Cluster(ctx, v.Cluster.Namespace, v.Cluster.Name)
+	if err != nil {
+		return fmt.Errorf("reading the Cluster's settings for NoExecute taints: %w", err)
+	}
+	v.settings = r.noExecuteOf(ctx, cluster)
+	return nil
+}
+
+// noExecuteOf returns the settings of a Cluster. A ClusterClass that cannot be read may pause, so it does.
+func (r *nodes) noExecuteOf(ctx context.Context, cluster *clusterv1.Cluster) inherit.NoExecuteOf {
+	class, err := r.Chain.Reading(owners.FromCachePromptly).ClusterClass(ctx, cluster)
+	of, _ := r.NoExecute.Of(cluster, class)
+	if err != nil {
+		of.Paused, of.By = true, "its ClusterClass, which cannot be read now"
+	}
+	return of
+}
+
+// halts returns the reason for which no Node of the Cluster may have a turn, and no Pod is evicted: its owner has paused the roll-out, or
+// since the roll-out began, Pods have become unschedulable, or Nodes have stopped being ready.
+func (r *nodes) halts(ctx context.Context, v *visit, p owners.NodePlan) (why string, err error) {
+	if v.settings.Paused {
+		return "paused by " + v.settings.By, nil
+	}
+	since := r.rollouts.since(v.Cluster)
+	if since.IsZero() {
+		return "", nil
+	}
+	r.rollouts.mu.Lock()
+	of := r.rollouts.cluster(v.Cluster)
+	was, looked := of.halted, of.looked
+	r.rollouts.mu.Unlock()
+	if v.now.Sub(looked) < healthEvery {
+		return was, nil
+	}
+	why, known, err := r.harmed(ctx, v, since)
+	if err != nil || !known {
+		return why, err
+	}
+	r.rollouts.mu.Lock()
+	of.halted, of.looked = why, v.now
+	r.rollouts.mu.Unlock()
+	r.Metrics.NoExecuteHalted(v.Cluster, why != "")
+	switch {
+	case why != "" && was == "":
+		r.recordEvent(ctx, v, p, corev1.EventTypeWarning, reasonNoExecuteTaintsHalted, "Halt", "No further Node of Cluster "+v.Cluster.String()+" gets NoExecute taints for now: "+why)
+	case why == "" && was != "":
+		r.recordEvent(ctx, v, p, corev1.EventTypeNormal, reasonNoExecuteTaintsResumed, "Resume", "Further Nodes of Cluster "+v.Cluster.String()+" get NoExecute taints again")
+	}
+	return why, nil
+}
+
+// harmed looks at the Pods and Nodes of the Cluster, and returns the reason for a halt, or "". Without a slot for requests to the Cluster, the
+// answer is not known, and is a reason for now.
+func (r *nodes) harmed(ctx context.Context, v *visit, since time.Time) (why string, known bool, err error) {
+	var unschedulable, notReady []string
+	requeueAfter, err := r.clusters.try(v.Cluster, func() (sent bool, err error) {
+		live, err := r.uncached(ctx, v.Cluster)
+		if err != nil {
+			return false, err
+		}
+		all := &corev1.NodeList{}
+		if err := v.server.List(ctx, all, client.UnsafeDisableDeepCopy); err != nil {
+			return false, fmt.Errorf("listing the Nodes: %w", err)
+		}
+		unschedulable, notReady, err = pods.Harmed(ctx, live, all.Items, since)
+		if v.Cluster == r.ManagementCluster && apierrors.IsForbidden(err) { // with --no-execute=pace, the chart grants no right to Pods there
+			err = nil
+		}
+		return true, err //nolint:wrapcheck // it says what failed
+	})
+	if err != nil || requeueAfter > 0 {
+		return "its Pods cannot be read now", false, err
+	}
+	var parts []string
+	for what, names := range map[string][]string{"unschedulable Pods": unschedulable, "Nodes that are not ready": notReady} {
+		if len(names) > 0 {
+			slices.Sort(names)
+			parts = append(parts, fmt.Sprintf("%d %s since %s (%s)", len(names), what, since.UTC().Format(time.RFC3339), some(names)))
+		}
+	}
+	slices.Sort(parts)
+	return strings.Join(parts, ", "), true, nil
+}
+
+func some(names []string) string {
+	if len(names) > mostNamed {
+		names = append(slices.Clone(names[:mostNamed]), "…")
+	}
+	return strings.Join(names, ", ")
+}
+
+// since returns the time at which the roll-out in a Cluster began, or zero.
+func (r *rollouts) since(key types.NamespacedName) (first time.Time) {
+	for _, turn := range r.turns.values(key) {
+		if first.IsZero() || turn.Before(first) {
+			first = turn
+		}
+	}
+	return first
+}
+
+// soaks returns the time until the roll-out in a Cluster is over: no Node waits, and none has had its turn for a while.
+func (r *nodes) soaks(cluster types.NamespacedName, now time.Time) time.Duration {
+	if r.rollouts.waits(cluster) > 0 {
+		return beginEvery
+	}
+	var last time.Time
+	for _, turn := range r.rollouts.turns.values(cluster) {
+		if turn.After(last) {
+			last = turn
+		}
+	}
+	return max(0, last.Add(r.NoExecute.Soak).Sub(now))
+}

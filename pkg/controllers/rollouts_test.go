@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers_test
+
+import (
+	"container/heap"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heirloom-dev/heirloom/pkg/controllers"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/owners"
+	"github.com/heirloom-dev/heirloom/pkg/taint"
+)
+
+// thousand is a fleet of Clusters in virtual time, with the loop and its queue of Nodes.
+type thousand struct {
+	*loop
+	shelf   *shelf
+	servers map[string]*shelf
+	queue   visits
+	random  *rand.Rand
+	// bad says that Pods that were evicted find no other Node, budget that a disruption budget lets no Pod go.
+	bad, budget bool
+	// soft are the Nodes of a Cluster that wait for their Pods, tainted those that have the taint, began the time of each Cluster's first turn.
+	soft, tainted map[string]map[string]bool
+	began, ended  map[string]time.Time
+}
+
+// newThousand returns a fleet of this number of Clusters. The waves of the first Clusters are in their labels.
+func newThousand(t *testing.T, clusters int, nodes func(cluster int) int, waves map[int]string) *thousand {
+	t.Helper()
+	f := &thousand{
+		loop: newLoop(t), shelf: &shelf{pools: map[string]*clusterv1.MachinePool{}}, servers: map[string]*shelf{}, random: rand.New(rand.NewPCG(1, 2)), //nolint:gosec // a test repeats itself
+		soft: map[string]map[string]bool{}, tainted: map[string]map[string]bool{}, began: map[string]time.Time{}, ended: map[string]time.Time{},
+	}
+	f.shelf.Client, f.ManagementCluster = f.server, client.ObjectKey{}
+	for i := range clusters {
+		name, labels := fmt.Sprintf("c%04d", i), map[string]string{}
+		if wave := waves[i]; wave != "" {
+			labels[inherit.WaveLabel] = wave
+		}
+		of := f.shelf.add(name, labels, nodes(i))
+		of.wrote = func(n *corev1.Node) { f.sees(name, n) }
+		of.evicts = func(pod *corev1.Pod) error { return f.evicted(name, pod) }
+		f.servers[name], f.soft[name], f.tainted[name] = of, map[string]bool{}, map[string]bool{}
+		f.workloads.clients[key(name)] = of
+	}
+	f.looksAtAll(time.Now())
+	f.Client, f.Live = f.shelf, f.shelf
+	f.Chain = &owners.Chain{Cache: f.shelf, Live: f.shelf, Mapper: f.mapper, Layout: f.schemas.ControlPlane}
+	f.NoExecute = inherit.NoExecute{Budgets: true, Rate: 1, Clusters: intstr.FromString("10%"), Soak: 5 * time.Minute}
+	return f
+}
+
+// looksAtAll lets the loop of a new leader look at all Nodes.
+func (f *thousand) looksAtAll(at time.Time) {
+	for _, of := range f.shelf.clusters {
+		for _, n := range f.servers[of.Name].nodes {
+			heap.Push(&f.queue, visitAt{at, controllers.NodeRequest{Cluster: key(of.Name), Name: n.Name}})
+		}
+	}
+}
+
+// declare declares a taint that evicts Pods in every Cluster.
+func (f *thousand) declare() {
+	for _, pool := range f.shelf.pools {
+		pool.Spec.Template.Annotations = map[string]string{taint.AlwaysAnnotation: "drain:NoExecute"}
+	}
+}
+
+// evicted deletes a Pod. Its controller makes another one, for which there may be no Node.
+func (f *thousand) evicted(cluster string, pod *corev1.Pod) error {
+	of := f.servers[cluster]
+	f.Expect(f.soft[cluster]).To(HaveKey(pod.Spec.NodeName), "Pods are asked to leave only a Node that waits for them")
+	if f.budget {
+		return budget()
+	}
+	for i := range of.pods {
+		if of.pods[i].Name == pod.Name {
+			of.pods[i].Spec.NodeName = "elsewhere"
+			if f.bad {
+				of.pods[i].Spec.NodeName = ""
+				of.pods[i].Status.Conditions = []corev1.PodCondition{{
+					Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, LastTransitionTime: metav1.Now(),
+				}}
+			}
+		}
+	}
+	return nil
+}
+
+// sees checks the promises after each write of a Node.
+func (f *thousand) sees(cluster string, n *corev1.Node) {
+	heap.Push(&f.queue, visitAt{time.Now(), controllers.NodeRequest{Cluster: key(cluster), Name: n.Name}}) // its event
+	delete(f.soft[cluster], n.Name)
+	if inherit.WaitsForPods(n) {
+		f.soft[cluster][n.Name] = true
+	}
+	if strings.Contains(taint.FormatList(n.Spec.Taints), "drain:NoExecute") {
+		f.tainted[cluster][n.Name] = true
+	}
+	if f.began[cluster].IsZero() && len(f.soft[cluster])+len(f.tainted[cluster]) > 0 {
+		f.began[cluster] = time.Now()
+	}
+	nodes := len(f.servers[cluster].nodes)
+	f.Expect(len(f.soft[cluster])).To(BeNumerically("<=", max(1, nodes/10)), "nine tenths of the Nodes of %s can take Pods", cluster)
+	if f.ended[cluster].IsZero() && len(f.tainted[cluster]) == nodes {
+		f.ended[cluster] = time.Now()
+	}
+}
+
+// run lets the loop work for a time. With deaths, leaders die, on average once in this time.
+func (f *thousand) run(lasts, deaths time.Duration) {
+	until := time.Now().Add(lasts)
+	for f.queue.Len() > 0 && f.queue[0].at.Before(until) {
+		next, _ := heap.Pop(&f.queue).(visitAt)
+		if wait := time.Until(next.at); wait > 0 {
+			if deaths > 0 && f.random.Float64() < wait.Seconds()/deaths.Seconds() {
+				f.manager, f.queue = nil, nil
+				f.looksAtAll(next.at)
+			}
+			<-time.After(wait)
+		}
+		again, err := f.lookAt(next.Cluster.Name, next.Name)
+		f.Expect(err).NotTo(HaveOccurred())
+		if again > 0 {
+			heap.Push(&f.queue, visitAt{time.Now().Add(again), next.NodeRequest})
+		}
+	}
+	<-time.After(max(0, time.Until(until)))
+}
+
+// visitAt is the next visit of a Node, visits the queue of the loop.
+type visitAt struct {
+	at time.Time
+	controllers.NodeRequest
+}
+
+type visits []visitAt
+
+func (v visits) Len() int           { return len(v) }
+func (v visits) Less(i, j int) bool { return v[i].at.Before(v[j].at) }
+func (v visits) Swap(i, j int)      { v[i], v[j] = v[j], v[i] }
+func (v *visits) Push(next any)     { *v = append(*v, next.(visitAt)) } //nolint:forcetypeassert // of a heap of visits
+func (v *visits) Pop() any {
+	all := *v
+	last := all[len(all)-1]
+	*v = all[:len(all)-1]
+	return last
+}
+
+// A taint that leaves Pods without a Node reaches no Node beyond the first wave of a thousand Clusters, and few Nodes there, whichever leader
+// dies when.
+func TestABadTaintStaysInTheFirstWave(t *testing.T) {
+	inUse(t, func(t *testing.T) {
+		const wave = 4
+		f := newThousand(t, 1000, func(cluster int) int { return map[bool]int{true: 20, false: 1}[cluster < wave] }, map[int]string{0: "1", 1: "1", 2: "1", 3: "1"})
+		f.bad = true
+		f.declare()
+		f.run(20*time.Minute, 2*time.Minute)
+		for cluster, nodes := range f.tainted {
+			if cluster >= fmt.Sprintf("c%04d", wave) {
+				f.Expect(nodes).To(BeEmpty(), cluster)
+			} else {
+				f.Expect(len(nodes)).To(BeNumerically("<=", 2), cluster)
+			}
+		}
+		f.Expect(len(f.began)).To(Equal(wave))
+		f.Expect(f.events.take()).To(ContainElement(And(HavePrefix("Warning NoExecuteTaintsHalted MachinePool/c000"), ContainSubstring("unschedulable Pods since"))))
+		f.Expect(f.samples()).To(ContainElement(HavePrefix(`no_execute_halted{cluster_name="c000`)))
+
+		f.bad = false // Pods find Nodes again, and the roll-out goes on
+		for _, of := range f.servers {
+			for i := range of.pods {
+				of.pods[i].Status.Conditions = nil
+			}
+		}
+		f.run(30*time.Minute, 0)
+		for cluster := range wave {
+			f.Expect(f.ended).To(HaveKey(fmt.Sprintf("c%04d", cluster)))
+		}
+	})
+}
+
+// A taint reaches all Nodes of a thousand Clusters wave by wave, in a tenth of the Clusters at a time, and a Cluster begins when another has been
+// done for a while.
+func TestATaintReachesTheFleetInWaves(t *testing.T) {
+	inUse(t, func(t *testing.T) {
+		f := newThousand(t, 1000, func(int) int { return 1 }, map[int]string{900: "1", 901: "2", 902: "1"})
+		f.declare()
+		f.run(3*time.Hour, 20*time.Minute)
+		f.Expect(len(f.ended)).To(Equal(1000))
+		f.Expect(f.began["c0901"].Sub(f.ended["c0900"])).To(BeNumerically(">=", 5*time.Minute))
+		f.Expect(f.began["c0901"].Sub(f.ended["c0902"])).To(BeNumerically(">=", 5*time.Minute))
+		for cluster, begin := range f.began {
+			atATime := 0
+			for other, end := range f.ended {
+				if !f.began[other].After(begin) && begin.Before(end.Add(5*time.Minute)) {
+					atATime++
+				}
+			}
+			f.Expect(atATime).To(BeNumerically("<=", 100), cluster)
+			if f.ended["c0901"].Add(5*time.Minute).After(begin) && cluster != "c0900" && cluster != "c0901" && cluster != "c0902" {
+				t.Errorf("%s begins before the waves before it are over", cluster)
+			}
+		}
+		f.run(time.Hour, 0)
+		for _, of := range f.servers {
+			for i := range of.nodes {
+				f.Expect(inherit.RecordOf(inherit.OfNode(&of.nodes[i])).Turn()).To(BeZero(), "no record says that the roll-out goes on")
+			}
+		}
+	})
+}
+
+// The label of a Cluster or of its class halts a roll-out, also where Pods have been asked to leave.
+func TestARollOutIsPausedByHand(t *testing.T) {
+	inUse(t, func(t *testing.T) {
+		f := newThousand(t, 2, func(int) int { return 2 }, map[int]string{0: "1"})
+		f.declare()
+		f.budget = true
+		f.run(5*time.Second, 0)
+		f.Expect(f.soft["c0000"]).To(HaveLen(1))
+		f.shelf.clusters[0].Labels[inherit.NoExecuteLabel], f.budget = inherit.NoExecutePaused, false
+		f.run(time.Hour, 0)
+		f.Expect(f.tainted["c0000"]).To(BeEmpty())
+		f.Expect(f.began).NotTo(HaveKey("c0001"))
+		f.Expect(f.evictions()).To(BeZero())
+		delete(f.shelf.clusters[0].Labels, inherit.NoExecuteLabel)
+		f.run(time.Hour, 0)
+		f.Expect(f.ended).To(HaveLen(2))
+	})
+}
+
+func (f *thousand) evictions() (count int) {
+	for _, of := range f.servers {
+		for i := range of.pods {
+			if of.pods[i].Spec.NodeName == "elsewhere" {
+				count++
+			}
+		}
+	}
+	return count
+}
+
+// Nodes that stop being ready halt a roll-out. Nodes that are new, or were not ready before, do not.
+func TestNodesThatStopBeingReadyHaltARollOut(t *testing.T) {
+	inUse(t, func(t *testing.T) {
+		f := newThousand(t, 1, func(int) int { return 5 }, nil)
+		of := f.servers["c0000"]
+		notReady := func(node int) {
+			of.nodes[node].Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, LastTransitionTime: metav1.Now()}}
+		}
+		notReady(4)
+		f.declare()
+		<-time.After(time.Minute)
+		f.run(2*time.Minute, 0)
+		before := len(f.tainted["c0000"])
+		f.Expect(before).To(BeNumerically(">", 0))
+		notReady(3)
+		f.run(20*time.Minute, 0)
+		f.Expect(len(f.tainted["c0000"])).To(BeNumerically("<=", before+1))
+		of.nodes[3].Status.Conditions[0].Status = corev1.ConditionTrue
+		f.run(20*time.Minute, 0)
+		f.Expect(f.ended).To(HaveKey("c0000"))
+	})
+}

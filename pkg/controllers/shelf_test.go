@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers_test
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heirloom-dev/heirloom/pkg/owners"
+)
+
+// shelf is an API server that copies nothing, for thousands of Clusters. It has Clusters and MachinePools, or Nodes and Pods.
+type shelf struct {
+	client.Client
+	clusters []clusterv1.Cluster
+	pools    map[string]*clusterv1.MachinePool // by name, and by the values of their indexes
+	nodes    []corev1.Node
+	pods     []corev1.Pod
+	// wrote is called after each write of a Node, evicts before each eviction.
+	wrote  func(*corev1.Node)
+	evicts func(*corev1.Pod) error
+}
+
+func (s *shelf) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	switch into := into.(type) {
+	case *clusterv1.Cluster:
+		if i, found := slices.BinarySearchFunc(s.clusters, key.Name, func(c clusterv1.Cluster, name string) int { return cmp.Compare(c.Name, name) }); found {
+			*into = s.clusters[i]
+			return nil
+		}
+	case *clusterv1.MachinePool:
+		if pool := s.pools[key.Name]; pool != nil {
+			*into = *pool
+			return nil
+		}
+	case *corev1.Node:
+		for i := range s.nodes {
+			if s.nodes[i].Name == key.Name {
+				s.nodes[i].DeepCopyInto(into)
+				return nil
+			}
+		}
+	}
+	return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
+}
+
+func (s *shelf) List(_ context.Context, list client.ObjectList, options ...client.ListOption) error {
+	o := (&client.ListOptions{}).ApplyOptions(options)
+	field, value := "", ""
+	if o.FieldSelector != nil {
+		for _, r := range o.FieldSelector.Requirements() {
+			field, value = r.Field, r.Value
+		}
+	}
+	switch list := list.(type) {
+	case *clusterv1.ClusterList:
+		list.Items = s.clusters
+	case *clusterv1.MachinePoolList:
+		if pool := s.pools[field+"="+value]; pool != nil {
+			list.Items = []clusterv1.MachinePool{*pool}
+		}
+	case *corev1.NodeList:
+		for i := range s.nodes {
+			if field != "metadata.name" || s.nodes[i].Name == value {
+				list.Items = append(list.Items, s.nodes[i])
+			}
+		}
+	case *corev1.PodList:
+		for _, pod := range s.pods {
+			if pod.Spec.NodeName == value {
+				list.Items = append(list.Items, pod)
+			}
+		}
+	}
+	return nil
+}
+
+func (s *shelf) Patch(_ context.Context, object client.Object, _ client.Patch, _ ...client.PatchOption) error {
+	node := object.(*corev1.Node) //nolint:forcetypeassert // the loop patches Nodes
+	for i := range s.nodes {
+		if s.nodes[i].Name == node.Name {
+			node.DeepCopyInto(&s.nodes[i])
+			s.wrote(node)
+		}
+	}
+	return nil
+}
+
+func (s *shelf) SubResource(string) client.SubResourceClient { return evictor{s: s} }
+
+type evictor struct {
+	client.SubResourceClient
+	s *shelf
+}
+
+func (e evictor) Create(_ context.Context, object, _ client.Object, _ ...client.SubResourceCreateOption) error {
+	return e.s.evicts(object.(*corev1.Pod)) //nolint:forcetypeassert // the loop evicts Pods
+}
+
+// add adds a Cluster whose MachinePool has a number of Nodes with a Pod each, and returns its API server.
+func (s *shelf) add(name string, labels map[string]string, nodes int) *shelf {
+	of, pool := &shelf{}, machinePool()
+	of.wrote = func(*corev1.Node) {}
+	s.clusters = append(s.clusters, clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: "c", Labels: labels}})
+	pool.Name, pool.Spec.ClusterName, pool.Labels[clusterv1.ClusterNameLabel], pool.Spec.ProviderIDList = name, name, name, nil
+	for i := range nodes {
+		n := node(fmt.Sprint(name, "-", i))
+		n.CreationTimestamp = metav1.NewTime(time.Now().Add(-time.Hour))
+		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+		pool.Spec.ProviderIDList = append(pool.Spec.ProviderIDList, n.Spec.ProviderID)
+		of.nodes = append(of.nodes, *n)
+		of.pods = append(of.pods, corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: n.Name}, Spec: corev1.PodSpec{NodeName: n.Name}})
+	}
+	s.pools[name] = pool
+	for field := range owners.Indexes(pool) {
+		for _, value := range owners.IndexValues(pool, field) {
+			s.pools[field+"="+value] = pool
+		}
+	}
+	return of
+}

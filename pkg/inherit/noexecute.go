@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inherit
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+)
+
+// Labels on a Cluster, or on a ClusterClass for all its Clusters, about taints that evict Pods.
+const (
+	// NoExecuteLabel says how Nodes in use get these taints: NoExecutePace, NoExecuteBudgets or NoExecutePaused.
+	NoExecuteLabel = "heirloom.dev/no-execute"
+	// NoExecuteRateLabel is the number of Nodes of the Cluster that get such a taint per minute, greater than 0.
+	NoExecuteRateLabel = "heirloom.dev/no-execute-rate"
+	// NoExecuteDeadlineLabel is the longest time that a Node waits for its Pods, such as 2h; 0s for no limit.
+	NoExecuteDeadlineLabel = "heirloom.dev/no-execute-deadline"
+	// WaveLabel is the number of the Cluster's wave. Clusters without it come last.
+	WaveLabel = "heirloom.dev/wave"
+)
+
+// The values of NoExecuteLabel. Any other value counts as paused, because a mistyped label must not evict Pods.
+const (
+	NoExecutePace    = "pace"    // a Node gets the taint when it is its turn
+	NoExecuteBudgets = "budgets" // a Node gets the taint when it is its turn, and its Pods have left
+	NoExecutePaused  = "paused"  // no Node gets the taint
+)
+
+// LastWave is the wave of Clusters without WaveLabel.
+const LastWave = math.MaxInt32
+
+// PerCluster says which settings a Cluster may choose.
+type PerCluster string
+
+// The values of PerCluster. In every case, a Cluster may pause and choose its wave.
+const (
+	PerClusterNone    PerCluster = "none"    // no other setting
+	PerClusterGentler PerCluster = "gentler" // settings that evict Pods more slowly than the settings of the installation
+	PerClusterAny     PerCluster = "any"
+)
+
+// NoExecute says how Nodes in use get taints that evict Pods.
+type NoExecute struct {
+	// Budgets says that Pods leave a Node by eviction, as their disruption budgets allow, before it gets the taint. Deadline limits the time
+	// for their leaving; 0 means no limit.
+	Budgets  bool
+	Deadline time.Duration
+	// Rate is the number of Nodes of a Cluster that get the taint per minute; 0 means no limit.
+	Rate float64
+	// Clusters is the number of Clusters in which Nodes get taints at a time, or a percentage of all Clusters; at least 1. Soak is the time
+	// for which a Cluster must have been done before another begins.
+	Clusters intstr.IntOrString
+	Soak     time.Duration
+	// PerCluster says which of these settings a Cluster may choose.
+	PerCluster PerCluster
+}
+
+// NoExecuteOf is how Nodes of a Cluster get taints that evict Pods.
+type NoExecuteOf struct {
+	Budgets  bool
+	Deadline time.Duration
+	Rate     float64
+	Wave     int
+	// Paused says that no Node gets the taint, By the label of which object, or for which reason.
+	Paused bool
+	By     string
+}
+
+// Limits reports whether a Node ever waits for its turn.
+func (n NoExecute) Limits() bool {
+	everywhere := n.Clusters == (intstr.IntOrString{}) || n.Clusters == intstr.FromString("100%")
+	return n.Budgets || n.Rate > 0 || !everywhere || n.PerCluster == PerClusterGentler || n.PerCluster == PerClusterAny
+}
+
+// MostClusters returns the number of Clusters in which Nodes get taints at a time.
+func (n NoExecute) MostClusters(all int) int {
+	if n.Clusters == (intstr.IntOrString{}) { // the zero value is no limit
+		return all
+	}
+	most, _ := intstr.GetScaledValueFromIntOrPercent(&n.Clusters, all, false) // it is validated
+	return max(1, most)
+}
+
+// Of returns the settings of a Cluster. Both arguments may be nil. A label of the Cluster takes precedence over its class's, but a class
+// that pauses, pauses all its Clusters. problems says which labels have no effect.
+func (n NoExecute) Of(cluster *clusterv1.Cluster, class *clusterv1.ClusterClass) (of NoExecuteOf, problems []string) {
+	of = NoExecuteOf{Budgets: n.Budgets, Deadline: n.Deadline, Rate: n.Rate, Wave: LastWave}
+	if class != nil {
+		problems = of.read("ClusterClass", class, n)
+	}
+	if cluster != nil {
+		problems = append(problems, of.read("Cluster", cluster, n)...)
+	}
+	return of, problems
+}
+
+// read takes the settings in the labels of an object that n allows.
+func (of *NoExecuteOf) read(kind string, object metav1.Object, n NoExecute) (problems []string) {
+	problem := func(label, format string, args ...any) {
+		problems = append(problems, fmt.Sprintf("label %s of %s %s: ", label, kind, object.GetName())+fmt.Sprintf(format, args...))
+	}
+	labels := object.GetLabels()
+	const allowed = "the operator does not allow it (--per-cluster-no-execute=%s)"
+	switch how, there := labels[NoExecuteLabel]; {
+	case !there:
+	case how == NoExecutePace || how == NoExecuteBudgets:
+		if gentler := how == NoExecuteBudgets || !n.Budgets; !n.allows(gentler) {
+			problem(NoExecuteLabel, allowed, n.PerCluster)
+		} else {
+			of.Budgets = how == NoExecuteBudgets
+		}
+	default:
+		of.Paused, of.By = true, kind+" "+object.GetName()
+		if how != NoExecutePaused {
+			problem(NoExecuteLabel, "%q counts as paused: must be pace, budgets or paused", how)
+		}
+	}
+	if text, there := labels[NoExecuteRateLabel]; there {
+		switch rate, err := strconv.ParseFloat(text, 64); {
+		case err != nil || !(rate > 0) || math.IsInf(rate, 0):
+			problem(NoExecuteRateLabel, "%q is not a number of Nodes per minute, greater than 0", text)
+		case !n.allows(n.Rate == 0 || rate <= n.Rate):
+			problem(NoExecuteRateLabel, allowed, n.PerCluster)
+		default:
+			of.Rate = rate
+		}
+	}
+	if text, there := labels[NoExecuteDeadlineLabel]; there {
+		switch deadline, err := time.ParseDuration(text); {
+		case err != nil || deadline < 0:
+			problem(NoExecuteDeadlineLabel, "%q is not a duration such as 2h", text)
+		case !n.allows(deadline == 0 || n.Deadline > 0 && deadline >= n.Deadline):
+			problem(NoExecuteDeadlineLabel, allowed, n.PerCluster)
+		default:
+			of.Deadline = deadline
+		}
+	}
+	if text, there := labels[WaveLabel]; there {
+		if wave, err := strconv.ParseInt(text, 10, 32); err == nil && wave >= 0 && wave < LastWave {
+			of.Wave = int(wave)
+		} else {
+			problem(WaveLabel, "%q is not a number, 0 or more", text)
+		}
+	}
+	return problems
+}
+
+// allows reports whether a Cluster may choose a setting, which is gentler than the installation's or not.
+func (n NoExecute) allows(gentler bool) bool {
+	return n.PerCluster == PerClusterAny || n.PerCluster == PerClusterGentler && gentler
+}

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pace
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// Cluster is the state of the roll-out of taints that evict Pods in a Cluster.
+type Cluster struct {
+	Name string
+	Wave int
+	// Waits says that some of its Nodes wait for their turn, UnderWay that some of its Nodes have had their turn, and that the roll-out is not
+	// over, or has not been over for long enough.
+	Waits, UnderWay bool
+	// Halted says that its Nodes may not have a turn now. Unknown says that it may wait: its Nodes have not been read yet.
+	Halted, Unknown bool
+}
+
+// Next decides which of the Clusters go on or begin, at most most at a time, in the order of their waves, then by name. A wave begins when
+// the earlier waves are over. For each Cluster that waits or is under way, it returns the reason why it may not give turns, or "", by name.
+// It is a function of the states alone, so that a new leader goes on where the last one was.
+func Next(clusters []Cluster, most int) map[string]string {
+	clusters = slices.SortedFunc(slices.Values(clusters), func(a, b Cluster) int {
+		return cmp.Or(cmp.Compare(a.Wave, b.Wave), cmp.Compare(a.Name, b.Name))
+	})
+	why := map[string]string{}
+	left := most
+	for _, c := range clusters {
+		if c.UnderWay {
+			why[c.Name] = ""
+			if left--; left < 0 {
+				why[c.Name] = limited(most)
+			}
+		}
+	}
+	var first *Cluster // the first Cluster that is not over
+	for i, c := range clusters {
+		if first == nil && (c.Waits || c.UnderWay || c.Unknown) {
+			first = &clusters[i]
+		}
+		switch {
+		case !c.Waits || c.UnderWay:
+		case first.Wave < c.Wave:
+			why[c.Name] = "an earlier wave, in which Cluster " + first.Name + " is not over"
+		case slices.ContainsFunc(clusters, func(other Cluster) bool { return other.Unknown && other.Wave <= c.Wave && other.Name != c.Name }):
+			why[c.Name] = "a Cluster whose Nodes have not been read yet"
+		case left <= 0:
+			why[c.Name] = limited(most)
+		default:
+			why[c.Name] = ""
+			if !c.Halted {
+				left--
+			}
+		}
+	}
+	return why
+}
+
+func limited(most int) string {
+	return fmt.Sprintf("the number of Clusters at a time, %d (--no-execute-clusters)", most)
+}

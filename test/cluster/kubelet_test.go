@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+//go:build linux
+
+package cluster_test
+
+import (
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heirloom-dev/heirloom/test/cluster"
+)
+
+// docs/kubectl.md says what the removal of a label does to running Pods: nothing, until their kubelet restarts. (Without a restart, nothing
+// happened for 100 seconds either.)
+func TestPodsOfANodeThatLostItsLabel(t *testing.T) {
+	if missing := cluster.Missing(); missing != "" {
+		t.Skip(missing)
+	}
+	const label = "example.com/pool"
+	g, ctx := NewWithT(t), t.Context()
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: cluster.NodeName}}
+	patch := func(value string) {
+		g.Expect(shared.Patch(ctx, node, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"`+label+`":`+value+`}}}`)))).To(Succeed())
+	}
+	g.Eventually(func() error { return shared.Get(ctx, client.ObjectKeyFromObject(node), node) }).WithTimeout(patience).WithPolling(polling).Should(Succeed())
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "default"}}
+	g.Eventually(func() error { return shared.Get(ctx, client.ObjectKeyFromObject(account), account) }).WithTimeout(patience).WithPolling(polling).Should(Succeed())
+	patch(`"gpu"`)
+	exists := []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: label, Operator: corev1.NodeSelectorOpExists}}}}
+	specs := map[string]corev1.PodSpec{
+		"selects": {NodeSelector: map[string]string{label: "gpu"}},
+		"requires": {Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+			RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: exists},
+		}}},
+		"prefers": {Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+			PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{{Weight: 1, Preference: exists[0]}},
+		}}},
+	}
+	pods := map[string]*corev1.Pod{}
+	for name, spec := range specs {
+		spec.TerminationGracePeriodSeconds, spec.AutomountServiceAccountToken = new(int64(0)), new(false)
+		spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+		spec.Containers = []corev1.Container{{Name: "run", Image: cluster.PauseImage, ImagePullPolicy: corev1.PullNever}}
+		pods[name] = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "label-" + name}, Spec: spec}
+		g.Expect(shared.Create(ctx, pods[name])).To(Succeed())
+	}
+	is := func(g Gomega, name string, phase corev1.PodPhase) *corev1.Pod {
+		pod := pods[name]
+		g.Expect(shared.Get(ctx, client.ObjectKeyFromObject(pod), pod)).To(Succeed())
+		g.Expect(pod.Status.Phase).To(Equal(phase), name)
+		return pod
+	}
+	all := func(g Gomega) {
+		for name := range pods {
+			is(g, name, corev1.PodRunning)
+		}
+	}
+	g.Eventually(all).WithTimeout(patience).WithPolling(polling).Should(Succeed())
+	patch("null")
+	g.Consistently(all).WithTimeout(3 * time.Second).WithPolling(polling).Should(Succeed())
+
+	g.Expect(shared.RestartKubelet(ctx)).To(Succeed())
+	g.Eventually(func(g Gomega) {
+		for _, name := range []string{"selects", "requires"} {
+			g.Expect(is(g, name, corev1.PodFailed).Status.Reason).To(Equal("NodeAffinity"))
+		}
+	}).WithTimeout(patience).WithPolling(polling).Should(Succeed())
+	is(g, "prefers", corev1.PodRunning)
+	g.Expect(pods["selects"].Status.ContainerStatuses).To(HaveEach(HaveField("State.Terminated", Not(BeNil()))))
+	for _, pod := range pods {
+		g.Expect(shared.Delete(ctx, pod)).To(Succeed())
+	}
+}
