@@ -222,7 +222,7 @@ func (e *evaluation) visit(ctx context.Context, o *compare.Object) error {
 	}
 	into.After = shown(after)
 	into.Changes = e.byClusterAPI(o)
-	if o.LeftAlone == "" {
+	if o.Skipped == "" {
 		into.Changes = append(o.Wrong(), into.Changes...)
 	}
 	return nil
@@ -248,7 +248,7 @@ func (e *evaluation) become(ctx context.Context, o *compare.Object) (before, aft
 		next.Labels, next.Annotations, next.Spec.Taints = n.Next.Labels, n.Next.Annotations, n.Next.Taints
 		return n.Node, next, nil
 	}
-	planned := o.LeftAlone == "" && o.Plan != nil && o.Plan.Needed()
+	planned := o.Skipped == "" && o.Plan != nil && o.Plan.Needed()
 	if !planned && len(removed) == 0 {
 		return nil, nil, nil
 	}
