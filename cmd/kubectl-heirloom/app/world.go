@@ -3,9 +3,11 @@
 package app
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"time"
 
@@ -53,6 +55,7 @@ type fleetOptions struct {
 	*cli.Factory
 	print         *cli.PrintFlags
 	allNamespaces bool
+	watch         bool
 	world         compare.World
 }
 
@@ -60,6 +63,64 @@ func (o *fleetOptions) addFlags(command *cobra.Command) {
 	command.ValidArgsFunction = o.Complete(cli.Takes{Clusters: true})
 	o.print.AddFlags(command)
 	command.Flags().BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "Show the Clusters of all namespaces.")
+	command.Flags().BoolVarP(&o.watch, "watch", "w", false, "Print the answer, and print it again whenever it has changed.")
+}
+
+// between is the time between two readings with --watch.
+const between = 5 * time.Second
+
+// run runs a command once or, with --watch, until the context ends. It then prints only answers and errors that differ from the last.
+func (o *fleetOptions) run(ctx context.Context, once func(context.Context) error) error {
+	if !o.watch {
+		return once(ctx)
+	}
+	streams, last := o.IOStreams, ""
+	if o.Painter(o.Out) {
+		o.Color = "always" // the terminal is behind a buffer now
+	}
+	for {
+		var out bytes.Buffer
+		o.Out = &out
+		problem := cli.Sentence(once(ctx))
+		if ctx.Err() != nil {
+			return nil
+		}
+		if answer := out.String() + problem; answer != last {
+			_, err := io.WriteString(streams.Out, out.String())
+			if problem != "" {
+				_, _ = fmt.Fprintln(streams.ErrOut, "error:", problem)
+			}
+			if err != nil {
+				return err //nolint:wrapcheck // the reader is gone
+			}
+			last = answer
+		}
+		o.ErrOut = io.Discard // progress and warnings are no news
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(between):
+		}
+	}
+}
+
+// keys returns the Clusters that the arguments name, or all Clusters of the namespace.
+func (o *fleetOptions) keys(ctx context.Context, args []string) (keys []types.NamespacedName, err error) {
+	if err = o.print.Validate(); err != nil {
+		return nil, err
+	}
+	named, err := cli.ParseArguments(args, cli.Takes{Clusters: true, Choosing: o.allNamespaces})
+	if err != nil {
+		return nil, err
+	}
+	if _, o.world, err = world(ctx, o.Factory); err != nil {
+		return nil, err
+	}
+	keys, err = clusters(ctx, o.Factory, &o.world, named.Objects, o.allNamespaces)
+	if err == nil && len(keys) == 0 {
+		err = errors.New("no Clusters found (use -n for another namespace, or -A for all namespaces)")
+	}
+	return keys, err
 }
 
 // trees compares the Clusters that the arguments name, or all Clusters, with all objects below them. look, which may be nil, looks at a
@@ -68,14 +129,8 @@ func (o *fleetOptions) addFlags(command *cobra.Command) {
 func (o *fleetOptions) trees(
 	ctx context.Context, args []string, look func(context.Context, types.NamespacedName, client.Reader),
 ) (trees []*compare.Tree, failed, err error) {
-	if err = o.print.Validate(); err != nil {
-		return nil, nil, err
-	}
-	named, err := cli.ParseArguments(args, cli.Takes{Clusters: true, Choosing: o.allNamespaces})
+	keys, err := o.keys(ctx, args)
 	if err != nil {
-		return nil, nil, err
-	}
-	if _, o.world, err = world(ctx, o.Factory); err != nil {
 		return nil, nil, err
 	}
 	if nodes := o.world.Nodes; look != nil {
@@ -86,13 +141,6 @@ func (o *fleetOptions) trees(
 			}
 			return server, err
 		}
-	}
-	keys, err := clusters(ctx, o.Factory, &o.world, named.Objects, o.allNamespaces)
-	if err == nil && len(keys) == 0 {
-		err = errors.New("no Clusters found (use -n for another namespace, or -A for all namespaces)")
-	}
-	if err != nil {
-		return nil, nil, err
 	}
 	defer o.Progress("Reading %s and their Nodes", cli.Count(len(keys), "Cluster"))()
 	trees = o.world.Trees(ctx, keys)

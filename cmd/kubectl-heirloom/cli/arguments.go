@@ -40,16 +40,21 @@ type Argument struct{ Kind, Name string }
 type Arguments struct {
 	Objects  []Argument
 	All, Key string
+	takes    Takes
+	// kindFirst says that the kind is an argument of its own.
+	kindFirst bool
 }
 
 // ParseArguments reads arguments without a call to an API server.
 func ParseArguments(args []string, takes Takes) (a Arguments, err error) {
 	kind, rest := takes.kind(args)
+	a.takes, a.kindFirst = takes, kind != ""
 	if len(rest) == 0 && kind == "" {
 		return a, errors.New("specify an object, such as machine/md-0-x7k2p, or a kind, such as machines")
 	}
 	last := len(rest) - 1
-	if takes.Key && (last > 0 || last == 0 && takes.Choosing) && (kind != "" || isKey(rest[last], args[0])) {
+	noName := last == 0 && (takes.Choosing || kind != "" && strings.Contains(rest[0], "/"))
+	if takes.Key && (last > 0 || noName) && (kind != "" || isKey(rest[last], args[0])) {
 		rest, a.Key = rest[:last], rest[last]
 	}
 	if len(rest) == 0 {
@@ -120,15 +125,25 @@ type Request struct {
 	Key     string
 }
 
-// Resolve finds the kinds of the arguments.
+// errNoKind begins with kubectl's words.
+var errNoKind = errors.New("the server doesn't have a resource type")
+
+// Resolve finds the kinds of the arguments. A word that is no kind is the name of a Cluster, and the next word may be a key.
 func (a Arguments) Resolve(mapper meta.RESTMapper) (r *Request, err error) {
 	r = &Request{Key: a.Key}
 	if a.All != "" {
-		r.All, err = Kind(mapper, a.All)
-		return r, err
+		if r.All, err = Kind(mapper, a.All); errors.Is(err, errNoKind) && !a.takes.Choosing {
+			a.Objects, a.All = []Argument{{"cluster", a.All}}, ""
+		} else {
+			return r, err
+		}
 	}
 	for i, object := range a.Objects {
 		kind, err := Kind(mapper, object.Kind)
+		if errors.Is(err, errNoKind) && a.kindFirst && a.takes.Key && a.Key == "" && len(a.Objects) == 1 {
+			object, r.Key = Argument{"cluster", object.Kind}, object.Name
+			kind, err = Kind(mapper, object.Kind)
+		}
 		if err != nil && a.Key == "" && i > 0 && i == len(a.Objects)-1 && strings.Contains(object.Kind, ".") {
 			r.Key = object.Kind + "/" + object.Name // looked like an object, because objects with an API group precede it
 			return r, nil
@@ -153,7 +168,7 @@ func Kind(mapper meta.RESTMapper, name string) (*meta.RESTMapping, error) {
 		gvk, err = mapper.KindFor(resource.WithVersion(""))
 	}
 	if meta.IsNoMatchError(err) {
-		return nil, fmt.Errorf("the server doesn't have a resource type %q", name)
+		return nil, fmt.Errorf("%w %q", errNoKind, name)
 	}
 	if err != nil {
 		return nil, err

@@ -98,7 +98,7 @@ func (e *evaluation) note(object, text string) { e.said[text] = append(e.said[te
 // apply puts the files into the store as the API server would store them.
 func (e *evaluation) apply() error {
 	for _, file := range e.Files {
-		gvk, name := file.GroupVersionKind(), strings.Replace(inherit.Ref{Kind: file.GetKind(), Object: file}.String(), " /", " ", 1)
+		gvk, name := file.GroupVersionKind(), inherit.Ref{Kind: file.GetKind(), Object: file}.String()
 		id := idOf(gvk, file)
 		switch {
 		case e.applied[id] != nil:
