@@ -23,7 +23,7 @@ func TestWatch(t *testing.T) {
 		o := &fleetOptions{Factory: &cli.Factory{IOStreams: streams, Color: "never"}, watch: true}
 		ctx, cancel := context.WithTimeout(t.Context(), 5*between+time.Second)
 		defer cancel()
-		answers, asked := []string{"a", "a", "b", "", "b", "b"}, 0
+		answers, asked := []string{"one", "one", "two", "", "two", "two"}, 0
 		err := o.run(ctx, func(context.Context) (err error) {
 			answer := answers[asked]
 			if asked++; answer == "" {
@@ -34,7 +34,7 @@ func TestWatch(t *testing.T) {
 		})
 		NewWithT(t).Expect(err).NotTo(HaveOccurred())
 		NewWithT(t).Expect(asked).To(Equal(len(answers)))
-		NewWithT(t).Expect(out.String()).To(Equal("a\nb\nb\n"))
+		NewWithT(t).Expect(out.String()).To(Equal("one\n" + "two\n" + "two\n"))
 		NewWithT(t).Expect(problems.String()).To(Equal("error: away\n"))
 	})
 }

@@ -128,22 +128,32 @@ type Request struct {
 // errNoKind begins with kubectl's words.
 var errNoKind = errors.New("the server doesn't have a resource type")
 
-// Resolve finds the kinds of the arguments. A word that is no kind is the name of a Cluster, and the next word may be a key.
+// named reads a first word that is no kind as the name of a Cluster. The next word is a key then.
+func (a Arguments) named(mapper meta.RESTMapper) Arguments {
+	first := a.All
+	if a.kindFirst && a.takes.Key && a.Key == "" && len(a.Objects) == 1 {
+		first = a.Objects[0].Kind
+	}
+	if _, err := Kind(mapper, first); first == "" || a.takes.Choosing || !errors.Is(err, errNoKind) {
+		return a
+	}
+	if a.All == "" {
+		a.Key = a.Objects[0].Name
+	}
+	a.Objects, a.All = []Argument{{"cluster", first}}, ""
+	return a
+}
+
+// Resolve finds the kinds of the arguments.
 func (a Arguments) Resolve(mapper meta.RESTMapper) (r *Request, err error) {
+	a = a.named(mapper)
 	r = &Request{Key: a.Key}
 	if a.All != "" {
-		if r.All, err = Kind(mapper, a.All); errors.Is(err, errNoKind) && !a.takes.Choosing {
-			a.Objects, a.All = []Argument{{"cluster", a.All}}, ""
-		} else {
-			return r, err
-		}
+		r.All, err = Kind(mapper, a.All)
+		return r, err
 	}
 	for i, object := range a.Objects {
 		kind, err := Kind(mapper, object.Kind)
-		if errors.Is(err, errNoKind) && a.kindFirst && a.takes.Key && a.Key == "" && len(a.Objects) == 1 {
-			object, r.Key = Argument{"cluster", object.Kind}, object.Name
-			kind, err = Kind(mapper, object.Kind)
-		}
 		if err != nil && a.Key == "" && i > 0 && i == len(a.Objects)-1 && strings.Contains(object.Kind, ".") {
 			r.Key = object.Kind + "/" + object.Name // looked like an object, because objects with an API group precede it
 			return r, nil

@@ -377,7 +377,7 @@ func (f *finder) tell(e *Entry, v verdict) {
 		guess = " The server's settings are unknown: if it already has such a regex, the loop adds the key to the Node."
 	}
 	if e.by.Object != nil {
-		by = e.by.Ref.String()
+		by = e.by.String()
 	}
 	fill := strings.NewReplacer(
 		"{what}", e.Of.What, "{key}", e.Of.Name, "{guess}", guess, "{from}", e.From.String(), "{by}", by, "{of}", v.of, "{value}", fmt.Sprintf("%q", v.of),

@@ -145,7 +145,7 @@ func (e *Explanation) trace(entry *Entry, count int, title string, say func(styl
 	steps := e.steps(entry)
 	title += ": " + entry.what() + " " + entry.Status.Phrase()
 	if at := slices.IndexFunc(steps, func(s step) bool { return !s.fine }); at >= 0 && entry.Status == compare.Declared {
-		title += ", but " + steps[at].Ref.String() + " differs"
+		title += ", but " + steps[at].String() + " differs"
 	}
 	say(cli.Bold, title, "")
 	each := func(ref inherit.Ref) string {

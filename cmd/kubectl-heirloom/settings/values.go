@@ -3,15 +3,14 @@
 package settings
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"strings"
 
-	"github.com/santhosh-tekuri/jsonschema/v6"
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	"helm.sh/helm/v4/pkg/chart/common/util"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
@@ -41,7 +40,7 @@ func fromValues(files []string) ([]string, error) {
 		return nil, errors.New("--values: namespace: the chart refuses it; set watchNamespace to confine the watch")
 	}
 	if err := valid(files); err != nil {
-		return nil, fmt.Errorf("--values: the chart refuses them:%w", err)
+		return nil, fmt.Errorf("--values: the chart refuses them:\n%w", err)
 	}
 	flags := []string{"--leader-elect=true"} // unless the values say otherwise
 	for pair := range strings.FieldsSeq(flagsOfValues) {
@@ -76,28 +75,15 @@ func factsOf(values map[string]any) (flags []string) {
 
 // valid reports values that the chart's schema refuses, in the words of Helm.
 func valid(files []string) error {
-	schema, err := jsonschema.UnmarshalJSON(bytes.NewReader(chart.Schema))
-	compiler := jsonschema.NewCompiler()
-	if err = errors.Join(err, compiler.AddResource("values.schema.json", schema)); err != nil {
-		return err
-	}
-	compiled, err := compiler.Compile("values.schema.json")
-	if err != nil {
-		return err
-	}
 	defaults, err := yaml.YAMLToJSON(chart.Values)
 	if err != nil {
-		return err
+		return fmt.Errorf("reading the chart's values: %w", err)
 	}
 	values, err := merged(defaults, files)
 	if err != nil {
 		return err
 	}
-	if err = compiled.Validate(values); err != nil {
-		_, words, _ := strings.Cut(err.Error(), "\n") // the first line names the schema
-		return errors.New("\n" + words)
-	}
-	return nil
+	return util.ValidateAgainstSingleSchema(values, chart.Schema)
 }
 
 // merged merges files into values as Helm does, by JSON merge patches. Numbers keep their notation.
