@@ -65,7 +65,7 @@ func Object(
 	if err := c.Patch(ctx, cleaned, patch, client.FieldOwner(managedfields.Manager)); err != nil {
 		return false, nil, client.IgnoreNotFound(err)
 	}
-	if managedfields.Recorded(cleaned.GetManagedFields()) && !mode.DryRun { // a running Heirloom answers dry runs, too
+	if managedfields.Recorded(cleaned.GetManagedFields()) && !mode.DryRun { // a running Heirloom also answers dry runs
 		return false, nil, errReclaimed
 	}
 	return true, removed, nil
