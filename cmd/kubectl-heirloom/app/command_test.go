@@ -46,6 +46,8 @@ func TestWrongCommandLines(t *testing.T) {
 		"lint":                                  "specify files or directories: as arguments, with -f or with -k",
 		"lint -f nowhere":                       `the path "nowhere" does not exist`,
 		"mode set prod":                         "specify a Cluster, as cluster/NAME or NAME, and then enforce, observe or --unset",
+		"mode set cluster enforce":              "specify a Cluster, as cluster/NAME or NAME, and then enforce, observe or --unset",
+		"mode set prod enforce --unset":         "specify a Cluster, as cluster/NAME or NAME, and then enforce, observe or --unset",
 		"mode set prod loosely":                 "specify a Cluster, as cluster/NAME or NAME, and then enforce, observe or --unset",
 		"cleanup machine/":                      `"machine/" is not an object`,
 		"check --wait=-1s":                      "--wait=-1s: must not be negative",

@@ -36,11 +36,11 @@ func newModeCommand(f *cli.Factory) *cobra.Command {
 		},
 	}
 	o.addFlags(list)
-	command.AddCommand(list, newModeSetCommand(f))
+	command.AddCommand(list, newModeSetCommand(o))
 	return command
 }
 
-func newModeSetCommand(f *cli.Factory) *cobra.Command {
+func newModeSetCommand(o *fleetOptions) *cobra.Command {
 	unset := false
 	command := &cobra.Command{
 		Use:   "set (cluster/NAME | NAME) (enforce | observe | --unset)",
@@ -50,21 +50,24 @@ func newModeSetCommand(f *cli.Factory) *cobra.Command {
 
   # Return to the mode of its ClusterClass or of the installation
   kubectl heirloom mode set cluster/prod --unset`,
-		ValidArgsFunction: f.Complete(cli.Takes{Clusters: true}),
+		ValidArgsFunction: o.Complete(cli.Takes{Clusters: true}),
 		RunE: func(command *cobra.Command, args []string) error {
-			wanted := ""
-			if len(args) == 2 && !unset {
-				args, wanted = args[:1], args[1]
+			wanted, last := "", len(args)-1
+			if !unset && last > 0 {
+				args, wanted = args[:last], args[last]
 			}
 			named, err := cli.ParseArguments(args, cli.Takes{Clusters: true})
-			if err == nil && (len(named.Objects) != 1 || !unset && wanted != string(inherit.Enforce) && wanted != string(inherit.Observe)) {
-				err = errors.New("specify a Cluster, as cluster/NAME or NAME, and then enforce, observe or --unset")
-			}
-			strategy, wrong := f.DryRun(command)
-			if err := cmp.Or(err, wrong); err != nil {
+			if err != nil {
 				return err
 			}
-			return setMode(command.Context(), f, named.Objects[0].Name, wanted, strategy)
+			if len(named.Objects) != 1 || !unset && wanted != string(inherit.Enforce) && wanted != string(inherit.Observe) {
+				return errors.New("specify a Cluster, as cluster/NAME or NAME, and then enforce, observe or --unset")
+			}
+			strategy, err := o.DryRun(command)
+			if err != nil {
+				return err
+			}
+			return o.setMode(command.Context(), args, wanted, strategy)
 		},
 	}
 	cmdutil.AddDryRunFlag(command)
@@ -72,21 +75,17 @@ func newModeSetCommand(f *cli.Factory) *cobra.Command {
 	return command
 }
 
-// setMode labels a Cluster, and says which mode it has then. It refuses a mode that would have no effect.
-func setMode(ctx context.Context, f *cli.Factory, name, wanted string, strategy cmdutil.DryRunStrategy) error {
-	management, w, err := world(ctx, f)
+// setMode labels the Cluster, and says which mode it has then. It refuses a mode that would have no effect.
+func (o *fleetOptions) setMode(ctx context.Context, args []string, wanted string, strategy cmdutil.DryRunStrategy) error {
+	keys, err := o.keys(ctx, args)
 	if err != nil {
 		return err
 	}
-	found, err := clusters(ctx, f, &w, []cli.Argument{{Name: name}}, false)
-	if err != nil {
-		return err
-	}
-	after, err := mode.Set(ctx, w, management, found[0], wanted, strategy)
+	after, err := mode.Set(ctx, o.world, o.management, keys[0], wanted, strategy)
 	if err != nil {
 		return err
 	}
 	done := map[bool]string{true: " (dry run)"}[strategy != cmdutil.DryRunNone]
-	_, err = fmt.Fprintf(f.Out, "Cluster %s: %s, by the %s%s\n", found[0], after.Mode, after.From, done)
+	_, err = fmt.Fprintf(o.Out, "Cluster %s: %s, by the %s%s\n", keys[0], after.Mode, after.From, done)
 	return err
 }

@@ -50,12 +50,13 @@ func clusters(ctx context.Context, f *cli.Factory, w *compare.World, named []cli
 	return w.Clusters(ctx, namespace)
 }
 
-// fleetOptions are the options of commands about Clusters with all objects below them. trees sets the world.
+// fleetOptions are the options of commands about Clusters with all objects below them. keys sets the world.
 type fleetOptions struct {
 	*cli.Factory
 	print         *cli.PrintFlags
 	allNamespaces bool
 	watch         bool
+	management    *cli.Management
 	world         compare.World
 }
 
@@ -113,7 +114,7 @@ func (o *fleetOptions) keys(ctx context.Context, args []string) (keys []types.Na
 	if err != nil {
 		return nil, err
 	}
-	if _, o.world, err = world(ctx, o.Factory); err != nil {
+	if o.management, o.world, err = world(ctx, o.Factory); err != nil {
 		return nil, err
 	}
 	keys, err = clusters(ctx, o.Factory, &o.world, named.Objects, o.allNamespaces)

@@ -71,6 +71,14 @@ type Result interface {
 	Table(wide bool) *metav1.Table
 }
 
+// Columns returns the columns of a table.
+func Columns(names ...string) (columns []metav1.TableColumnDefinition) {
+	for _, name := range names {
+		columns = append(columns, metav1.TableColumnDefinition{Name: name, Type: "string"})
+	}
+	return columns
+}
+
 // Named is an answer about objects that have names, for --output=name.
 type Named interface {
 	// Names returns "<kind>.<group>/<name>" for each object, as kubectl prints it, with a lower-case kind.

@@ -147,10 +147,7 @@ func (o *Object) rows() (all [][2]string) {
 // Table implements cli.Result. A wide table has every object, and the fields that declare entries; otherwise, objects of a set that change
 // alike share their rows.
 func (r *Result) Table(wide bool) *metav1.Table {
-	t := &metav1.Table{}
-	for _, name := range []string{"Namespace", "Object", "Change", "Declared by"} {
-		t.ColumnDefinitions = append(t.ColumnDefinitions, metav1.TableColumnDefinition{Name: name, Type: "string"})
-	}
+	t := &metav1.Table{ColumnDefinitions: cli.Columns("Namespace", "Object", "Change", "Declared by")}
 	first := 1
 	if wide || slices.ContainsFunc(r.Objects, func(o *Object) bool { return o.namespace() != r.Objects[0].namespace() }) {
 		first = 0

@@ -309,10 +309,7 @@ func (e *Explanation) Table(wide bool) *metav1.Table {
 	if !wide {
 		names = names[:5]
 	}
-	t := &metav1.Table{}
-	for _, name := range names {
-		t.ColumnDefinitions = append(t.ColumnDefinitions, metav1.TableColumnDefinition{Name: name, Type: "string"})
-	}
+	t := &metav1.Table{ColumnDefinitions: cli.Columns(names...)}
 	styles := map[compare.Status]cli.Style{compare.Missing: cli.Bad, compare.Differs: cli.Bad, compare.Absent: cli.Warn}
 	for i, row := range rows {
 		cells := []any{row[0], row[1], row[2], cli.Cell{Text: row[3], Style: styles[e.Entries[i].Status]}, row[4], row[5], row[6], row[7]}

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
@@ -42,7 +41,7 @@ type Cluster struct {
 func List(ctx context.Context, w compare.World, keys []types.NamespacedName) (*Modes, error) {
 	all, errs := &Modes{TypeMeta: metav1.TypeMeta{APIVersion: "cli.heirloom.dev/v1alpha1", Kind: "Modes"}, Clusters: []Cluster{}}, []error(nil)
 	for _, key := range keys {
-		cluster, err := get(ctx, w.Store, key)
+		cluster, err := compare.Cluster(ctx, w.Store, key)
 		if err == nil {
 			all.Clusters = append(all.Clusters, of(ctx, w, cluster))
 		}
@@ -54,7 +53,7 @@ func List(ctx context.Context, w compare.World, keys []types.NamespacedName) (*M
 // Set labels a Cluster with a mode, or removes the label if the mode is "", and returns the mode that the Cluster has then. It refuses a mode
 // that would have no effect.
 func Set(ctx context.Context, w compare.World, c client.Client, key types.NamespacedName, wanted string, dry cmdutil.DryRunStrategy) (after Cluster, err error) {
-	cluster, err := get(ctx, c, key)
+	cluster, err := compare.Cluster(ctx, c, key)
 	if err != nil {
 		return after, err
 	}
@@ -76,16 +75,6 @@ func Set(ctx context.Context, w compare.World, c client.Client, key types.Namesp
 		return after, fmt.Errorf("labelling Cluster %s: %w", key, err)
 	}
 	return after, nil
-}
-
-func get(ctx context.Context, reader client.Reader, key types.NamespacedName) (*clusterv1.Cluster, error) {
-	cluster := &clusterv1.Cluster{}
-	if err := reader.Get(ctx, key, cluster); apierrors.IsNotFound(err) {
-		return nil, cli.NotFound("Cluster", key)
-	} else if err != nil {
-		return nil, fmt.Errorf("getting Cluster %s: %w", key, err)
-	}
-	return cluster, nil
 }
 
 // of returns the mode of a Cluster.
@@ -119,10 +108,7 @@ func of(ctx context.Context, w compare.World, cluster *clusterv1.Cluster) Cluste
 
 // Table implements cli.Result.
 func (m *Modes) Table(bool) *metav1.Table {
-	t := &metav1.Table{}
-	for _, name := range []string{"Namespace", "Name", "Mode", "From", "Note"} {
-		t.ColumnDefinitions = append(t.ColumnDefinitions, metav1.TableColumnDefinition{Name: name, Type: "string"})
-	}
+	t := &metav1.Table{ColumnDefinitions: cli.Columns("Namespace", "Name", "Mode", "From", "Note")}
 	for _, c := range m.Clusters {
 		t.Rows = append(t.Rows, metav1.TableRow{Cells: []any{c.Namespace, c.Name, c.Mode, c.From, c.Note}})
 	}

@@ -156,7 +156,7 @@ func few(names []string) string {
 
 // Table implements cli.Result. It has one column, because the details of an object are longer than any name.
 func (f *Forest) Table(wide bool) *metav1.Table {
-	table := &metav1.Table{ColumnDefinitions: []metav1.TableColumnDefinition{{Name: "Name", Type: "string"}}}
+	table := &metav1.Table{ColumnDefinitions: cli.Columns("Name")}
 	v := view{f.ShowAll, wide, table}
 	for _, top := range f.Trees {
 		v.add(v.line(top), "", "", "")
