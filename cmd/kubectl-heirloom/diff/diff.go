@@ -117,7 +117,7 @@ func (e *evaluation) put(ctx context.Context, clusters []types.NamespacedName) {
 // apply asks the API server how it would store the files.
 func (e *evaluation) apply() error {
 	for _, file := range e.Files {
-		gvk, name := file.GroupVersionKind(), strings.Replace(inherit.Ref{Kind: file.GetKind(), Object: file}.String(), " /", " ", 1)
+		gvk, name := file.GroupVersionKind(), inherit.Ref{Kind: file.GetKind(), Object: file}.String()
 		id := idOf(gvk, file)
 		switch {
 		case e.applied[id] != nil:

@@ -204,6 +204,9 @@ func (p *Pace) String() string {
 	if p.NodesAMinute <= 0 {
 		return fmt.Sprintf("%s would get NoExecute taints at the same time, because --no-execute-rate is 0.", cli.Count(p.Nodes, "Node"))
 	}
+	if p.Nodes == 1 {
+		return "1 Node would get NoExecute taints, without a delay."
+	}
 	return fmt.Sprintf("%s would get NoExecute taints one after the other, the last after %s (--no-execute-rate=%v).",
 		cli.Count(p.Nodes, "Node"), duration.HumanDuration(time.Duration(p.LastAfterSeconds)*time.Second), p.NodesAMinute)
 }
