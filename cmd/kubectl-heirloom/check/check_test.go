@@ -295,7 +295,7 @@ func TestFleet(t *testing.T) {
 		{"nodes", "a label has another value", relabelled, Failed, []string{`fleet/c: label "` + nodePool + `" differs: n`}},
 		{"nodes", "it has just registered", both(untainted, func(s *scenery) { s.node.CreationTimestamp = metav1.NewTime(now().Add(-time.Minute)) }), OK, []string{"fleet/c: still registering: n"}},
 		{"nodes", "it waits for its turn", evict, OK, []string{"1 of 1 Nodes", "fleet/c: a NoExecute taint waits for its turn: n"}},
-		{"nodes", "nobody waits", both(evict, flags("--no-execute-rate=0")), Failed, []string{`taint "drain:NoExecute" is missing`}},
+		{"nodes", "nobody waits", both(evict, flags("--no-execute-rate=0", "--no-execute=pace", "--no-execute-clusters=100%", "--per-cluster-no-execute=none")), Failed, []string{`taint "drain:NoExecute" is missing`}},
 		{"nodes", "strangers", func(s *scenery) {
 			for i := range 12 {
 				s.nodes = append(s.nodes, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("x%02d", i), UID: "x"}})
