@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -34,8 +33,6 @@ const (
 	begunFor = time.Minute
 	// connectTime is the time after the start of the loop in which a Cluster that has not been reached yet counts as unknown.
 	connectTime = 5 * time.Minute
-	// mostNamed is the number of Pods and Nodes that a halt names.
-	mostNamed = 5
 )
 
 // rollouts is the memory of the loop about the roll-outs of taints that evict Pods. Everything that a new leader must know is in the records
@@ -118,6 +115,11 @@ func (r *rollouts) waits(cluster types.NamespacedName) int {
 	return waiting + heldUp
 }
 
+// in returns the roll-out in a Cluster.
+func (r *rollouts) in(cluster types.NamespacedName) pace.Rollout {
+	return pace.Rollout{Waiting: r.waits(cluster), Turns: r.turns.values(cluster)}
+}
+
 // begin says that a Node of a Cluster has its turn.
 func (r *rollouts) begin(key types.NamespacedName, now time.Time) {
 	r.mu.Lock()
@@ -166,14 +168,17 @@ func (r *nodes) decide(ctx context.Context, v *visit) error {
 func (r *nodes) stateOf(ctx context.Context, cluster *clusterv1.Cluster, now time.Time) pace.Cluster {
 	key := client.ObjectKeyFromObject(cluster)
 	of := r.rollouts.cluster(key)
-	state := pace.Cluster{Name: key.String(), Unknown: !of.surveyed && !r.survey(ctx, cluster, of, now)}
-	turns, _ := r.rollouts.turns.counts(key)
-	state.Waits, state.UnderWay = r.rollouts.waits(key) > 0, turns > 0 || now.Sub(of.begun) < begunFor
-	if !state.Waits && !state.UnderWay && !state.Unknown {
-		return state
+	unknown := !of.surveyed && !r.survey(ctx, cluster, of, now)
+	rollout := r.rollouts.in(key)
+	if now.Sub(of.begun) < begunFor {
+		rollout.Turns = append(rollout.Turns, of.begun)
+	}
+	if rollout.Waiting == 0 && len(rollout.Turns) == 0 && !unknown {
+		return pace.Cluster{Name: key.String()}
 	}
 	settings, _ := r.noExecuteOf(ctx, cluster)
-	state.Wave, state.Halted = settings.Wave, settings.Paused || of.halted != ""
+	state := rollout.Cluster(key.String(), settings, of.halted != "")
+	state.Unknown = unknown
 	return state
 }
 
@@ -216,14 +221,9 @@ func (r *nodes) settle(ctx context.Context, v *visit) error {
 	return nil
 }
 
-// noExecuteOf returns the settings of a Cluster. A ClusterClass that cannot be read may pause, so it does.
+// noExecuteOf returns the settings of a Cluster.
 func (r *nodes) noExecuteOf(ctx context.Context, cluster *clusterv1.Cluster) (of inherit.NoExecuteOf, problems []string) {
-	class, err := r.Chain.Reading(owners.FromCachePromptly).ClusterClass(ctx, cluster)
-	of, problems = r.NoExecute.Of(cluster, class)
-	if err != nil {
-		of.Paused, of.By = true, "its ClusterClass, which cannot be read now"
-	}
-	return of, problems
+	return r.Chain.Reading(owners.FromCachePromptly).NoExecuteOf(ctx, cluster, r.NoExecute)
 }
 
 // halts returns the reason for which no Node of the Cluster may have a turn, and no Pod is evicted: its owner has paused the roll-out, or
@@ -232,7 +232,7 @@ func (r *nodes) halts(ctx context.Context, v *visit, p owners.NodePlan) (why str
 	if v.settings.Paused {
 		return "paused by " + v.settings.By, nil
 	}
-	since := r.rollouts.since(v.Cluster)
+	since := r.rollouts.in(v.Cluster).Began()
 	if since.IsZero() {
 		return "", nil
 	}
@@ -282,44 +282,14 @@ func (r *nodes) harmed(ctx context.Context, v *visit, since time.Time) (why stri
 	if err != nil || requeueAfter > 0 {
 		return "its Pods cannot be read now", false, err
 	}
-	var parts []string
-	for what, names := range map[string][]string{"unschedulable Pods": unschedulable, "Nodes that are not ready": notReady} {
-		if len(names) > 0 {
-			slices.Sort(names)
-			parts = append(parts, fmt.Sprintf("%d %s since %s (%s)", len(names), what, since.UTC().Format(time.RFC3339), some(names)))
-		}
-	}
-	slices.Sort(parts)
-	return strings.Join(parts, ", "), true, nil
-}
-
-func some(names []string) string {
-	if len(names) > mostNamed {
-		names = append(slices.Clone(names[:mostNamed]), "…")
-	}
-	return strings.Join(names, ", ")
-}
-
-// since returns the time at which the roll-out in a Cluster began, or zero.
-func (r *rollouts) since(key types.NamespacedName) (first time.Time) {
-	for _, turn := range r.turns.values(key) {
-		if first.IsZero() || turn.Before(first) {
-			first = turn
-		}
-	}
-	return first
+	return pods.Harm(unschedulable, notReady, since), true, nil
 }
 
 // soaks returns the time until the roll-out in a Cluster is over: no Node waits, and none has had its turn for a while.
 func (r *nodes) soaks(cluster types.NamespacedName, now time.Time) time.Duration {
-	if r.rollouts.waits(cluster) > 0 {
+	rollout := r.rollouts.in(cluster)
+	if rollout.Waiting > 0 {
 		return beginEvery
 	}
-	var last time.Time
-	for _, turn := range r.rollouts.turns.values(cluster) {
-		if turn.After(last) {
-			last = turn
-		}
-	}
-	return max(0, last.Add(r.NoExecute.Soak).Sub(now))
+	return max(0, rollout.Soaked(r.NoExecute.Soak).Sub(now))
 }

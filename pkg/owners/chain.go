@@ -240,6 +240,16 @@ func (c *Chain) ClusterClass(ctx context.Context, cluster *clusterv1.Cluster) (*
 	return read[clusterv1.ClusterClass](ctx, c, "ClusterClass", key, "")
 }
 
+// NoExecuteOf returns the settings of a Cluster for taints that evict Pods. A ClusterClass that cannot be read may pause, so it does.
+func (c *Chain) NoExecuteOf(ctx context.Context, cluster *clusterv1.Cluster, n inherit.NoExecute) (of inherit.NoExecuteOf, problems []string) {
+	class, err := c.ClusterClass(ctx, cluster)
+	of, problems = n.Of(cluster, class)
+	if err != nil {
+		of.Paused, of.By = true, "its ClusterClass, which cannot be read now"
+	}
+	return of, problems
+}
+
 // ClassOf returns the name of the ClusterClass of the Cluster's topology, and whether it has a topology. The class is in the
 // Cluster's namespace unless the topology says otherwise.
 func ClassOf(cluster *clusterv1.Cluster) (types.NamespacedName, bool) {

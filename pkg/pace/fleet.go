@@ -6,7 +6,39 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"time"
+
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
+
+// Rollout is the roll-out of taints that evict Pods in a Cluster, as the plans and records of its Nodes show it.
+type Rollout struct {
+	// Waiting is the number of Nodes that wait for such a taint.
+	Waiting int
+	// Turns are the times of the turns of Nodes. A record forgets its turn when the roll-out is over.
+	Turns []time.Time
+}
+
+// Began returns the time of the first turn, or zero.
+func (r Rollout) Began() time.Time {
+	if len(r.Turns) == 0 {
+		return time.Time{}
+	}
+	return slices.MinFunc(r.Turns, time.Time.Compare)
+}
+
+// Soaked returns the time at which a roll-out in which no Node waits is over: none has had its turn for a while.
+func (r Rollout) Soaked(soak time.Duration) time.Time {
+	if len(r.Turns) == 0 {
+		return time.Time{}
+	}
+	return slices.MaxFunc(r.Turns, time.Time.Compare).Add(soak)
+}
+
+// Cluster returns the state of the Cluster with these settings. halted says that the roll-out has done harm there.
+func (r Rollout) Cluster(name string, of inherit.NoExecuteOf, halted bool) Cluster {
+	return Cluster{Name: name, Wave: of.Wave, Waits: r.Waiting > 0, UnderWay: len(r.Turns) > 0, Halted: of.Paused || halted}
+}
 
 // Cluster is the state of the roll-out of taints that evict Pods in a Cluster.
 type Cluster struct {

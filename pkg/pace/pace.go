@@ -5,8 +5,10 @@
 package pace
 
 import (
+	"cmp"
 	"maps"
 	"math"
+	"slices"
 	"sync"
 	"time"
 )
@@ -98,4 +100,27 @@ func (p *Pacer) wait(now time.Time, limits [2]Limit) (longest time.Duration, nam
 		}
 	}
 	return longest, name
+}
+
+// LastTurn returns the time until the last of the waiting Nodes has its turn. It assumes that all limits have room now, and that each Node
+// asks as soon as there is room for it.
+func LastTurn(waiting map[[2]Limit]int) time.Duration {
+	start, pacer := time.Time{}, &Pacer{}
+	sets := slices.SortedFunc(maps.Keys(waiting), func(a, b [2]Limit) int {
+		return cmp.Or(cmp.Compare(waiting[b], waiting[a]), cmp.Compare(a[0].Name, b[0].Name)) // the largest first
+	})
+	now, left := start, maps.Clone(waiting)
+	for next := time.Duration(0); next < math.MaxInt64; {
+		now, next = now.Add(next), math.MaxInt64
+		for _, limits := range sets {
+			for left[limits] > 0 {
+				if _, longest := pacer.Take(now, limits); longest > 0 {
+					next = min(next, longest)
+					break
+				}
+				left[limits]--
+			}
+		}
+	}
+	return now.Sub(start)
 }

@@ -6,14 +6,37 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// mostPending limits the number of Pods that are read: the answer is the same for more.
-const mostPending = 500
+const (
+	// mostPending limits the number of Pods that are read: the answer is the same for more.
+	mostPending = 500
+	// mostNamed is the number of Pods, and of Nodes, that Harm names.
+	mostNamed = 5
+)
+
+// Harm describes what Harmed has found; "" if it has found nothing.
+func Harm(unschedulable, notReady []string, since time.Time) string {
+	var parts []string
+	add := func(what string, names []string) {
+		if len(names) == 0 {
+			return
+		}
+		some := slices.Sorted(slices.Values(names))
+		if len(some) > mostNamed {
+			some = append(some[:mostNamed], "…")
+		}
+		parts = append(parts, fmt.Sprintf("%d %s since %s (%s)", len(names), what, since.UTC().Format(time.RFC3339), strings.Join(some, ", ")))
+	}
+	add("Nodes that are not ready", notReady)
+	add("unschedulable Pods", unschedulable)
+	return strings.Join(parts, ", ")
+}
 
 // Harmed returns the Pods, as "<namespace>/<name>", that have become unschedulable since a time, and the Nodes that existed then and are not
 // ready any more. With an error about the Pods, it returns the Nodes.

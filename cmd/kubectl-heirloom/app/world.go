@@ -70,31 +70,45 @@ func (o *fleetOptions) addFlags(command *cobra.Command) {
 // between is the time between two readings with --watch.
 const between = 5 * time.Second
 
-// run runs a command once or, with --watch, until the context ends. It then prints only answers and errors that differ from the last.
+// errOver ends a watch: nothing more will change.
+var errOver = errors.New("over")
+
+// run runs a command once or, with --watch, until the context ends, or until the command returns errOver. It then prints only answers and
+// errors that differ from the last. If there is no first answer, its error ends the command.
 func (o *fleetOptions) run(ctx context.Context, once func(context.Context) error) error {
 	if !o.watch {
 		return once(ctx)
 	}
-	streams, last := o.IOStreams, ""
+	streams, last, lastProblem := o.IOStreams, "", ""
 	if o.Painter(o.Out) {
 		o.Color = "always" // the terminal is behind a buffer now
 	}
-	for {
+	for first := true; ; first = false {
 		var out bytes.Buffer
 		o.Out = &out
-		problem := cli.Sentence(once(ctx))
-		if ctx.Err() != nil {
-			return nil
+		err := once(ctx)
+		over := errors.Is(err, errOver)
+		if over {
+			err = nil
 		}
-		if answer := out.String() + problem; answer != last {
-			_, err := io.WriteString(streams.Out, out.String())
-			if problem != "" {
-				_, _ = fmt.Fprintln(streams.ErrOut, "error:", problem)
-			}
-			if err != nil {
+		answer, problem := out.String(), cli.Sentence(err)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case first && answer == "" && problem != "":
+			return err
+		}
+		if answer != last {
+			if _, err := io.WriteString(streams.Out, answer); err != nil {
 				return err //nolint:wrapcheck // the reader is gone
 			}
-			last = answer
+		}
+		if problem != "" && problem != lastProblem {
+			_, _ = fmt.Fprintln(streams.ErrOut, "error:", problem)
+		}
+		last, lastProblem = answer, problem
+		if over {
+			return nil
 		}
 		o.ErrOut = io.Discard // progress and warnings are no news
 		select {

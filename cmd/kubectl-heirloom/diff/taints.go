@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -173,29 +172,12 @@ func (c *Consequence) lines() []string {
 	return lines
 }
 
-// paceOf computes when the last of the waiting Nodes gets its turn. It assumes that all limits have room now, and that each Node asks as
-// soon as there is room for it.
+// paceOf computes when the last of the waiting Nodes gets its turn.
 func paceOf(waiting map[[2]pace.Limit]int, perMinute float64) *Pace {
-	result := &Pace{NodesAMinute: perMinute}
-	start, pacer := time.Time{}, &pace.Pacer{}
-	sets := slices.SortedFunc(maps.Keys(waiting), func(a, b [2]pace.Limit) int {
-		return cmp.Or(cmp.Compare(waiting[b], waiting[a]), cmp.Compare(a[0].Name, b[0].Name)) // the largest first
-	})
-	now, left := start, maps.Clone(waiting)
-	for next := time.Duration(0); next < math.MaxInt64; {
-		now, next = now.Add(next), math.MaxInt64
-		for _, limits := range sets {
-			for left[limits] > 0 {
-				if _, longest := pacer.Take(now, limits); longest > 0 {
-					next = min(next, longest)
-					break
-				}
-				left[limits]--
-				result.Nodes++
-			}
-		}
+	result := &Pace{NodesAMinute: perMinute, LastAfterSeconds: int64(pace.LastTurn(waiting).Round(time.Second).Seconds())}
+	for _, nodes := range waiting {
+		result.Nodes += nodes
 	}
-	result.LastAfterSeconds = int64(now.Sub(start).Round(time.Second).Seconds())
 	return result
 }
 
