@@ -241,7 +241,9 @@ func (c *Chain) ClusterClass(ctx context.Context, cluster *clusterv1.Cluster) (*
 }
 
 // NoExecuteOf returns the settings of a Cluster for taints that evict Pods. A ClusterClass that cannot be read may pause, so it does.
-func (c *Chain) NoExecuteOf(ctx context.Context, cluster *clusterv1.Cluster, n inherit.NoExecute) (of inherit.NoExecuteOf, problems []string) {
+func (c *Chain) NoExecuteOf(
+	ctx context.Context, cluster *clusterv1.Cluster, n inherit.NoExecute,
+) (of inherit.NoExecuteOf, problems []string) {
 	class, err := c.ClusterClass(ctx, cluster)
 	of, problems = n.Of(cluster, class)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 const long = `Inspect inheritance in Cluster API objects and their Nodes: why a label, annotation, taint or field is there, why it is
 missing, which objects a change would touch, and which declarations are wrong.
 
-Exit codes (tree ends with 1 only with --exit-code):
+Exit codes (tree ends with 1 only with --exit-code, status only with --timeout):
   0  no difference, no finding, no failed check
   1  a difference, a finding or a failed check
   2  no answer; standard error says why`

@@ -16,9 +16,20 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/pods"
 )
 
-// left names the Pods that a Node waits for before it gets a taint that evicts them, with their disruption budgets.
+// left says what a Node waits for before it gets a taint that evicts Pods, as far as the Node's own Cluster shows it: who has paused the
+// roll-out, or Pods with their disruption budgets.
 func (x *Explainer) left(ctx context.Context, o *compare.Object) string {
-	if o.Node == nil || !o.Node.Plan.WaitsForPods() {
+	if o.Node == nil || len(o.Node.Plan.Held) == 0 {
+		return ""
+	}
+	chain := x.Store.Chain(o.Cluster)
+	cluster, err := chain.Cluster(ctx, o.Cluster.Namespace, o.Cluster.Name)
+	if err == nil {
+		if of, _ := chain.NoExecuteOf(ctx, cluster, x.Settings.Config.NoExecuteLimits); of.Paused {
+			return " The roll-out is paused by " + of.By + "."
+		}
+	}
+	if !o.Node.Plan.WaitsForPods() {
 		return ""
 	}
 	var leaving []corev1.Pod

@@ -247,6 +247,9 @@ func TestAbsences(t *testing.T) {
 			w.flags, w.m.Spec.Taints = []string{"--no-execute=budgets"}, always("drain:NoExecute")
 		}, "node", "drain", "WaitingForItsTurn", "while no more than a tenth of its set waits"},
 		{"the pace of NoExecute", func(w *topologyOf) { w.m.Spec.Taints = always("drain:NoExecute") }, "node", "drain", "WaitingForItsTurn", "--no-execute-rate"},
+		{"the roll-out is paused", func(w *topologyOf) {
+			w.m.Spec.Taints, w.cluster.Labels = always("drain:NoExecute"), map[string]string{inherit.NoExecuteLabel: inherit.NoExecutePaused}
+		}, "node", "drain", "WaitingForItsTurn", "waits for its turn. The roll-out is paused by Cluster c. kubectl heirloom status says"},
 		{"its Pods have not left", func(w *topologyOf) { w.softened("a b c d") }, "node", "drain", "WaitingForPods",
 			"It waits for 4 Pods: default/a (budget default/app), default/b (budget default/app), default/c (budget default/app) and 1 more."},
 		{"its Pods have left", func(w *topologyOf) { w.softened("") }, "node", "drain", "WaitingForPods", "All have left."},

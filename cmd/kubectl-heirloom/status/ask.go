@@ -27,7 +27,8 @@ type Question struct {
 
 // Ask answers a Question. It also reads all other Clusters of the server, because their order decides which Clusters go on.
 func Ask(ctx context.Context, q Question) (*Status, error) {
-	s := &Status{TypeMeta: metav1.TypeMeta{APIVersion: "cli.heirloom.dev/v1alpha1", Kind: "RolloutStatus"}, Rollouts: []Rollout{}, asked: len(q.Clusters)}
+	s := &Status{Rollouts: []Rollout{}, asked: len(q.Clusters)}
+	s.APIVersion, s.Kind = "cli.heirloom.dev/v1alpha1", "RolloutStatus"
 	note := func(text string) { s.doubts = append(s.doubts, text) }
 	keys := slices.Clone(q.Clusters)
 	others, err := q.World.Clusters(ctx, "")
@@ -137,8 +138,8 @@ func names(nodes []*compare.Node) (all []string) {
 	return all
 }
 
-// estimate returns the time until each Cluster may give turns, by its name. ends has the time for which each Cluster then keeps its place; a
-// Cluster that is not in ends keeps it for an unknown time, and the Clusters that wait for it are missing in the result.
+// estimate returns the time until each Cluster may give turns, by its name. ends has the time for which each Cluster then keeps its place.
+// A Cluster that is not in ends keeps it for an unknown time, and the Clusters that wait for it are missing in the result.
 func estimate(states []pace.Cluster, most int, ends map[string]time.Duration) map[string]time.Duration {
 	left := slices.DeleteFunc(slices.Clone(states), func(c pace.Cluster) bool { return !c.Waits && !c.UnderWay })
 	begins, now := map[string]time.Duration{}, time.Duration(0)

@@ -45,13 +45,13 @@ type cluster struct {
 // atOnce limits how many Clusters are read together. They mostly wait for API servers that do not answer.
 const atOnce = 100
 
-// Read reads the roll-outs in all these Clusters.
+// read reads the roll-outs in all these Clusters.
 func read(ctx context.Context, w *compare.World, keys []types.NamespacedName) []*cluster {
 	all, group := make([]*cluster, len(keys)), errgroup.Group{}
 	group.SetLimit(atOnce)
 	for i, key := range keys {
 		group.Go(func() error {
-			all[i] = &cluster{NamespacedName: key, sets: map[[2]pace.Limit]int{}}
+			all[i] = &cluster{NamespacedName: key, settings: inherit.NoExecuteOf{Wave: inherit.LastWave}, sets: map[[2]pace.Limit]int{}}
 			all[i].err = all[i].read(ctx, w)
 			return nil
 		})
@@ -111,7 +111,7 @@ func (c *cluster) add(ctx context.Context, w *compare.World, node *corev1.Node) 
 	case len(n.Plan.Held) == 0 && !turn.IsZero():
 		c.done++
 	case len(n.Plan.Held) == 0:
-	case n.Plan.WaitsForPods():
+	case n.Plan.WaitsForPods() && c.settings.Budgets:
 		c.Rollout.Waiting++
 		c.leaving = append(c.leaving, n)
 	default:
@@ -163,7 +163,8 @@ func heldUp(leaving []corev1.Pod, budgets []policyv1.PodDisruptionBudget) string
 	var names []string
 	for i := range leaving {
 		if of := pods.Budgets(&leaving[i], full); len(of) > 0 && leaving[i].DeletionTimestamp == nil {
-			names = append(names, "Pod "+leaving[i].Namespace+"/"+leaving[i].Name+", whose PodDisruptionBudget "+strings.Join(of, ", ")+" allows no disruption")
+			pod := leaving[i].Namespace + "/" + leaving[i].Name
+			names = append(names, "Pod "+pod+", whose PodDisruptionBudget "+strings.Join(of, ", ")+" allows no disruption")
 		}
 	}
 	return cli.Some(names, 1)

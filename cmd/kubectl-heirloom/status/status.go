@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -51,6 +52,8 @@ const (
 	// Unknown says that the Cluster or its Nodes could not be read.
 	Unknown State = "Unknown"
 )
+
+var styles = map[State]cli.Style{Done: cli.Good, Running: cli.Good, HeldUp: cli.Bad, Halted: cli.Bad, Unknown: cli.Bad, Paused: cli.Warn}
 
 // Rollout is the roll-out in a Cluster.
 type Rollout struct {
@@ -131,15 +134,17 @@ func (s *Status) Table(wide bool) *metav1.Table {
 		r := &s.Rollouts[i]
 		wave, began := "last", ""
 		if r.Wave != nil {
-			wave = fmt.Sprint(*r.Wave)
+			wave = strconv.Itoa(*r.Wave)
 		}
 		if r.Began != nil {
 			began = r.Began.UTC().Format(time.RFC3339)
 		}
-		style := map[State]cli.Style{Done: cli.Good, Running: cli.Good, HeldUp: cli.Bad, Halted: cli.Bad, Unknown: cli.Bad, Paused: cli.Warn}[r.State]
+		done, waiting, heldUp := "", "", ""
+		if r.Nodes > 0 {
+			done, waiting, heldUp = fmt.Sprintf("%d/%d", r.Done, r.Nodes), strconv.Itoa(r.Waiting), strconv.Itoa(r.HeldUp)
+		}
 		cells := []any{
-			r.Namespace, r.Cluster, wave, cli.Cell{Style: style, Text: string(r.State)}, fmt.Sprintf("%d/%d", r.Done, r.Nodes),
-			r.Waiting, r.HeldUp, r.eta(), cmp.Or(r.Reason, r.Error),
+			r.Namespace, r.Cluster, wave, cli.Cell{Style: styles[r.State], Text: string(r.State)}, done, waiting, heldUp, r.eta(), cmp.Or(r.Reason, r.Error),
 		}
 		if wide {
 			cells = append(cells, began, fmt.Sprint(r.Rate), r.Mode)
@@ -154,9 +159,9 @@ var next = []struct {
 	State
 	text string
 }{
-	{HeldUp, "A roll-out that is held up goes on when the Pod may leave: give it another replica, change its PodDisruptionBudget, or delete the Pod."},
+	{HeldUp, "A roll-out that is held up goes on when the Pod may leave: add a replica, change the PodDisruptionBudget, or delete the Pod."},
 	{Halted, "A halted roll-out goes on when the Pods are scheduled and the Nodes are ready. To take the taint back, remove its declaration."},
-	{Paused, "A paused roll-out goes on when the label " + inherit.NoExecuteLabel + " is removed: kubectl label cluster NAME " + inherit.NoExecuteLabel + "-"},
+	{Paused, "A paused roll-out goes on without the label: kubectl label (cluster | clusterclass) NAME " + inherit.NoExecuteLabel + "-"},
 	{Waiting, "A roll-out that waits begins by itself. The label " + inherit.WaveLabel + " changes the order of the Clusters."},
 }
 
