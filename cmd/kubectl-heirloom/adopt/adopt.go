@@ -23,7 +23,7 @@ type State string
 const (
 	// Adopt means that all Nodes have the entry, and a patch declares it.
 	Adopt State = "adopt"
-	// NotPropagated means that all Nodes have the entry, and a declaration would not reach them. The message says what is missing.
+	// NotPropagated means that all Nodes have the entry, and a declaration would not reach them. The message names the missing setting.
 	NotPropagated State = "notPropagated"
 	// Partial means that not all Nodes of the pool have the entry with the same value.
 	Partial State = "partial"

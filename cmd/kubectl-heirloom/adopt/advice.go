@@ -44,7 +44,7 @@ func (a *Adoption) advise() {
 	}
 }
 
-// adviseKey says what is special about the key of a label.
+// adviseKey warns of keys with special rules.
 func (e *Entry) adviseKey(say func(string, ...any)) {
 	domain, _, _ := strings.Cut(e.Key, "/")
 	switch {
