@@ -32,6 +32,7 @@ func TestUndeclaredEntries(t *testing.T) {
 		"a CSI driver sets it":              {label("topology.ebs.csi.aws.com/zone", "kubelet"), "", ""},
 		"a person sets the place":           {label("topology.kubernetes.io/zone", "kubectl-label"), NotPropagated, "kubectl-label"},
 		"a controller discovers it":         {label("feature.node.kubernetes.io/cpu", "nfd-master"), "", ""},
+		"a discovery keeps it":              {label("nvidia.com/gpu.count", "nfd-master"), "", ""},
 		"Cluster API keeps it":              {label("cluster.x-k8s.io/pool", "manager"), "", ""},
 		"for Nodes, by Cluster API's rules": {label("node.cluster.x-k8s.io/pool", "kubelet"), Adopt, "kubelet"},
 		"Heirloom's own":                    {label("heirloom.node-restriction.kubernetes.io/record", "heirloom"), "", ""},

@@ -74,8 +74,11 @@ func (j *judge) node(e *compare.Entry) {
 		return
 	}
 	registeredBy := j.registeredBy(e.Of)
-	person := slices.ContainsFunc(e.Managers, func(manager string) bool { return strings.HasPrefix(manager, "kubectl") })
-	if e.Record || ofMachinery(e.Of, person || len(registeredBy) > 0) || j.controlPlane() && ofKubeadm(e.Of) {
+	by := func(prefix string) bool {
+		return slices.ContainsFunc(e.Managers, func(manager string) bool { return strings.HasPrefix(manager, prefix) })
+	}
+	discovered := e.Kind == compare.Label && by("nfd-") // node-feature-discovery keeps it
+	if e.Record || discovered || ofMachinery(e.Of, by("kubectl") || len(registeredBy) > 0) || j.controlPlane() && ofKubeadm(e.Of) {
 		return
 	}
 	known := j.undeclared[e.Of]
@@ -115,19 +118,14 @@ func (j *judge) decide(e *Entry) {
 
 // whyNot says why a declaration of the entry would not reach a Node; it is empty if it would, at least once the Cluster names the key.
 func (j *judge) whyNot(e *Entry) string {
-	m := &clusterv1.Machine{}
-	m.Labels, m.Annotations = map[string]string{}, map[string]string{}
-	if j.controlPlane() {
-		m.Labels[clusterv1.MachineControlPlaneLabel] = ""
-	}
 	if e.Kind == compare.Taint {
-		t := taintOf(e)
-		if problem, _ := taint.Problem(taint.Role(j.controlPlane()), t); problem != "" {
+		if problem, _ := taint.Problem(taint.Role(j.controlPlane()), taintOf(e)); problem != "" {
 			return "Heirloom refuses it: " + problem
 		}
 		return ""
 	}
-	m.Labels[e.Key] = e.Value
+	m := &clusterv1.Machine{}
+	m.Labels = map[string]string{e.Key: e.Value}
 	left := j.policy.PlanNode(inherit.ReadNode(&corev1.Node{}, time.Time{}), inherit.SourceOfMachine(m), inherit.Turn{}).LeftOut
 	for _, dropped := range left {
 		if dropped.Name != e.Key || dropped.What != e.Of.What {
@@ -149,7 +147,7 @@ func (j *judge) whyNot(e *Entry) string {
 func (j *judge) others() {
 	for _, c := range j.registered {
 		for _, d := range c.Declares {
-			state, message := DeclaredTwice, "Remove it from the bootstrap configuration."
+			state, message := DeclaredTwice, "" // the advice says when the old source may go
 			if !j.declared[d.Entry] {
 				state, message = OnNoNode, "A start-up taint that an agent removes? Declare it with propagation OnInitialization, or the annotation "+
 					taint.InitializeAnnotation+", for new Nodes."
