@@ -74,11 +74,7 @@ func (j *judge) node(e *compare.Entry) {
 		return
 	}
 	registeredBy := j.registeredBy(e.Of)
-	by := func(prefix string) bool {
-		return slices.ContainsFunc(e.Managers, func(manager string) bool { return strings.HasPrefix(manager, prefix) })
-	}
-	discovered := e.Kind == compare.Label && by("nfd-") // node-feature-discovery keeps it
-	if e.Record || discovered || ofMachinery(e.Of, by("kubectl") || len(registeredBy) > 0) || j.controlPlane() && ofKubeadm(e.Of) {
+	if e.Record || j.ofOthers(e, len(registeredBy) > 0) {
 		return
 	}
 	known := j.undeclared[e.Of]
@@ -95,6 +91,15 @@ func (j *judge) node(e *compare.Entry) {
 			known.SetBy = append(known.SetBy, manager)
 		}
 	}
+}
+
+// ofOthers reports whether controllers, and not people, set the entry. registers says that a bootstrap configuration declares it.
+func (j *judge) ofOthers(e *compare.Entry, registers bool) bool {
+	by := func(prefix string) bool {
+		return slices.ContainsFunc(e.Managers, func(manager string) bool { return strings.HasPrefix(manager, prefix) })
+	}
+	discovered := e.Kind == compare.Label && by("nfd-") // node-feature-discovery keeps it
+	return discovered || ofMachinery(e.Of, by("kubectl") || registers) || j.controlPlane() && ofKubeadm(e.Of)
 }
 
 // decide sets the state of an entry that nobody declares.
