@@ -48,8 +48,12 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	fs.StringVar(&f.Color, "color", "auto", "When to use colours: auto, always or never. auto means on a terminal, unless NO_COLOR is set.")
 	fs.IntVarP(&f.Verbosity, "v", "v", 0, "Number for the log level verbosity. 6 logs each request.")
 	groups := templates.CommandGroups{
-		{Message: "Look:", Commands: []*cobra.Command{newExplainCommand(f), newTreeCommand(f), newReportCommand(f), newStatusCommand(f), newCheckCommand(f)}},
-		{Message: "Before you change something:", Commands: []*cobra.Command{newLintCommand(f), newDiffCommand(f), newUsesCommand(f), newModeCommand(f)}},
+		{Message: "Look:", Commands: []*cobra.Command{
+			newExplainCommand(f), newTreeCommand(f), newReportCommand(f), newStatusCommand(f), newCheckCommand(f),
+		}},
+		{Message: "Before you change something:", Commands: []*cobra.Command{
+			newLintCommand(f), newDiffCommand(f), newUsesCommand(f), newAdoptCommand(f), newModeCommand(f),
+		}},
 		{Message: "Before you uninstall:", Commands: []*cobra.Command{newCleanupCommand(f)}},
 	}
 	groups.Add(command)

@@ -44,6 +44,7 @@ type linter struct {
 	Settings
 	world    world
 	chain    *owners.Chain
+	configs  map[string]*manifest.Object // all objects of the files, by configName
 	findings []Finding
 }
 
@@ -58,7 +59,7 @@ type subject struct {
 // Lint judges the objects together: a Cluster with its ClusterClass, and a MachineDeployment with the Cluster that manages it.
 func Lint(set *manifest.Set, by Settings) (*Report, error) {
 	by.Policy.PaceEviction, by.Policy.SkipNothing = false, true // lint knows no Nodes, and a pause ends
-	l := &linter{Settings: by, world: world{}}
+	l := &linter{Settings: by, world: world{}, configs: map[string]*manifest.Object{}}
 	l.chain = &owners.Chain{Cache: l.world, Layout: func(_ context.Context, gvk schema.GroupVersionKind) (inherit.Layout, error) {
 		return inherit.ControlPlaneLayout(gvk.Version, func(...string) bool { return true }), nil // with room for all fields of the contract
 	}}
@@ -89,7 +90,7 @@ func Lint(set *manifest.Set, by Settings) (*Report, error) {
 	return l.report(len(subjects)), nil
 }
 
-// ofClusterAPI returns the objects of Cluster API, and sets the namespace of objects that have none.
+// ofClusterAPI returns the objects of Cluster API, and sets the namespace of objects that have none. It keeps all objects in configs.
 func (l *linter) ofClusterAPI(objects []*manifest.Object) (all []*manifest.Object) {
 	named := sets.New[string]()
 	for _, object := range objects {
@@ -104,6 +105,9 @@ func (l *linter) ofClusterAPI(objects []*manifest.Object) (all []*manifest.Objec
 	}
 	for _, object := range all {
 		object.SetNamespace(cmp.Or(object.GetNamespace(), l.Namespace))
+	}
+	for _, object := range objects {
+		l.configs[configName(object.GetKind(), cmp.Or(object.GetNamespace(), l.Namespace), object.GetName())] = object
 	}
 	return all
 }
