@@ -51,8 +51,8 @@ type Cluster struct {
 	Halted, Unknown bool
 }
 
-// Next decides which of the Clusters go on or begin, at most most at a time, in the order of their waves, then by name. A wave begins when
-// the earlier waves are over. For each Cluster that waits or is under way, it returns the reason why it may not give turns, or "", by name.
+// Next decides which of the Clusters go on or begin, at most this number at a time, in the order of their waves, then by name. A wave begins
+// when the earlier waves are over. For each Cluster that waits or is under way, it returns the reason why it may not give turns, or "", by name.
 // It is a function of the states alone, so that a new leader goes on where the last one was.
 func Next(clusters []Cluster, most int) map[string]string {
 	clusters = slices.SortedFunc(slices.Values(clusters), func(a, b Cluster) int {
@@ -68,15 +68,12 @@ func Next(clusters []Cluster, most int) map[string]string {
 			}
 		}
 	}
-	var first *Cluster // the first Cluster that is not over
-	for i, c := range clusters {
-		if first == nil && (c.Waits || c.UnderWay || c.Unknown) {
-			first = &clusters[i]
-		}
+	first := slices.IndexFunc(clusters, func(c Cluster) bool { return c.Waits || c.UnderWay || c.Unknown }) // the first that is not over
+	for _, c := range clusters {
 		switch {
 		case !c.Waits || c.UnderWay:
-		case first.Wave < c.Wave:
-			why[c.Name] = "an earlier wave, in which Cluster " + first.Name + " is not over"
+		case clusters[first].Wave < c.Wave:
+			why[c.Name] = "an earlier wave, in which Cluster " + clusters[first].Name + " is not over"
 		case slices.ContainsFunc(clusters, func(other Cluster) bool { return other.Unknown && other.Wave <= c.Wave && other.Name != c.Name }):
 			why[c.Name] = "a Cluster whose Nodes have not been read yet"
 		case left <= 0:

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/cli-runtime/pkg/printers"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -79,36 +80,25 @@ func (o *fleetOptions) run(ctx context.Context, once func(context.Context) error
 	if !o.watch {
 		return once(ctx)
 	}
-	streams, last, lastProblem := o.IOStreams, "", ""
+	w := watched{IOStreams: o.IOStreams}
 	if o.Painter(o.Out) {
 		o.Color = "always" // the terminal is behind a buffer now
 	}
 	for first := true; ; first = false {
 		var out bytes.Buffer
 		o.Out = &out
-		err := once(ctx)
-		over := errors.Is(err, errOver)
-		if over {
-			err = nil
-		}
-		answer, problem := out.String(), cli.Sentence(err)
-		switch {
+		found := once(ctx)
+		problem := cli.Sentence(found)
+		switch over := errors.Is(found, errOver); {
 		case ctx.Err() != nil:
 			return nil
-		case first && answer == "" && problem != "":
+		case over:
+			return w.say(out.String(), "")
+		case first && out.Len() == 0 && problem != "":
+			return found
+		}
+		if err := w.say(out.String(), problem); err != nil {
 			return err
-		}
-		if answer != last {
-			if _, err := io.WriteString(streams.Out, answer); err != nil {
-				return err //nolint:wrapcheck // the reader is gone
-			}
-		}
-		if problem != "" && problem != lastProblem {
-			_, _ = fmt.Fprintln(streams.ErrOut, "error:", problem)
-		}
-		last, lastProblem = answer, problem
-		if over {
-			return nil
 		}
 		o.ErrOut = io.Discard // progress and warnings are no news
 		select {
@@ -117,6 +107,23 @@ func (o *fleetOptions) run(ctx context.Context, once func(context.Context) error
 		case <-time.After(between):
 		}
 	}
+}
+
+// watched prints answers and problems that differ from the last.
+type watched struct {
+	genericiooptions.IOStreams
+	answer, problem string
+}
+
+func (w *watched) say(answer, problem string) (err error) {
+	if answer != w.answer {
+		_, err = io.WriteString(w.Out, answer)
+	}
+	if problem != "" && problem != w.problem {
+		_, _ = fmt.Fprintln(w.ErrOut, "error:", problem)
+	}
+	w.answer, w.problem = answer, problem
+	return err //nolint:wrapcheck // the reader is gone
 }
 
 // keys returns the Clusters that the arguments name, or all Clusters of the namespace.

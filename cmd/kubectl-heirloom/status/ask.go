@@ -29,44 +29,14 @@ type Question struct {
 func Ask(ctx context.Context, q Question) (*Status, error) {
 	s := &Status{Rollouts: []Rollout{}, asked: len(q.Clusters)}
 	s.APIVersion, s.Kind = "cli.heirloom.dev/v1alpha1", "RolloutStatus"
-	note := func(text string) { s.doubts = append(s.doubts, text) }
-	keys := slices.Clone(q.Clusters)
-	others, err := q.World.Clusters(ctx, "")
-	if err != nil {
-		note("The Clusters of other namespaces cannot be listed, so the order of the Clusters may differ: " + cli.OneLine(err) + ".")
-		others, _ = q.World.Clusters(ctx, q.Clusters[0].Namespace)
-	}
-	for _, key := range others {
-		if !slices.Contains(q.Clusters, key) {
-			keys = append(keys, key)
-		}
-	}
-	all := read(ctx, q.World, keys)
+	all := read(ctx, q.World, append(slices.Clone(q.Clusters), s.others(ctx, q)...))
 	if len(q.Clusters) == 1 && all[0].err != nil {
 		return nil, all[0].err
 	}
-	limits, unread := q.Settings.Config.NoExecuteLimits, 0
-	var states []pace.Cluster
-	ends := map[string]time.Duration{}
-	for _, c := range all {
-		if c.err != nil {
-			unread++
-		}
-		if !c.other {
-			states = append(states, c.Cluster(c.String(), c.settings, c.harm != ""))
-			if c.goesOn() {
-				ends[c.String()] = c.lasts(limits.Soak, q.Now)
-			}
-		}
-	}
-	if unread > 0 && unread < len(all) {
-		note(cli.Count(unread, "Cluster") + " could not be read, so the order of the Clusters may differ.")
-	}
-	most := limits.MostClusters(len(states))
-	why, begins := pace.Next(states, most), estimate(states, most, ends)
+	why, begins := s.order(q, all)
 	for _, c := range all[:len(q.Clusters)] {
-		row := c.row(why[c.String()], limits.Soak, q.Now)
-		if begin, known := begins[c.String()]; known && row.State != Done && row.State != None {
+		row := c.row(why[c.String()], q.Settings.Config.NoExecuteLimits.Soak, q.Now)
+		if begin, known := begins[c.String()]; known && c.Waiting > 0 {
 			left := int64((begin + pace.LastTurn(c.sets)).Round(time.Second).Seconds())
 			row.SecondsLeft = &left
 		}
@@ -78,12 +48,49 @@ func Ask(ctx context.Context, q Question) (*Status, error) {
 	return s, ctx.Err()
 }
 
+// others returns the Clusters about which nobody asks.
+func (s *Status) others(ctx context.Context, q Question) []types.NamespacedName {
+	all, err := q.World.Clusters(ctx, "")
+	if err != nil {
+		s.doubt("The Clusters of other namespaces cannot be listed", ": "+cli.OneLine(err))
+		all, _ = q.World.Clusters(ctx, q.Clusters[0].Namespace)
+	}
+	return slices.DeleteFunc(all, func(key types.NamespacedName) bool { return slices.Contains(q.Clusters, key) })
+}
+
+// order returns why each Cluster may not give turns because of other Clusters, and the time until it may.
+func (s *Status) order(q Question, all []*cluster) (why map[string]string, begins map[string]time.Duration) {
+	limits, unread, ends := q.Settings.Config.NoExecuteLimits, 0, map[string]time.Duration{}
+	var states []pace.Cluster
+	for _, c := range all {
+		if c.err != nil {
+			unread++
+		}
+		if c.other {
+			continue
+		}
+		states = append(states, c.Cluster(c.String(), c.settings, c.harm != ""))
+		if c.goesOn() {
+			ends[c.String()] = c.lasts(limits.Soak, q.Now)
+		}
+	}
+	if unread > 0 {
+		s.doubt(cli.Count(unread, "Cluster")+" could not be read", "")
+	}
+	most := limits.MostClusters(len(states))
+	return pace.Next(states, most), estimate(states, most, ends)
+}
+
+func (s *Status) doubt(what, because string) {
+	s.doubts = append(s.doubts, what+", so the order of the Clusters may differ"+because+".")
+}
+
 // goesOn reports whether nothing in the Cluster keeps the roll-out from its end.
 func (c *cluster) goesOn() bool { return !c.settings.Paused && c.harm == "" && len(c.stays) == 0 }
 
 // lasts returns how long a Cluster keeps its place from the time at which it may give turns.
 func (c *cluster) lasts(soak time.Duration, now time.Time) time.Duration {
-	if c.Rollout.Waiting > 0 {
+	if c.Waiting > 0 {
 		return pace.LastTurn(c.sets) + soak
 	}
 	return max(0, c.Soaked(soak).Sub(now))
@@ -92,8 +99,8 @@ func (c *cluster) lasts(soak time.Duration, now time.Time) time.Duration {
 // row describes the roll-out. why is the reason why it may not give turns because of other Clusters.
 func (c *cluster) row(why string, soak time.Duration, now time.Time) Rollout {
 	r := Rollout{
-		Namespace: c.Namespace, Cluster: c.Name, State: Running, Nodes: c.done + c.Rollout.Waiting, Done: c.done,
-		Waiting: c.Rollout.Waiting - len(c.stays), HeldUp: len(c.stays), Rate: c.settings.Rate, Mode: inherit.NoExecutePace,
+		Namespace: c.Namespace, Cluster: c.Name, State: Running, Nodes: c.done + c.Waiting, Done: c.done,
+		Waiting: c.Waiting - len(c.stays), HeldUp: len(c.stays), Rate: c.settings.Rate, Mode: inherit.NoExecutePace,
 	}
 	if c.settings.Wave < inherit.LastWave {
 		r.Wave = &c.settings.Wave
@@ -109,7 +116,7 @@ func (c *cluster) row(why string, soak time.Duration, now time.Time) Rollout {
 		r.State, r.Error = Unknown, cli.OneLine(c.err)
 	case r.Nodes == 0:
 		r.State, r.Reason = None, "No roll-out"
-	case c.Rollout.Waiting == 0:
+	case c.Waiting == 0:
 		r.State = Done
 		if end := c.Soaked(soak); now.Before(end) {
 			r.Reason = "it keeps its place until " + end.UTC().Format(time.RFC3339)

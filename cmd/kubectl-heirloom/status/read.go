@@ -112,10 +112,10 @@ func (c *cluster) add(ctx context.Context, w *compare.World, node *corev1.Node) 
 		c.done++
 	case len(n.Plan.Held) == 0:
 	case n.Plan.WaitsForPods() && c.settings.Budgets:
-		c.Rollout.Waiting++
+		c.Waiting++
 		c.leaving = append(c.leaving, n)
 	default:
-		c.Rollout.Waiting++
+		c.Waiting++
 		group, size, err := w.Store.Chain(c.NamespacedName).NodeGroup(ctx, n.Decided.Source)
 		if err != nil {
 			return fmt.Errorf("finding the Nodes that share the taints of Node %s: %w", node.Name, err)
@@ -128,7 +128,7 @@ func (c *cluster) add(ctx context.Context, w *compare.World, node *corev1.Node) 
 // readPods looks for Pods that a roll-out has harmed, and for Pods that hold it up.
 func (c *cluster) readPods(ctx context.Context, w *compare.World, server client.Reader, nodes []corev1.Node) error {
 	since := c.Began()
-	if c.Rollout.Waiting == 0 || since.IsZero() {
+	if c.Waiting == 0 || since.IsZero() {
 		return nil
 	}
 	unschedulable, notReady, err := pods.Harmed(ctx, server, nodes, since)

@@ -73,7 +73,12 @@ func (c *clusters) ask(t *testing.T, flags string, names ...string) *Status {
 		if cluster.Name == "silent" {
 			return nil, errors.New("i/o timeout")
 		}
-		return fleet.Server(c.workload[cluster.Name]...).Build(), nil
+		return fleet.Server(c.workload[cluster.Name]...).WithInterceptorFuncs(fleet.Asks(func(request string) error {
+			if cluster.Name == "blind" && request == "list PodList" {
+				return errors.New("forbidden")
+			}
+			return nil
+		})).Build(), nil
 	}
 	q := Question{World: &w, Named: true}
 	for _, name := range names {
@@ -94,6 +99,7 @@ func text(t *testing.T, answer *Status) string {
 // Each state has its reason, and people read what to do next.
 func TestStates(t *testing.T) {
 	c := &clusters{workload: map[string][]client.Object{}}
+	c.add("blind", "heirloom.dev/wave=1", "leaving", "waits")
 	c.add("done", "heirloom.dev/wave=1", "done", "done")
 	c.add("halted", "heirloom.dev/wave=1", "done", "waits")
 	c.add("heldup", "heirloom.dev/wave=1", "leaving", "waits", "waits")
@@ -119,7 +125,7 @@ func TestStates(t *testing.T) {
 	c.workload["heldup"] = append(c.workload["heldup"], stuck, budget(0))
 	c.workload["running"] = append(c.workload["running"], free, budget(1))
 	c.workload["halted"] = append(c.workload["halted"], nowhere)
-	answer := c.ask(t, "--no-execute-clusters=5", "done", "halted", "heldup", "idle", "late", "paused", "running", "silent")
+	answer := c.ask(t, "--no-execute-clusters=6", "blind", "done", "halted", "heldup", "idle", "late", "paused", "running", "silent")
 	fleet.Golden(t, "states", text(t, answer))
 	NewWithT(t).Expect(answer.Unread()).To(BeTrue())
 	NewWithT(t).Expect(answer.Over()).To(BeFalse())
