@@ -86,7 +86,9 @@ func (s *Status) doubt(what, because string) {
 }
 
 // goesOn reports whether nothing in the Cluster keeps the roll-out from its end.
-func (c *cluster) goesOn() bool { return !c.settings.Paused && c.harm == "" && len(c.stays) == 0 }
+func (c *cluster) goesOn() bool {
+	return !c.settings.Paused && c.harm == "" && len(c.stays) == 0 && c.podsErr == nil
+}
 
 // lasts returns how long a Cluster keeps its place from the time at which it may give turns.
 func (c *cluster) lasts(soak time.Duration, now time.Time) time.Duration {
@@ -125,6 +127,8 @@ func (c *cluster) row(why string, soak time.Duration, now time.Time) Rollout {
 		r.State, r.Reason = Paused, "paused by "+c.settings.By
 	case c.harm != "":
 		r.State, r.Reason = Halted, c.harm
+	case c.podsErr != nil:
+		r.State = Unknown
 	case len(c.stays) > 0:
 		r.State, r.Reason = HeldUp, strings.ReplaceAll(cli.Some(c.stays, 2), ", Node", "; Node")
 	case why != "":

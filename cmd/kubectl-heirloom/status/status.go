@@ -49,7 +49,7 @@ const (
 	Paused State = "Paused"
 	// None says that there is no roll-out.
 	None State = "None"
-	// Unknown says that the Cluster or its Nodes could not be read.
+	// Unknown says that the Cluster, its Nodes or its Pods could not be read.
 	Unknown State = "Unknown"
 )
 
