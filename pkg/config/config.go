@@ -20,7 +20,6 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
-	"github.com/heirloom-dev/heirloom/pkg/workload"
 	"github.com/heirloom-dev/heirloom/pkg/workload/webhook"
 )
 
@@ -148,16 +147,15 @@ func (c *Config) completeServers() error {
 }
 
 func (c *Config) completeWorkloads() error {
-	ways := []string{workload.AdmitAutomatically, workload.AdmitByLoop, workload.AdmitByPolicy, workload.AdmitByWebhook}
 	return errors.Join(
 		c.completeWorkloadWebhook(),
 		check(c.ClusterCacheConcurrency >= 1 && c.ClusterCacheClientBurst >= 1 && c.ClusterCacheClientQPS > 0,
 			"--clustercache-concurrency, --clustercache-client-qps and --clustercache-client-burst must be positive"),
-		check(slices.Contains(ways, c.WorkloadAdmission), "--workload-admission=%q: must be auto, none, webhook or policy", c.WorkloadAdmission),
-		check(c.WorkloadAdmission != workload.AdmitByWebhook || c.WorkloadWebhookURL != "",
+		check(slices.Contains(inherit.Admissions, c.WorkloadAdmission), "--workload-admission=%q: must be auto, none, webhook or policy", c.WorkloadAdmission),
+		check(c.WorkloadAdmission != inherit.AdmitByWebhook || c.WorkloadWebhookURL != "",
 			"--workload-admission=webhook needs --workload-webhook-url"),
 		check(c.WorkloadClusters || c.WorkloadWebhookURL == "", "--workload-webhook-url needs --workload-clusters"),
-		check(c.WorkloadClusters || slices.Contains([]string{workload.AdmitAutomatically, workload.AdmitByLoop}, c.WorkloadAdmission),
+		check(c.WorkloadClusters || slices.Contains([]string{inherit.AdmitAutomatically, inherit.AdmitByLoop}, c.WorkloadAdmission),
 			"--workload-admission=%s needs --workload-clusters", c.WorkloadAdmission))
 }
 

@@ -13,7 +13,6 @@ import (
 	"sigs.k8s.io/cluster-api/util/flags"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
-	"github.com/heirloom-dev/heirloom/pkg/workload"
 )
 
 // Options are the flags as they were given.
@@ -105,8 +104,8 @@ func (o *Options) addWatchFlags(fs *pflag.FlagSet) {
 func (o *Options) addWorkloadFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.WorkloadClusters, "workload-clusters", true,
 		"Connect to workload clusters. With false, Heirloom reads no kubeconfig, and leaves the Nodes of workload clusters alone.")
-	fs.StringVar(&o.WorkloadAdmission, "workload-admission", workload.AdmitAutomatically,
-		"How new Nodes of workload clusters get inherited entries, unless their Cluster has the label "+workload.AdmissionLabel+": auto (policy if served, otherwise webhook if a URL is set), none (only the loop adds entries), webhook (see --workload-webhook-url) or policy (a MutatingAdmissionPolicy).")
+	fs.StringVar(&o.WorkloadAdmission, "workload-admission", inherit.AdmitAutomatically,
+		"How new Nodes of workload clusters get inherited entries, unless their Cluster has the label "+inherit.AdmissionLabel+": auto (policy if served, otherwise webhook if a URL is set), none (only the loop adds entries), webhook (see --workload-webhook-url) or policy (a MutatingAdmissionPolicy).")
 	fs.StringVar(&o.WorkloadWebhookURL, "workload-webhook-url", "",
 		"URL at which API servers of workload clusters reach --workload-webhook-port: https://<host>[:<port>][/<path>]. If unspecified, no webhook is registered in workload clusters.")
 	fs.IntVar(&o.WorkloadWebhookPort, "workload-webhook-port", 9444,

@@ -22,7 +22,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
-	"github.com/heirloom-dev/heirloom/pkg/workload"
 	"github.com/heirloom-dev/heirloom/test/sim/fakeclient"
 )
 
@@ -253,7 +252,7 @@ func TestEventsEnqueueWorkloadClusters(t *testing.T) {
 		policies := func(machine string, change func(before, after metav1.Object)) func() {
 			return func() {
 				for _, c := range []string{"c", "d"} {
-					l.change(f[c], func() { f[c].SetLabels(pairs(workload.AdmissionLabel + "=policy")) })
+					l.change(f[c], func() { f[c].SetLabels(pairs(inherit.AdmissionLabel + "=policy")) })
 				}
 				l.updated(f[machine], change)
 			}

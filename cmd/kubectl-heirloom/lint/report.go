@@ -55,13 +55,14 @@ var (
 	unknownKind      = Rule{"HL019", "unknown-kind", Error, "An object of `cluster.x-k8s.io` whose kind or version is unknown, so that it was not checked."}
 	namesNothing     = Rule{"HL020", "names-nothing", Warning, "An entry of `sync.heirloom.dev/labels` or `sync.heirloom.dev/annotations` that has no effect."}
 	mapReplaced      = Rule{"HL021", "map-replaced", Warning, "A patch of a ClusterClass that replaces all labels or annotations of the control plane, so that declarations are lost."}
+	mistakenKey      = Rule{"HL022", "mistaken-key", Error, "A key of `heirloom.dev` or a subdomain that is unknown, in the wrong place, or has a value that it does not know."}
 )
 
 // Rules returns all rules, by ID.
 func Rules() []Rule {
 	return []Rule{
 		refusedTaint, typedInPool, typedWithoutGate, declaredTwice, neverInherited, notForNodes, wrongPlace, listReplaced, leftOut, usedBySelector,
-		unreadableObject, unfilledTemplate, duplicateKey, unknownKind, namesNothing, mapReplaced,
+		unreadableObject, unfilledTemplate, duplicateKey, unknownKind, namesNothing, mapReplaced, mistakenKey,
 	}
 }
 

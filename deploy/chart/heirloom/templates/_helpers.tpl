@@ -291,6 +291,13 @@ namespaceSelector:
   {{- include "heirloom.bothSelectors" (list $own .Values.webhooks.namespaceSelector) | nindent 2 }}
 {{- end }}
 
+{{- /* A key of Heirloom in labels or annotations is new, or has another value. Takes a list: the optional map, and the map before. */ -}}
+{{- define "heirloom.ownKeyChanged" -}}
+{{- $new := index . 0 }}{{ $old := index . 1 -}}
+{{ $new }} != {{ $old }} && {{ $new }}.orValue({}).exists(k,
+k.contains('heirloom.dev/') && {{ $new }}.orValue({})[?k] != {{ $old }}.orValue({})[?k])
+{{- end }}
+
 {{- /* Typed taints that the validating webhook might refuse. The test is rough, so that API servers can afford it: whatever it lets
 pass is right, and the webhook judges the rest. The argument is a list of taints. */ -}}
 {{- define "heirloom.questionableTaints" -}}
