@@ -82,7 +82,7 @@ func TestTaintsInTheModeOfTheCluster(t *testing.T) {
 	ofClass := fleet{
 		clusters: map[string]string{"ns/c": "{spec: {topology: {classRef: {name: cc}}}}"}, classes: map[string]string{"ns/cc": "{metadata: {" + observed + "}}"},
 	}
-	observing, labelled := inherit.Policy{Mode: inherit.Observe}, inherit.Policy{OnlyLabelled: true}
+	observing, labeled := inherit.Policy{Mode: inherit.Observe}, inherit.Policy{OnlyLabeled: true}
 	for _, tc := range []struct {
 		name    string
 		policy  inherit.Policy
@@ -96,11 +96,11 @@ func TestTaintsInTheModeOfTheCluster(t *testing.T) {
 		{"a Cluster whose class does not exist", inherit.Policy{}, ofClass.with(func(f *fleet) { f.classes = nil }), machine, "refused"},
 		{"an installation that only observes", observing, clusters(""), machine, "observed"},
 		{"an installation that only observes, whatever the label says", observing, clusters(enforced), machine, "observed"},
-		{"a Cluster that is not enrolled", labelled, clusters(""), machine, "unmatched"},
+		{"a Cluster that is not enrolled", labeled, clusters(""), machine, "unmatched"},
 		{"a control plane names its Cluster by label", inherit.Policy{}, clusters(observed), write{kind: "AcmeControlPlane", object: template}, "observed"},
-		{"a Cluster itself, in the write that labels it", labelled, fleet{}, write{kind: "Cluster", object: fmt.Sprintf(inClass, enforced)}, "refused"},
+		{"a Cluster itself, in the write that labels it", labeled, fleet{}, write{kind: "Cluster", object: fmt.Sprintf(inClass, enforced)}, "refused"},
 		{"a ClusterClass that is only observed", inherit.Policy{}, fleet{}, write{kind: "ClusterClass", object: "{metadata: {" + observed + "}, spec: {workers: {machineDeployments: [{class: a, " + wrong + "}]}}}"}, "observed"},
-		{"a ClusterClass that is not enrolled", labelled, fleet{}, write{kind: "ClusterClass", object: "{spec: {workers: {machineDeployments: [{class: a, " + wrong + "}]}}}"}, "unmatched"},
+		{"a ClusterClass that is not enrolled", labeled, fleet{}, write{kind: "ClusterClass", object: "{spec: {workers: {machineDeployments: [{class: a, " + wrong + "}]}}}"}, "unmatched"},
 		{"an unknown Cluster", inherit.Policy{}, fleet{}, machine, "refused"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -158,7 +158,7 @@ func TestMistakesGetAWarning(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			Expect := NewWithT(t).Expect
-			s := newServer(t, fleet{}, nil, inherit.Policy{SyncAllowed: []string{inherit.SyncAnyKey}, OnlyLabelled: true})
+			s := newServer(t, fleet{}, nil, inherit.Policy{SyncAllowed: []string{inherit.SyncAnyKey}, OnlyLabeled: true})
 			req := tc.request(t)
 			req.UserInfo.Groups = []string{tc.users}
 			response := failOpen{decider: taints{s.Dependencies}, metrics: s.Metrics}.Handle(t.Context(), req)

@@ -24,7 +24,10 @@ import (
 )
 
 // The values of --enrollment.
-const enrollAll, enrollLabelled = "all", "labelled"
+const enrollAll, enrollLabeled = "all", "labeled"
+
+// enrollLabelled is a deprecated spelling of enrollLabeled.
+const enrollLabelled = "labelled"
 
 // The values of --no-execute.
 const noExecutePace, noExecuteBudgets = "pace", "budgets"
@@ -63,6 +66,9 @@ func (o *Options) Complete() (*Config, error) {
 }
 
 func (c *Config) completeRules() error {
+	if c.Enrollment == enrollLabelled {
+		c.Enrollment = enrollLabeled
+	}
 	labels, labelsErr := compile("--additional-sync-machine-labels", c.AdditionalSyncMachineLabels)
 	annotations, annotationsErr := compile("--additional-sync-machine-annotations", c.AdditionalSyncMachineAnnotations)
 	state, known := map[string]inherit.TaintPropagation{
@@ -73,7 +79,7 @@ func (c *Config) completeRules() error {
 	c.Rules = inherit.Policy{
 		AdditionalLabels: labels, AdditionalAnnotations: annotations, WatchFilter: c.WatchFilter,
 		PaceEviction: c.NoExecuteRate > 0 || c.NoExecuteBudgets, ClusterAPITaints: state,
-		Mode: inherit.Mode(c.Mode), OnlyLabelled: c.Enrollment == enrollLabelled, SyncAllowed: c.PerClusterSyncAllowed, WorkerRole: c.WorkerRole,
+		Mode: inherit.Mode(c.Mode), OnlyLabeled: c.Enrollment == enrollLabeled, SyncAllowed: c.PerClusterSyncAllowed, WorkerRole: c.WorkerRole,
 	}
 	var errs []error
 	for _, text := range c.NodeFacts {
@@ -94,7 +100,7 @@ func (c *Config) completeRules() error {
 		check(c.NoExecuteDeadline >= 0, "--no-execute-deadline=%s: must not be negative", c.NoExecuteDeadline),
 		check(c.Rules.Mode == inherit.Enforce || c.Rules.Mode == inherit.Observe, "--mode=%q: must be enforce or observe", c.Mode),
 		check(len(broken) == 0, "--per-cluster-sync-allowed: %s", strings.Join(broken, "; ")),
-		check(c.Enrollment == enrollAll || c.Enrollment == enrollLabelled, "--enrollment=%q: must be all or labelled", c.Enrollment),
+		check(c.Enrollment == enrollAll || c.Enrollment == enrollLabeled, "--enrollment=%q: must be all or labeled", c.Enrollment),
 		check(known, "--cluster-api-taint-propagation=%q: must be auto, enabled or disabled", c.TaintPropagation))
 }
 

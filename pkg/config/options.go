@@ -176,7 +176,7 @@ func (o *Options) addRuleFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.Mode, "mode", string(inherit.Enforce),
 		"Mode for decisions: enforce writes them, except in Clusters whose label "+inherit.ModeLabel+", or whose ClusterClass's, says observe; observe writes in no Cluster, and only reports, as metrics and Events.")
 	fs.StringVar(&o.Enrollment, "enrollment", enrollAll,
-		"Clusters that Heirloom handles: all, or labelled (only Clusters with the label "+inherit.ModeLabel+" on the Cluster or its ClusterClass).")
+		"Clusters that Heirloom handles: all, or labeled (only Clusters with the label "+inherit.ModeLabel+" on the Cluster or its ClusterClass).")
 	fs.StringVar(&o.TaintPropagation, "cluster-api-taint-propagation", auto,
 		"Whether Cluster API propagates taints itself (its feature gate MachineTaintPropagation): auto, enabled or disabled. With auto, Heirloom detects it.")
 }

@@ -65,7 +65,7 @@ func TestOneWayToAdmitNodesIsSetUp(t *testing.T) {
 		{"none where the label says so", label(inherit.AdmissionLabel, "none"), none},
 		{"none for a Cluster that is opted out", label(inherit.IgnoreLabel, ""), none},
 		{"none for a Cluster that is only observed", label(inherit.ModeLabel, string(inherit.Observe)), none},
-		{"none for a Cluster that is not enrolled", func(l *loop, _ *clusterv1.Cluster) { l.policy.OnlyLabelled = true }, none},
+		{"none for a Cluster that is not enrolled", func(l *loop, _ *clusterv1.Cluster) { l.policy.OnlyLabeled = true }, none},
 		{"none for a Cluster that is being deleted", func(_ *loop, c *clusterv1.Cluster) { c.Finalizers = []string{"cluster.cluster.x-k8s.io"} }, none},
 		{"none for the management cluster", func(l *loop, _ *clusterv1.Cluster) { l.ManagementCluster = key("c") }, none},
 		{"nothing changes for another instance's", func(l *loop, _ *clusterv1.Cluster) { l.policy.WatchFilter = "another" }, nil},

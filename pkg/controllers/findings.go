@@ -22,15 +22,15 @@ type findings struct {
 	// records are the last valid records (inherit.Record) that the loop saw on Nodes. With them, a kubelet that makes its record invalid
 	// does not keep entries that its Machine loses.
 	records *byNode[string]
-	// unprotected are Nodes without a declared Always taint, unlabelled new Nodes without labels that their kubelets may not set, ignored
+	// unprotected are Nodes without a declared Always taint, unlabeled new Nodes without labels that their kubelets may not set, ignored
 	// Nodes whose Machine, MachinePool or Cluster is opted out, waiting Nodes that wait for a taint that evicts Pods, pendingNodes Nodes whose
 	// write is only observed.
-	unprotected, unlabelled, ignored, waiting, pendingNodes *nodeSet
+	unprotected, unlabeled, ignored, waiting, pendingNodes *nodeSet
 }
 
 func newFindings(m *metrics.Metrics) findings {
 	return findings{
-		records: newByNode[string](nil), unprotected: newByNode[bool](m.NodesUnprotected), unlabelled: newByNode[bool](nil),
+		records: newByNode[string](nil), unprotected: newByNode[bool](m.NodesUnprotected), unlabeled: newByNode[bool](nil),
 		ignored: newByNode[bool](m.NodesIgnored), waiting: newByNode[bool](nil),
 		pendingNodes: newByNode[bool](func(cluster types.NamespacedName, nodes int) { m.PendingWrites(cluster, "Node", nodes) }),
 	}
@@ -47,16 +47,16 @@ func (r *nodes) track(v *visit, p owners.NodePlan) {
 	}
 	r.ignored.set(v.NodeRequest, false)
 	r.unprotected.set(v.NodeRequest, len(p.Unprotected) > 0)
-	unlabelled := p.Unlabelled && (r.unlabelled.get(v.NodeRequest) || p.Node.Registering())
-	if was := r.unlabelled.set(v.NodeRequest, unlabelled); was && !unlabelled {
-		r.Metrics.NodeLabelled(v.now.Sub(p.Node.Object.CreationTimestamp.Time))
+	unlabeled := p.Unlabeled && (r.unlabeled.get(v.NodeRequest) || p.Node.Registering())
+	if was := r.unlabeled.set(v.NodeRequest, unlabeled); was && !unlabeled {
+		r.Metrics.NodeLabeled(v.now.Sub(p.Node.Object.CreationTimestamp.Time))
 	}
 }
 
 // forget drops the findings about a Node that inherits nothing for now, but not its record; ignored says that the Node is
 // opted out.
 func (r *nodes) forget(req NodeRequest, ignored bool) {
-	for _, set := range []*nodeSet{r.unprotected, r.unlabelled, r.waiting} {
+	for _, set := range []*nodeSet{r.unprotected, r.unlabeled, r.waiting} {
 		set.set(req, false)
 	}
 	r.ignored.set(req, ignored)
@@ -67,7 +67,7 @@ func (r *nodes) forget(req NodeRequest, ignored bool) {
 // known returns the Nodes of a Cluster about which the loop remembers anything.
 func (f findings) known(cluster types.NamespacedName) []NodeRequest {
 	all := f.records.in(cluster)
-	for _, set := range []*nodeSet{f.unprotected, f.unlabelled, f.ignored, f.waiting, f.pendingNodes} {
+	for _, set := range []*nodeSet{f.unprotected, f.unlabeled, f.ignored, f.waiting, f.pendingNodes} {
 		all = append(all, set.in(cluster)...)
 	}
 	return all

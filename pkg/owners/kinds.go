@@ -207,8 +207,8 @@ func (c *Chain) Observes(
 	class, err := c.Reading(FromCachePromptly).ClusterClass(ctx, cluster)
 	mode, enrolled := policy.ModeOf(cluster, class)
 	if err != nil {
-		_, labelled := cluster.Labels[inherit.ModeLabel]
-		return policy.Of(cluster, nil), mode == inherit.Observe || !labelled, true, err
+		_, labeled := cluster.Labels[inherit.ModeLabel]
+		return policy.Of(cluster, nil), mode == inherit.Observe || !labeled, true, err
 	}
 	return policy.Of(cluster, class), mode == inherit.Observe, enrolled, nil
 }

@@ -191,7 +191,7 @@ func (s *session) scope(ctx context.Context) (*scope, error) {
 	}
 	ours.providerIDs, ours.nodeNames = sets.New[string](), sets.New[string]()
 	err := eachOf(ctx, s.management, &clusterv1.MachineList{}, s.Config.Namespace, func(m *clusterv1.Machine) {
-		if !ours.labelled(m) {
+		if !ours.labeled(m) {
 			return
 		}
 		ours.providerIDs.Insert(m.Spec.ProviderID)
@@ -201,13 +201,13 @@ func (s *session) scope(ctx context.Context) (*scope, error) {
 		}
 	})
 	return ours, errors.Join(err, eachOf(ctx, s.management, &clusterv1.MachinePoolList{}, s.Config.Namespace, func(pool *clusterv1.MachinePool) {
-		if ours.labelled(pool) {
+		if ours.labeled(pool) {
 			ours.providerIDs.Insert(pool.Spec.ProviderIDList...)
 		}
 	}))
 }
 
-func (s *scope) labelled(object metav1.Object) bool {
+func (s *scope) labeled(object metav1.Object) bool {
 	return s.watchFilter == "" || object.GetLabels()[clusterv1.WatchLabel] == s.watchFilter
 }
 
@@ -217,7 +217,7 @@ func (s *scope) hasObject(object metav1.Object, external bool) bool {
 	if refs := object.GetOwnerReferences(); external && len(refs) > 0 && s.watchFilter != "" {
 		return slices.ContainsFunc(refs, func(ref metav1.OwnerReference) bool { return s.owners.Has(ref.UID) })
 	}
-	if !s.labelled(object) {
+	if !s.labeled(object) {
 		return false
 	}
 	s.owners.Insert(object.GetUID())

@@ -92,7 +92,7 @@ func TestEachGivesUpItsOwn(t *testing.T) {
 // An InfraMachine belongs to the Heirloom of its Machine, whatever label its provider gives it. Its own label counts only without an owner.
 func TestProviderObjectsOfAMachine(t *testing.T) {
 	Expect := NewWithT(t).Expect
-	labelled := func(kind, apiVersion, name, filter string, owners ...string) *unstructured.Unstructured {
+	labeled := func(kind, apiVersion, name, filter string, owners ...string) *unstructured.Unstructured {
 		u := teamed(t, apiVersion, kind, name)
 		u.SetLabels(map[string]string{"team": "ml", "cluster.x-k8s.io/watch-filter": filter})
 		for _, owner := range owners {
@@ -100,9 +100,9 @@ func TestProviderObjectsOfAMachine(t *testing.T) {
 		}
 		return u
 	}
-	management := holds(served, labelled("Machine", core, "red", "red"), labelled("Machine", core, "blue", "blue", "red"),
-		labelled("InfraMachine", infra, "of-red", "", "red"), labelled("InfraMachine", infra, "of-blue", "red", "blue"),
-		labelled("InfraMachine", infra, "of-nobody", "red"), labelled("InfraMachine", infra, "of-nobody-else", "blue"))
+	management := holds(served, labeled("Machine", core, "red", "red"), labeled("Machine", core, "blue", "blue", "red"),
+		labeled("InfraMachine", infra, "of-red", "", "red"), labeled("InfraMachine", infra, "of-blue", "red", "blue"),
+		labeled("InfraMachine", infra, "of-nobody", "red"), labeled("InfraMachine", infra, "of-nobody-else", "blue"))
 	Expect(releasing(management, Options{}).within("", "red").Run(t.Context())).To(Succeed())
 	Expect(management.written()).To(ConsistOf("patch Machine red", "patch InfraMachine of-red", "patch InfraMachine of-nobody"))
 }

@@ -57,6 +57,10 @@ func ParseGate(s string) (g Gate, err error) {
 		}
 	case "daemonset":
 		g.DaemonSet.Namespace, g.DaemonSet.Name, _ = strings.Cut(words[3], "/")
+		if g.DaemonSet.Namespace == "" || g.DaemonSet.Name == "" {
+			problems = []string{"daemonset must be <namespace>/<name>"}
+			break
+		}
 		problems = slices.Concat(validation.IsDNS1123Label(g.DaemonSet.Namespace), validation.IsDNS1123Subdomain(g.DaemonSet.Name))
 	default:
 		problems = []string{"a gate must wait for a condition or a daemonset"}

@@ -31,7 +31,7 @@ func TestParseGate(t *testing.T) {
 		{text: "net:NoSchedule until condition Net", problem: "the status must be True, False or Unknown"},
 		{text: "net:NoSchedule until condition Net=true", problem: "the status must be True, False or Unknown"},
 		{text: "net:NoSchedule until condition =True", problem: "must be non-empty"},
-		{text: "net:NoSchedule until daemonset calico-node", problem: "RFC 1123 subdomain"},
+		{text: "net:NoSchedule until daemonset calico-node", problem: "daemonset must be <namespace>/<name>"},
 		{text: "net:NoSchedule until daemonset kube.system/calico", problem: "must not contain dots"},
 		{text: "net:NoSchedule until daemonset a/b/c", problem: "RFC 1123 subdomain"},
 		{text: "net:NoSchedule until deployment a/b", problem: "a condition or a daemonset"},

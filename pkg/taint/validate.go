@@ -194,8 +194,8 @@ func (p place) id() string { return cmp.Or(p.Name, p.Class) }
 func ValidateCarrier(object, old *Carrier, controlPlane bool) field.ErrorList {
 	old = cmp.Or(old, &Carrier{})
 	spec := field.NewPath("spec")
-	_, labelled := object.Metadata.Labels[clusterv1.MachineControlPlaneLabel] // of a Machine
-	machine := Role(controlPlane || labelled)
+	_, labeled := object.Metadata.Labels[clusterv1.MachineControlPlaneLabel] // of a Machine
+	machine := Role(controlPlane || labeled)
 	errs := slices.Concat(
 		object.Metadata.validate(field.NewPath("metadata"), machine, old.Metadata),
 		Validate(spec.Child("taints"), machine, object.Spec.Taints, old.Spec.Taints),

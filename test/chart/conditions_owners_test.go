@@ -20,7 +20,7 @@ func TestNewOwnersAreAskedAboutIfTheTemplateMayBeAnother(t *testing.T) {
 	for _, tc := range []struct {
 		name       string
 		from, to   []string
-		relabelled bool
+		relabeled bool
 		want       bool
 	}{
 		{"the Machine of a MachineSet", []string{"MachineSet"}, []string{"Machine"}, false, false},
@@ -39,7 +39,7 @@ func TestNewOwnersAreAskedAboutIfTheTemplateMayBeAnother(t *testing.T) {
 			after := before.DeepCopy()
 			before.SetOwnerReferences(references(tc.from))
 			after.SetOwnerReferences(references(tc.to))
-			if tc.relabelled {
+			if tc.relabeled {
 				after.SetLabels(map[string]string{"cluster.x-k8s.io/cluster-name": "c"})
 			}
 			NewWithT(t).Expect(asked.match(t, before, after)).To(Equal(tc.want))

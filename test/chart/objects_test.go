@@ -149,8 +149,8 @@ func before(a, b unstructured.Unstructured) bool {
 func TestNotesBeginWithTheMode(t *testing.T) {
 	for name, args := range map[string][]string{
 		"observe":  {"--set=mode=observe"},
-		"labelled": {"--set=enrollment=labelled"},
-		"both":     {"--set=mode=observe,enrollment=labelled"},
+		"labeled": {"--set=enrollment=labeled"},
+		"both":     {"--set=mode=observe,enrollment=labeled"},
 		"enforce":  nil,
 	} {
 		t.Run(name, func(t *testing.T) {

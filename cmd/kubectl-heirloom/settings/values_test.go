@@ -39,7 +39,7 @@ noExecuteRate: 0.5
 noExecute: budgets
 noExecuteDeadline: 1h
 mode: observe
-enrollment: labelled
+enrollment: labeled
 perClusterSyncAllowed: ["example.com/*", team]
 workerRole: worker
 zoneFromFailureDomain: true

@@ -80,6 +80,11 @@ annotations:
 {{- ternary (not .Values.createNamespace) .Values.uninstall.hook.enabled (eq (toString .Values.uninstall.hook.enabled) "auto") }}
 {{- end }}
 
+{{- /* Which Clusters are enrolled. labelled is a deprecated spelling. */ -}}
+{{- define "heirloom.enrollment" -}}
+{{- eq .Values.enrollment "labelled" | ternary "labeled" .Values.enrollment }}
+{{- end }}
+
 {{- /* Service and Certificate. */ -}}
 {{- define "heirloom.webhookName" -}}
 {{- include "heirloom.fullname" . }}-webhook
