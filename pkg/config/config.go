@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	logsv1 "k8s.io/component-base/logs/api/v1"
@@ -115,8 +116,9 @@ func (c *Config) completeObjects() (err error) {
 		check(c.SyncPeriod > 0, "--sync-period=%s: must be positive", c.SyncPeriod),
 		invalid("--watch-filter", c.WatchFilter, validation.IsValidLabelValue(c.WatchFilter)),
 	}
-	if c.Namespace != "" {
-		errs = append(errs, invalid("--namespace", c.Namespace, validation.IsDNS1123Label(c.Namespace)))
+	c.Namespaces = slices.Compact(slices.Sorted(slices.Values(c.Namespaces)))
+	for _, namespace := range c.Namespaces {
+		errs = append(errs, invalid("--namespace", namespace, validation.IsDNS1123Label(namespace)))
 	}
 	for _, group := range c.AdditionalProviderGroups {
 		errs = append(errs, invalid("--additional-provider-groups", group, validation.IsDNS1123Subdomain(group)),
@@ -238,12 +240,25 @@ func compile(flag string, expressions []string) (compiled []*regexp.Regexp, err 
 	return compiled, err
 }
 
+// Watches reports whether Heirloom handles the objects of a namespace.
+func (c *Config) Watches(namespace string) bool {
+	return len(c.Namespaces) == 0 || slices.Contains(c.Namespaces, namespace)
+}
+
+// Watched returns the namespaces to list objects in; "" stands for all.
+func (c *Config) Watched() []string {
+	if len(c.Namespaces) == 0 {
+		return []string{metav1.NamespaceAll}
+	}
+	return c.Namespaces
+}
+
 // LeaderElectionID is the name of the leader's Lease. It differs between instances that share a management cluster with disjoint watch
 // filters or namespaces. A filter is a label value, which may be no valid name of a Lease, so it is hashed.
 func (c *Config) LeaderElectionID() string {
 	part := c.WatchFilter
-	if c.Namespace != "" {
-		part = c.Namespace + "/" + part // no label value has a slash
+	if len(c.Namespaces) > 0 {
+		part = strings.Join(c.Namespaces, ",") + "/" + part // no label value has a slash
 	}
 	if part == "" {
 		return "leader-election-heirloom"

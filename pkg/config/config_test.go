@@ -29,7 +29,7 @@ func TestDefaults(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	c, err := complete(t)
 	Expect(err).NotTo(HaveOccurred())
-	Expect(c.Namespace).To(BeEmpty(), "all namespaces")
+	Expect(c.Watched()).To(Equal([]string{""}), "all namespaces")
 	Expect(c.WatchFilter).To(BeEmpty(), "all objects")
 	Expect(c.WorkloadClusters).To(BeTrue())
 	Expect(c.ManagementClusterKey).To(Equal(types.NamespacedName{}))
@@ -122,6 +122,13 @@ func TestFlags(t *testing.T) {
 			g.Expect(c.Rules.Mode).To(Equal(inherit.Observe))
 			g.Expect(c.DetectTaintPropagation).To(BeFalse(), "it needs the right to write")
 			g.Expect(c.Rules.OnlyLabeled).To(BeTrue())
+		}},
+		{name: "several namespaces, in any order", args: []string{"--namespace=red,blue", "--namespace=red"}, check: func(g Gomega, c *config.Config) {
+			g.Expect(c.Watched()).To(Equal([]string{"blue", "red"}))
+			g.Expect([]bool{c.Watches("red"), c.Watches("green")}).To(Equal([]bool{true, false}))
+			same, err := complete(t, "--namespace=blue,red")
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(c.LeaderElectionID()).To(Equal(same.LeaderElectionID()))
 		}},
 		{name: "the old spelling of an enrollment counts", args: []string{"--enrollment=labelled"}, check: func(g Gomega, c *config.Config) {
 			g.Expect(c.Rules.OnlyLabeled).To(BeTrue())

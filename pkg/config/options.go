@@ -17,10 +17,10 @@ import (
 
 // Options are the flags as they were given.
 type Options struct {
-	Kubeconfig, Namespace, WatchFilter, ManagementCluster, HealthAddr string
-	SyncPeriod, ShutdownDelay                                         time.Duration
-	KubeAPIQPS                                                        float32
-	KubeAPIBurst                                                      int
+	Kubeconfig, WatchFilter, ManagementCluster, HealthAddr string
+	SyncPeriod, ShutdownDelay                              time.Duration
+	KubeAPIQPS                                             float32
+	KubeAPIBurst                                           int
 
 	WorkloadAdmission, WorkloadWebhookURL, WorkloadWebhookKeySecret, WebhookConfiguration string
 	WorkloadWebhookPort, ClusterCacheConcurrency, ClusterCacheClientBurst                 int
@@ -35,7 +35,7 @@ type Options struct {
 	LeaderElectNamespace                                                       string
 	LeaderElectLeaseDuration, LeaderElectRenewDeadline, LeaderElectRetryPeriod time.Duration
 
-	AdditionalSyncMachineLabels, AdditionalSyncMachineAnnotations, AdditionalProviderGroups, PerClusterSyncAllowed, NodeFacts []string
+	Namespaces, AdditionalSyncMachineLabels, AdditionalSyncMachineAnnotations, AdditionalProviderGroups, PerClusterSyncAllowed, NodeFacts []string
 
 	TaintPropagation, Mode, Enrollment, WorkerRole string
 	NoExecute                                      string
@@ -85,8 +85,8 @@ func (o *Options) AddReleaseFlags(fs *pflag.FlagSet) {
 func (o *Options) addWatchFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.Kubeconfig, "kubeconfig", "",
 		"Path to a kubeconfig of the management cluster. If unspecified, the service account of the Pod is used, or $KUBECONFIG or ~/.kube/config outside of a cluster.")
-	fs.StringVar(&o.Namespace, "namespace", "",
-		"Namespace that Heirloom watches. If unspecified, it watches all namespaces.")
+	fs.StringSliceVar(&o.Namespaces, "namespace", nil,
+		"List of namespaces that Heirloom watches. If unspecified, it watches all namespaces.")
 	fs.StringVar(&o.WatchFilter, "watch-filter", "",
 		"Label value that an object must carry to inherit. The label key is always "+clusterv1.WatchLabel+". If unspecified, all objects inherit.")
 	fs.StringVar(&o.ManagementCluster, "management-cluster", "",

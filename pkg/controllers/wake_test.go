@@ -169,7 +169,7 @@ func resumed(before, _ metav1.Object) { before.(*clusterv1.Cluster).Spec.Paused 
 func names(before, _ metav1.Object) {
 	before.SetAnnotations(pairs(inherit.SyncLabelsAnnotation + "=team"))
 }
-func labeled(before, _ metav1.Object)  { before.SetLabels(pairs("another=label")) }
+func labeled(before, _ metav1.Object)   { before.SetLabels(pairs("another=label")) }
 func annotated(before, _ metav1.Object) { before.SetAnnotations(pairs(clusterv1.PausedAnnotation)) }
 
 // update returns a function that sends an update event for an object with this change.

@@ -250,7 +250,7 @@ func TestNodesStayValid(t *testing.T) {
 		labels, annotations map[string]string
 		node                map[string]string
 		says                string
-		labeled, annotated bool
+		labeled, annotated  bool
 		tainted             bool
 	}{
 		{name: "what fits", labels: map[string]string{label: "1"}, annotations: map[string]string{annotation: "1"}, labeled: true, annotated: true, tainted: true},

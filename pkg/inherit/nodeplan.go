@@ -59,7 +59,7 @@ type NodePlan struct {
 	// Unprotected are the Always taints that the Node lacks, without waiting taints. Unlabeled says that it lacks labels that its kubelet
 	// may not set.
 	Unprotected []taint.ID
-	Unlabeled  bool
+	Unlabeled   bool
 
 	always     []corev1.Taint
 	restricted map[string]string

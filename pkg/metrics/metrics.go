@@ -25,8 +25,8 @@ type Metrics struct {
 	admissions, rejections, lookups, keys, drift, writes *prometheus.CounterVec
 	unprotected, ignored, workloads, pending, modes      *prometheus.GaugeVec
 
-	denials  prometheus.Counter
-	waiting  prometheus.Gauge
+	denials prometheus.Counter
+	waiting prometheus.Gauge
 	labeled prometheus.Histogram
 }
 

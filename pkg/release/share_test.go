@@ -70,6 +70,8 @@ func TestEachGivesUpItsOwn(t *testing.T) {
 	}{
 		{name: "without limits, all", writes: of("mine", "theirs", "far")},
 		{name: "of a namespace", namespace: "ns", managementCluster: own, writes: of("mine", "theirs")},
+		{name: "of several namespaces", namespace: "elsewhere,ns", managementCluster: own,
+			writes: slices.DeleteFunc(of("mine", "theirs", "far"), func(write string) bool { return write == "patch Node by-name-far" })},
 		{name: "of a label", watchFilter: "mine", managementCluster: own, writes: of("mine")},
 		{name: "of both", namespace: "elsewhere", watchFilter: "mine"},
 		{name: "of a Cluster that is not the management cluster, by providerID only", watchFilter: "mine",

@@ -18,10 +18,10 @@ import (
 func TestNewOwnersAreAskedAboutIfTheTemplateMayBeAnother(t *testing.T) {
 	asked := conditionsOf(t, "siblings.heirloom.dev")
 	for _, tc := range []struct {
-		name       string
-		from, to   []string
+		name      string
+		from, to  []string
 		relabeled bool
-		want       bool
+		want      bool
 	}{
 		{"the Machine of a MachineSet", []string{"MachineSet"}, []string{"Machine"}, false, false},
 		{"the Machine beside its MachineSet", []string{"MachineSet"}, []string{"MachineSet", "Machine"}, false, false},

@@ -10,8 +10,8 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
-	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/config"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/workload"
 	"github.com/heirloom-dev/heirloom/pkg/workload/webhook"
 )

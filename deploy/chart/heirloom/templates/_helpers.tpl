@@ -80,6 +80,11 @@ annotations:
 {{- ternary (not .Values.createNamespace) .Values.uninstall.hook.enabled (eq (toString .Values.uninstall.hook.enabled) "auto") }}
 {{- end }}
 
+{{- /* The namespaces that are watched, as a list in YAML; empty: all. */ -}}
+{{- define "heirloom.watched" -}}
+{{- kindIs "slice" .Values.watchNamespace | ternary .Values.watchNamespace (splitList "," (toString .Values.watchNamespace)) | compact | toYaml }}
+{{- end }}
+
 {{- /* Which Clusters are enrolled. labelled is a deprecated spelling. */ -}}
 {{- define "heirloom.enrollment" -}}
 {{- eq .Values.enrollment "labelled" | ternary "labeled" .Values.enrollment }}
@@ -287,8 +292,11 @@ objectSelector:
 {{- /* What the program does not watch it is not asked about, and neither about what is excluded. Does not concern cluster-scoped objects. */ -}}
 {{- define "heirloom.watchedNamespace" -}}
 {{- $own := dict }}
-{{- if .Values.watchNamespace }}
-{{- $own = dict "matchLabels" (dict "kubernetes.io/metadata.name" .Values.watchNamespace) }}
+{{- $watched := include "heirloom.watched" . | fromYamlArray }}
+{{- if eq (len $watched) 1 }}
+{{- $own = dict "matchLabels" (dict "kubernetes.io/metadata.name" (first $watched)) }}
+{{- else if $watched }}
+{{- $own = dict "matchExpressions" (list (dict "key" "kubernetes.io/metadata.name" "operator" "In" "values" $watched)) }}
 {{- else if .Values.webhooks.excludeNamespaces }}
 {{- $own = dict "matchExpressions" (list (dict "key" "kubernetes.io/metadata.name" "operator" "NotIn" "values" .Values.webhooks.excludeNamespaces)) }}
 {{- end }}

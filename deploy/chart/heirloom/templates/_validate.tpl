@@ -26,8 +26,9 @@
 {{- fail (printf "the ClusterRole %s belongs to the release in namespace %s: choose another release name, or set fullnameOverride" (include "heirloom.clusterRoleName" .) $owner) }}
 {{- end }}
 {{- $own := .Values.managementCluster | splitList "/" | first }}
-{{- if and .Values.watchNamespace .Values.managementCluster (ne $own .Values.watchNamespace) }}
-{{- fail (printf "managementCluster=%s is not in the only namespace that is watched, watchNamespace=%s" .Values.managementCluster .Values.watchNamespace) }}
+{{- $watched := include "heirloom.watched" . | fromYamlArray }}
+{{- if and $watched .Values.managementCluster (not (has $own $watched)) }}
+{{- fail (printf "managementCluster=%s is not in a namespace that is watched, watchNamespace=%s" .Values.managementCluster (join "," $watched)) }}
 {{- end }}
 {{- with .Values.workloadClusters }}
 {{- if and (not .enabled) (or .webhookURL (not (has .admission (list "auto" "none")))) }}
