@@ -102,7 +102,7 @@ func Mistakes(now, before taint.Place) (all []Mistake) {
 	return all
 }
 
-// mistake says what is wrong with a key and its value; empty if it is right.
+// mistake returns the problem of a key and its value; empty if there is none.
 func mistake(at taint.Place, what, name, value string) string {
 	i := slices.IndexFunc(keyTable, func(k key) bool { return k.name == name })
 	switch {

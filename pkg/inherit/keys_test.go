@@ -3,6 +3,10 @@
 package inherit_test
 
 import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -73,4 +77,23 @@ func TestMistakes(t *testing.T) {
 			NewWithT(t).Expect(len(found[0].String())).To(BeNumerically("<", 512))
 		})
 	}
+}
+
+// Every key that the code reads or writes is known.
+func TestEveryKeyIsKnown(t *testing.T) {
+	declared := regexp.MustCompile(`(?:Label|Annotation)\w* *= "([a-z.]*heirloom\.dev/[^"]+)"`)
+	found := 0
+	NewWithT(t).Expect(filepath.WalkDir("..", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "policy/policy.go") { // the owner of an admission policy is on no other object
+			return err
+		}
+		source, err := os.ReadFile(path)
+		for _, key := range declared.FindAllStringSubmatch(string(source), -1) {
+			found++
+			at := taint.Place{Kind: "Cluster", Labels: map[string]string{key[1]: ""}}
+			NewWithT(t).Expect(inherit.Mistakes(at, taint.Place{})).NotTo(ContainElement(HaveField("Problem", HavePrefix("is unknown"))), path)
+		}
+		return err
+	})).To(Succeed())
+	NewWithT(t).Expect(found).To(BeNumerically(">=", 14))
 }

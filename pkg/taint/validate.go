@@ -143,7 +143,7 @@ type metadata struct {
 	Name        string            `json:"name"`
 	Labels      map[string]string `json:"labels"`
 	Annotations map[string]string `json:"annotations"`
-	// OwnerReferences are those of the object itself.
+	// OwnerReferences are only read from the metadata of the object itself.
 	OwnerReferences []metav1.OwnerReference `json:"ownerReferences"`
 }
 
