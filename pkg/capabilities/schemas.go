@@ -119,6 +119,9 @@ func (s *Schemas) paths(ctx context.Context, age time.Duration) (map[string]open
 		return last.paths, nil
 	}
 	paths, err := share(ctx, &s.fetches, "index", func() (map[string]openapi.GroupVersion, error) {
+		if last := s.index.Load(); last != nil && time.Since(last.at) < age { // of a read that has just ended
+			return last.paths, nil
+		}
 		at := time.Now()
 		paths, err := s.Client.Paths()
 		if err == nil {
