@@ -133,14 +133,14 @@ func workers() []Rule {
 		{
 			Number: 11, From: "Machine `metadata.labels`", To: "Node labels",
 			Labels: carried("prefix `node-role.kubernetes.io`; domains `node-restriction.kubernetes.io` and `node.cluster.x-k8s.io` " +
-				"with their subdomains; keys that a regex of `--additional-sync-machine-labels` matches, or that [`sync.heirloom.dev/labels`](configuration.md#keys-that-tenants-choose) names; " +
-				"[facts](examples/facts/README.md) of the Machine and its InfraMachine; the role of `--worker-role`"),
+				"with their subdomains; keys that a regex of `--additional-sync-machine-labels` matches, or that [`sync.heirloom.dev/labels`](keys-per-cluster.md) names; " +
+				"[facts](facts.md) of the Machine and its InfraMachine; the role of `--worker-role`"),
 			Source: metadataBook, Code: "Policy.PlanNode, nodeWrite.metadata, NodeSource.WithFacts",
 		},
 		{
 			Number: 12, From: "Machine `metadata.annotations`", To: "Node annotations",
 			Annotations: carried("domain `node.cluster.x-k8s.io` with its subdomains; keys that a regex of " +
-				"`--additional-sync-machine-annotations` matches, or that [`sync.heirloom.dev/annotations`](configuration.md#keys-that-tenants-choose) names"),
+				"`--additional-sync-machine-annotations` matches, or that [`sync.heirloom.dev/annotations`](keys-per-cluster.md) names"),
 			Source: metadataBook, Code: "Policy.PlanNode, nodeWrite.metadata",
 		},
 		{
@@ -157,7 +157,7 @@ func Capacity() Rule {
 		Number: 14, From: "MachineDeployment, MachinePool, and MachineSet without a MachineDeployment: `spec.template`",
 		To: "its own `metadata.annotations`",
 		Annotations: carried("labels in `" + inherit.CapacityLabelsAnnotation + "`, taints in `" + inherit.CapacityTaintsAnnotation + "`; " +
-			"the entries that rules 11 and 13 would bring to a new Node"),
+			"the entries that rules 11 and 13 would give to a new Node"),
 		Source: scaleFromZero, Code: "Policy.Capacity",
 	}
 }
