@@ -209,11 +209,18 @@ func (l *linter) itself(s *subject) {
 		}
 	}
 	kind := s.GroupVersionKind().Kind
-	s.carrier.Annotations(func(annotations map[string]string, itself bool) {
-		for _, problem := range l.Policy.NamingProblems(annotations, itself && inherit.Names(kind)) {
+	for _, place := range s.carrier.Places(kind) {
+		for _, mistake := range inherit.Mistakes(place, taint.Place{}) {
+			if !s.carrier.IsManaged() && !manifest.Placeholder(mistake.String()) {
+				l.found(mistakenKey, s, fmt.Sprintf("%s.%ss[%s]", place.Path, mistake.What, mistake.Name), "Correct, move or remove it.", "%v", mistake)
+			}
+		}
+	}
+	if inherit.Names(kind) {
+		for _, problem := range l.Policy.NamingProblems(s.carrier.Metadata.Annotations) {
 			l.found(namesNothing, s, "", "Correct or remove the entry: it has no effect.", "%s", problem)
 		}
-	})
+	}
 	switch o := s.chained.(type) {
 	case *clusterv1.MachinePool:
 		if len(s.carrier.Spec.Template.Spec.Taints) > 0 {
@@ -262,14 +269,9 @@ func replaces(path string) string {
 // author of the object, put them in both places.
 func (l *linter) misplaced(s *subject, template inherit.Content, where string) {
 	for _, e := range keys(inherit.Content{Labels: s.GetLabels(), Annotations: s.GetAnnotations()}) {
-		problem := "is for Nodes, but reaches no Node from here"
-		if e.What == "annotation" && slices.Contains(taint.Annotations, e.Name) {
-			problem = "declares taints, but reaches no Machine from here"
-		} else if l.onNode(e) != "" {
-			continue
-		}
-		if _, both := template.Value(e); !both {
-			l.found(wrongPlace, s, fmt.Sprintf("metadata.%ss[%s]", e.What, e.Name), fmt.Sprintf("Move it to the %ss of %s.", e.What, where), "%s %s %s", e.What, e.Name, problem)
+		if _, both := template.Value(e); !both && l.onNode(e) == "" {
+			l.found(wrongPlace, s, fmt.Sprintf("metadata.%ss[%s]", e.What, e.Name), fmt.Sprintf("Move it to the %ss of %s.", e.What, where),
+				"%s %s is for Nodes, but reaches no Node from here", e.What, e.Name)
 		}
 	}
 }

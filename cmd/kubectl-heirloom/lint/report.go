@@ -58,13 +58,14 @@ var (
 	gateForAutoscaler   = Rule{"HL024", "gate-for-autoscaler", Warning, "A start-up gate of an autoscaled pool whose taint cluster-autoscaler takes for permanent, unless its flags name the key."}
 	registeredTwice     = Rule{"HL022", "registered-twice", Warning, "A label or a taint in a bootstrap configuration that the pool declares as well: leave it to the pool."}
 	registeredOtherwise = Rule{"HL023", "registered-otherwise", Warning, "A label or a taint in a bootstrap configuration with another value or effect than the pool declares."}
+	mistakenKey         = Rule{"HL025", "mistaken-key", Error, "A key of `heirloom.dev` or a subdomain that is unknown, in the wrong place, or has a value that it does not know."}
 )
 
 // Rules returns all rules, by ID.
 func Rules() []Rule {
 	return []Rule{
 		refusedTaint, typedInPool, typedWithoutGate, declaredTwice, neverInherited, notForNodes, wrongPlace, listReplaced, leftOut, usedBySelector,
-		unreadableObject, unfilledTemplate, duplicateKey, unknownKind, namesNothing, mapReplaced, registeredTwice, registeredOtherwise, gateForAutoscaler,
+		unreadableObject, unfilledTemplate, duplicateKey, unknownKind, namesNothing, mapReplaced, registeredTwice, registeredOtherwise, gateForAutoscaler, mistakenKey,
 	}
 }
 
