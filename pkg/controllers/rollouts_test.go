@@ -41,7 +41,7 @@ type thousand struct {
 func newThousand(t *testing.T, clusters int, nodes func(cluster int) int, waves map[int]string) *thousand {
 	t.Helper()
 	f := &thousand{
-		loop: newLoop(t), shelf: &shelf{pools: map[string]*clusterv1.MachinePool{}}, servers: map[string]*shelf{}, random: rand.New(rand.NewPCG(1, 2)), //nolint:gosec // a test repeats itself
+		loop: newLoop(t), shelf: &shelf{pools: map[string]*clusterv1.MachinePool{}}, servers: map[string]*shelf{}, random: rand.New(rand.NewPCG(1, 2)),
 		soft: map[string]map[string]bool{}, tainted: map[string]map[string]bool{}, began: map[string]time.Time{}, ended: map[string]time.Time{},
 	}
 	f.shelf.Client, f.ManagementCluster = f.server, client.ObjectKey{}
