@@ -88,7 +88,8 @@ check() { "${@:2}" || echo "$1" >>"$results/failed"; }
 unit() {
 	local directories=() directory
 	# The tests of pkg/controllers and of the simulated world take longest, so they begin first.
-	for directory in pkg/controllers test/sim/world test/sim/conformance test/sim/apiserver pkg cmd webhooks certs test/rules test/markdown; do
+	for directory in pkg/controllers test/sim/world test/sim/conformance test/sim/apiserver pkg cmd webhooks certs test/rules test/markdown \
+		test/providers; do
 		[[ ! -d $directory ]] || directories+=("./$directory/...")
 	done
 	# Parallel tests mostly wait, and so do some packages, hence -p. Each package is measured by its own tests: -coverpkg would compile every

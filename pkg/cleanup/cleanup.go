@@ -59,9 +59,12 @@ type Options struct {
 type Mode struct {
 	// KeepValues leaves labels, annotations, taints and fields where they are, without an owner.
 	KeepValues bool
-	// DryRun writes nothing.
-	DryRun bool
+	// DryRun writes nothing. With ServerSide, the clients, which must be clients for dry runs, send the writes all the same.
+	DryRun, ServerSide bool
 }
+
+// writes reports whether writes are sent to the API server.
+func (m Mode) writes() bool { return !m.DryRun || m.ServerSide }
 
 // Cleaner cleans up everything that Heirloom owns.
 type Cleaner struct {
@@ -144,10 +147,10 @@ func (s *session) stopWebhooks(ctx context.Context) error {
 // stopLoop makes sure that no replica of Heirloom leads, and returns the present Lease of the leader.
 func (s *session) stopLoop(ctx context.Context) (stopped *coordinationv1.Lease, err error) {
 	switch {
+	case s.Stop && s.writes():
+		return s.scaleDown(ctx)
 	case s.DryRun:
 		return nil, nil
-	case s.Stop:
-		return s.scaleDown(ctx)
 	}
 	if stopped, err = s.lease(ctx); err == nil && Leads(stopped, time.Now()) {
 		err = fmt.Errorf("%s leads Heirloom, so objects would inherit removed entries again: "+
@@ -168,8 +171,11 @@ func (s *session) scaleDown(ctx context.Context) (lease *coordinationv1.Lease, e
 		s.note("there is no Deployment %s to scale to 0", name)
 	case err != nil:
 		return nil, fmt.Errorf("scaling Deployment %s to 0: %w", name, err)
-	default:
+	case !s.DryRun:
 		s.note("Deployment %s is scaled to 0; waiting for the loop to stop", name)
+	}
+	if s.DryRun {
+		return nil, nil
 	}
 	version, idle := "", 0
 	waited := wait.PollUntilContextTimeout(ctx, time.Second, stopTimeout, true, func(ctx context.Context) (bool, error) {
@@ -260,7 +266,7 @@ func (s *session) failed(err error) {
 // and the API server of the management cluster rejects a note of more than 1024 bytes.
 const longest = 1020
 
-// cluster is a client of the management cluster or of a workload cluster. It reports deletions, and deletes nothing in a dry run.
+// cluster is a client of the management cluster or of a workload cluster. It reports deletions, and deletes nothing in a dry run by the client.
 type cluster struct {
 	client.Client
 	*session
@@ -271,7 +277,7 @@ type cluster struct {
 // Delete implements client.Client.
 func (c cluster) Delete(ctx context.Context, object client.Object, options ...client.DeleteOption) error {
 	gvk, err := c.GroupVersionKindFor(object)
-	if err == nil && !c.DryRun {
+	if err == nil && c.writes() {
 		err = c.Client.Delete(ctx, object, options...)
 	}
 	if err == nil {

@@ -80,6 +80,20 @@ func TestDryRunOfANode(t *testing.T) {
 `))
 }
 
+// A dry run by the server sends every write, in a request that stores nothing, also while the webhooks of a running Heirloom answer.
+func TestServerSideDryRun(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	management := holds(served, append(configurations(), ofBoth(), teamed(t, core, "Machine", "m"))...)
+	r := cleaning(management, Options{Stop: true, Mode: Mode{DryRun: true, ServerSide: true}})
+	r.Management = client.NewDryRunClient(management)
+	Expect(r.Run(t.Context())).To(Succeed())
+	Expect(management.written()).To(ContainElements(deletesMutating, deletesValidating, "patch Machine m", "patch Node n"))
+	Expect(r.out.String()).To(And(ContainSubstring(saysDeletedDry), ContainSubstring(saysCleanedUpDry), ContainSubstring("node/n cleaned up (dry run)")))
+	n := &corev1.Node{}
+	Expect(management.others.Get(t.Context(), client.ObjectKey{Name: "n"}, n)).To(Succeed())
+	Expect(n.Labels).To(HaveKey("team"))
+}
+
 // The metadata of most Nodes shows that they have no entries of Heirloom, so they are not read in full.
 func TestNodesWithoutAnythingOfOurs(t *testing.T) {
 	Expect := NewWithT(t).Expect

@@ -57,7 +57,7 @@ func Object(
 		return false, nil, err
 	}
 	cleaned, removed, err := managedfields.CleanUp(object, mode.KeepValues)
-	if err != nil || mode.DryRun {
+	if err != nil || !mode.writes() {
 		return err == nil, removed, err
 	}
 	// Lists are replaced as a whole, so the patch is valid only for the version that was read.
@@ -65,7 +65,7 @@ func Object(
 	if err := c.Patch(ctx, cleaned, patch, client.FieldOwner(managedfields.Manager)); err != nil {
 		return false, nil, client.IgnoreNotFound(err)
 	}
-	if managedfields.Recorded(cleaned.GetManagedFields()) {
+	if managedfields.Recorded(cleaned.GetManagedFields()) && !mode.DryRun { // a running Heirloom also answers dry runs
 		return false, nil, errReclaimed
 	}
 	return true, removed, nil
@@ -103,13 +103,16 @@ func Node(ctx context.Context, c client.Client, live client.Reader, name string,
 	after := inherit.CleanUp(before, mode.KeepValues)
 	lost := missing(before, after)
 	// Taints are a single field, which Heirloom owns after the first patch if the patch changes them. The second patch gives the field up.
-	for writes := 0; !mode.DryRun && tracked(node) && writes < 2; writes++ {
+	for writes := 0; mode.writes() && tracked(node) && writes < 2; writes++ {
 		// Taints are an atomic list, so the patch is valid only for the version that was read.
 		patch := client.MergeFromWithOptions(node.DeepCopy(), client.MergeFromWithOptimisticLock{})
 		node.Labels, node.Annotations, node.Spec.Taints = after.Labels, after.Annotations, after.Taints
 		node.ManagedFields = managedfields.Forget(node.ManagedFields)
 		if err := c.Patch(ctx, node, patch, client.FieldOwner(managedfields.Manager)); err != nil {
 			return false, nil, client.IgnoreNotFound(err)
+		}
+		if mode.DryRun {
+			break
 		}
 		if !inherit.OfNode(node).Equal(after) {
 			return false, nil, errReclaimed

@@ -108,6 +108,7 @@ func (w reconnected) Watch(all source.TypedSource[NodeRequest]) error {
 	if err := w.SourceWatcher.Watch(all); err != nil {
 		return err
 	}
+	w.nodes.rollouts.reconnected(w.cluster)
 	known := w.nodes.known(w.cluster)
 	return w.SourceWatcher.Watch(source.TypedFunc[NodeRequest](func(_ context.Context, queue workqueue.TypedRateLimitingInterface[NodeRequest]) error {
 		for _, node := range known {

@@ -58,6 +58,7 @@ func (r *nodes) Reconcile(ctx context.Context, req NodeRequest) (ctrl.Result, er
 	ctx, cancel := context.WithTimeout(ctx, nodeTimeout)
 	defer cancel()
 	requeueAfter, err := r.sync(ctx, req)
+	r.rollouts.read.set(req, true) // also if it cannot be read: it must not hold up other Clusters
 	// If the Cluster went meanwhile, its deletion may have been handled before the last findings.
 	if cluster, clusterErr := r.Chain.Cluster(ctx, req.Cluster.Namespace, req.Cluster.Name); clusterErr == nil && cluster == nil {
 		r.forgetAll(req.Cluster)
@@ -98,7 +99,6 @@ func (r *nodes) sync(ctx context.Context, req NodeRequest) (requeueAfter time.Du
 	if err != nil || v == nil {
 		return 0, err
 	}
-	r.rollouts.read.set(req, true)
 	p, err := v.plan(ctx, r.Chain)
 	if err != nil {
 		return 0, err // the last findings about the Node count until it can be read

@@ -4,6 +4,7 @@ package controllers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -88,6 +89,13 @@ func (r *rollouts) forget(key types.NamespacedName) {
 	r.metrics.NoExecuteHalted(key, false)
 }
 
+// reconnected says that the Nodes of a Cluster may have changed unnoticed.
+func (r *rollouts) reconnected(key types.NamespacedName) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.cluster(key).surveyed = false
+}
+
 // track remembers the state of a Node.
 func (r *rollouts) track(req NodeRequest, waits bool, turn time.Time) {
 	heldUp := waits && r.heldUp.get(req)
@@ -164,7 +172,7 @@ func (r *nodes) stateOf(ctx context.Context, cluster *clusterv1.Cluster, now tim
 	if !state.Waits && !state.UnderWay && !state.Unknown {
 		return state
 	}
-	settings := r.noExecuteOf(ctx, cluster)
+	settings, _ := r.noExecuteOf(ctx, cluster)
 	state.Wave, state.Halted = settings.Wave, settings.Paused || of.halted != ""
 	return state
 }
@@ -201,18 +209,21 @@ func (r *nodes) settle(ctx context.Context, v *visit) error {
 	if err != nil {
 		return fmt.Errorf("reading the Cluster's settings for NoExecute taints: %w", err)
 	}
-	v.settings = r.noExecuteOf(ctx, cluster)
+	var problems []string
+	if v.settings, problems = r.noExecuteOf(ctx, cluster); len(problems) > 0 && cluster != nil {
+		r.leftOut(cluster, errors.New(strings.Join(problems, "; ")))
+	}
 	return nil
 }
 
 // noExecuteOf returns the settings of a Cluster. A ClusterClass that cannot be read may pause, so it does.
-func (r *nodes) noExecuteOf(ctx context.Context, cluster *clusterv1.Cluster) inherit.NoExecuteOf {
+func (r *nodes) noExecuteOf(ctx context.Context, cluster *clusterv1.Cluster) (of inherit.NoExecuteOf, problems []string) {
 	class, err := r.Chain.Reading(owners.FromCachePromptly).ClusterClass(ctx, cluster)
-	of, _ := r.NoExecute.Of(cluster, class)
+	of, problems = r.NoExecute.Of(cluster, class)
 	if err != nil {
 		of.Paused, of.By = true, "its ClusterClass, which cannot be read now"
 	}
-	return of
+	return of, problems
 }
 
 // halts returns the reason for which no Node of the Cluster may have a turn, and no Pod is evicted: its owner has paused the roll-out, or

@@ -276,3 +276,16 @@ func TestNodesThatStopBeingReadyHaltARollOut(t *testing.T) {
 		f.Expect(f.ended).To(HaveKey("c0000"))
 	})
 }
+
+// A label that the operator does not allow has no effect, and an Event says so.
+func TestSettingsThatAreNotAllowed(t *testing.T) {
+	inUse(t, func(t *testing.T) {
+		f := newThousand(t, 1, func(int) int { return 2 }, nil)
+		f.NoExecute.PerCluster = inherit.PerClusterGentler
+		f.shelf.clusters[0].Labels[inherit.NoExecuteRateLabel] = "600"
+		f.declare()
+		f.run(30*time.Second, 0)
+		f.Expect(len(f.tainted["c0000"])).To(Equal(1))
+		f.Expect(f.events.take()).To(ContainElement("Warning NotInherited Cluster/c0000: label heirloom.dev/no-execute-rate of Cluster c0000: the operator does not allow it (--per-cluster-no-execute=gentler)"))
+	})
+}

@@ -27,9 +27,9 @@ type Ref struct {
 	Object Owner
 }
 
-// String names the object, "<kind> <namespace>/<name>".
+// String names the object, "<kind> <namespace>/<name>", a Node "<kind> <name>".
 func (r Ref) String() string {
-	return r.Kind + " " + r.Object.GetNamespace() + "/" + r.Object.GetName()
+	return r.Kind + " " + strings.TrimPrefix(r.Object.GetNamespace()+"/"+r.Object.GetName(), "/")
 }
 
 // Source is the place where an entry is declared: a warning or an Event asks users to edit it.

@@ -145,13 +145,14 @@ func before(a, b unstructured.Unstructured) bool {
 	return a.GetKind()+a.GetNamespace()+"/"+a.GetName() < b.GetKind()+b.GetNamespace()+"/"+b.GetName()
 }
 
-// The notes of an installation that does not write everywhere begin with its mode and the next step.
+// The notes of an installation that does not write everywhere begin with its mode and the next step. They name deprecated values.
 func TestNotesBeginWithTheMode(t *testing.T) {
 	for name, args := range map[string][]string{
 		"observe":  {"--set=mode=observe"},
 		"labelled": {"--set=enrollment=labelled"},
 		"both":     {"--set=mode=observe,enrollment=labelled"},
 		"enforce":  nil,
+		"former":   {"--set=uninstall.release=true"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			out, _, err := controlplane.Helm(t.Context(), os.DevNull, append([]string{"install", "heirloom", chartDir(t), "--dry-run=client", "--namespace", releaseNamespace}, args...)...)

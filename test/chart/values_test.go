@@ -4,6 +4,7 @@ package chart
 
 import (
 	"encoding/json"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -57,20 +58,29 @@ func TestCipherSuitesAreThoseOfTheProgram(t *testing.T) {
 	NewWithT(t).Expect(items["enum"]).To(ConsistOf(cliflag.TLSCipherPossibleValues()))
 }
 
-// The chart accepts the values on the pages: each example by task, and the values in the manifests for Argo CD and Flux.
+// The chart accepts the values on the pages: each example by task, of features and providers, and the values in the manifests for Argo CD
+// and Flux.
 func TestDocumentedValuesAreAccepted(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	_, tasks, _ := strings.Cut(document(t, "docs/configuration.md"), "\n## Values by task\n")
 	tasks, _, _ = strings.Cut(tasks, "\n## ")
+	texts := []string{tasks, document(t, "docs/facts.md"), document(t, "docs/required-keys.md")}
+	providers, err := filepath.Glob(inRepository(t, "docs/providers/*.md"))
+	Expect(err).NotTo(HaveOccurred())
+	for _, page := range providers {
+		texts = append(texts, document(t, "docs/providers/"+filepath.Base(page)))
+	}
 	var all []values
-	for _, example := range markdown.Parse([]byte(tasks)).Blocks {
-		if example.Language == "yaml" {
-			over := values{}
-			Expect(yaml.UnmarshalStrict([]byte(example.Text), &over)).To(Succeed())
-			all = append(all, over)
+	for _, text := range texts {
+		for _, example := range markdown.Parse([]byte(text)).Blocks {
+			if example.Language == "yaml" {
+				over := values{}
+				Expect(yaml.UnmarshalStrict([]byte(example.Text), &over)).To(Succeed())
+				all = append(all, over)
+			}
 		}
 	}
-	Expect(len(all)).To(BeNumerically(">", 10))
+	Expect(len(all)).To(BeNumerically(">", 15))
 	kinds := map[string]bool{}
 	for _, example := range markdown.Parse([]byte(document(t, "docs/gitops.md"))).Blocks {
 		if example.Language != "yaml" {

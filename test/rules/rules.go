@@ -19,7 +19,7 @@ type Rule struct {
 	From, To string
 	// Labels, Annotations, Taints and Fields describe how entries are inherited.
 	Labels, Annotations, Taints, Fields Flow
-	// Source links to the same rule of Cluster API, or says why Heirloom does more.
+	// Source is the address of the page with the same rule of Cluster API, or with the reason for the rule.
 	Source string
 	// Code names the functions of pkg/inherit that implement the rule. It is empty if nothing is inherited.
 	Code string
@@ -35,10 +35,10 @@ type Flow struct {
 
 // The pages that are the sources of the rules.
 const (
-	metadataBook     = "[Metadata propagation](https://cluster-api.sigs.k8s.io/reference/api/metadata-propagation)"
-	clusterClassBook = metadataBook + " and [ClusterClass](https://cluster-api.sigs.k8s.io/tasks/experimental-features/cluster-class/)"
-	taintsProposal   = "[Machine taints](https://github.com/kubernetes-sigs/cluster-api/blob/main/docs/proposals/20250513-propogate-taints.md)"
-	scaleFromZero    = "[Scale from zero](https://github.com/kubernetes/autoscaler/tree/master/cluster-autoscaler/cloudprovider/clusterapi#scale-from-zero-support)"
+	metadataBook     = "https://cluster-api.sigs.k8s.io/reference/api/metadata-propagation"
+	clusterClassBook = "https://cluster-api.sigs.k8s.io/tasks/experimental-features/cluster-class/"
+	taintsProposal   = "https://github.com/kubernetes-sigs/cluster-api/blob/main/docs/proposals/20250513-propogate-taints.md"
+	scaleFromZero    = "https://github.com/kubernetes/autoscaler/tree/master/cluster-autoscaler/cloudprovider/clusterapi#scale-from-zero-support"
 )
 
 func carried(how string) Flow { return Flow{Carried: true, How: how} }
@@ -91,7 +91,7 @@ func topology() []Rule {
 			Labels: labels, Annotations: annotations,
 			Taints: carried("as in rule 1, but as annotations of `spec.template.metadata`: Cluster API refuses typed taints there"),
 			Fields: carried("as in rule 2, without readiness gates"),
-			Source: clusterClassBook + ", as for MachineDeployments; Cluster API's own topology controller fails on typed taints of a MachinePool",
+			Source: clusterClassBook,
 			Code:   "Policy.MachinePool",
 		},
 	}
@@ -124,7 +124,7 @@ func workers() []Rule {
 		{
 			Number: 9, From: "MachinePool `spec.template`", To: "Machines of the MachinePool, or Nodes where the provider has no Machines",
 			Labels: carried(""), Annotations: carried(""), Taints: carried("annotated, and typed where there are any"), Fields: carried("Machine"),
-			Source: metadataBook + "; Cluster API itself leaves it to providers", Code: "Policy.MachineFrom, Policy.SourceForPool",
+			Source: metadataBook, Code: "Policy.MachineFrom, Policy.SourceForPool",
 		},
 		{
 			Number: 10, From: "ControlPlane, MachineDeployment and MachinePool `metadata`, apart from the above",
@@ -133,20 +133,20 @@ func workers() []Rule {
 		{
 			Number: 11, From: "Machine `metadata.labels`", To: "Node labels",
 			Labels: carried("prefix `node-role.kubernetes.io`; domains `node-restriction.kubernetes.io` and `node.cluster.x-k8s.io` " +
-				"with their subdomains; keys that a regex of `--additional-sync-machine-labels` matches, or that [`sync.heirloom.dev/labels`](configuration.md#keys-that-tenants-choose) names; " +
-				"[facts](examples/facts/README.md) of the Machine and its InfraMachine; the role of `--worker-role`"),
+				"with their subdomains; keys that a regex of `--additional-sync-machine-labels` matches, or that [`sync.heirloom.dev/labels`](keys-per-cluster.md) names; " +
+				"[facts](facts.md) of the Machine and its InfraMachine; the role of `--worker-role`"),
 			Source: metadataBook, Code: "Policy.PlanNode, nodeWrite.metadata, NodeSource.WithFacts",
 		},
 		{
 			Number: 12, From: "Machine `metadata.annotations`", To: "Node annotations",
 			Annotations: carried("domain `node.cluster.x-k8s.io` with its subdomains; keys that a regex of " +
-				"`--additional-sync-machine-annotations` matches, or that [`sync.heirloom.dev/annotations`](configuration.md#keys-that-tenants-choose) names"),
+				"`--additional-sync-machine-annotations` matches, or that [`sync.heirloom.dev/annotations`](keys-per-cluster.md) names"),
 			Source: metadataBook, Code: "Policy.PlanNode, nodeWrite.metadata",
 		},
 		{
 			Number: 13, From: "Machine `spec.taints` and taint annotations", To: "Node `spec.taints`",
 			Taints: carried("`Always`, and `OnInitialization` (annotations `initialize` and `until`)"),
-			Source: taintsProposal + "; declared by annotation they are Heirloom's own", Code: "Policy.PlanNode, nodeWrite.taints",
+			Source: taintsProposal, Code: "Policy.PlanNode, nodeWrite.taints",
 		},
 	}
 }
@@ -157,7 +157,7 @@ func Capacity() Rule {
 		Number: 14, From: "MachineDeployment, MachinePool, and MachineSet without a MachineDeployment: `spec.template`",
 		To: "its own `metadata.annotations`",
 		Annotations: carried("labels in `" + inherit.CapacityLabelsAnnotation + "`, taints in `" + inherit.CapacityTaintsAnnotation + "`; " +
-			"the entries that rules 11 and 13 would bring to a new Node"),
+			"the entries that rules 11 and 13 would give to a new Node"),
 		Source: scaleFromZero, Code: "Policy.Capacity",
 	}
 }

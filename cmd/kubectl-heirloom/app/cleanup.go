@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/printers"
 	"k8s.io/client-go/discovery"
+	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	ask "github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/cleanup"
@@ -24,10 +25,12 @@ type cleanupOptions struct {
 	*cli.Factory
 	what cleanup.Options
 	yes  bool
+	// writer is the client for writes: of dry runs with --dry-run=server.
+	writer func(client.Client) client.Client
 }
 
 func newCleanupCommand(f *cli.Factory) *cobra.Command {
-	o := &cleanupOptions{Factory: f}
+	o := &cleanupOptions{Factory: f, writer: func(c client.Client) client.Client { return c }}
 	command := &cobra.Command{
 		Use:   "cleanup [KIND/NAME | KIND NAME]",
 		Short: "Give up everything that Heirloom owns, or only in one Cluster or object",
@@ -40,7 +43,7 @@ Cluster with all its objects and Nodes, a Machine with its Node. Once you remove
 
 A second run changes nothing. If something cannot be cleaned up, the command does the rest and ends with an error.`,
 		Example: `  # List everything that would be cleaned up
-  kubectl heirloom cleanup --dry-run
+  kubectl heirloom cleanup --dry-run=client
 
   # Clean up everything before you uninstall Heirloom
   kubectl heirloom cleanup --stop
@@ -48,10 +51,19 @@ A second run changes nothing. If something cannot be cleaned up, the command doe
   # Clean up one Cluster; Heirloom continues with the others
   kubectl heirloom cleanup cluster/prod -n fleet`,
 		ValidArgsFunction: f.Complete(cli.Takes{}),
-		RunE:              func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), args) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			strategy, err := f.DryRun(cmd)
+			if err != nil {
+				return err
+			}
+			if o.what.DryRun, o.what.ServerSide = strategy != cmdutil.DryRunNone, strategy == cmdutil.DryRunServer; o.what.ServerSide {
+				o.writer = client.NewDryRunClient
+			}
+			return o.run(cmd.Context(), args)
+		},
 	}
 	fs := command.Flags()
-	fs.BoolVar(&o.what.DryRun, "dry-run", false, "Only print the writes, without making them.")
+	cmdutil.AddDryRunFlag(command)
 	fs.BoolVar(&o.what.KeepValues, "keep-values", false,
 		"Keep labels, annotations, taints and fields, and give up only their ownership and tracking. "+
 			"Nothing removes them automatically after that, even when they are no longer declared.")
@@ -87,15 +99,21 @@ func (o *cleanupOptions) run(ctx context.Context, args []string) error {
 		return fmt.Errorf("making a client of the API server's discovery: %w", err)
 	}
 	d.Invalidate() // the cache of discovery may lack a kind that was added since
-	if len(args) > 0 {
+	if len(args) > 0 && len(request.Objects) != 1 {
+		return fmt.Errorf("%q: cleanup takes one object at a time, as KIND/NAME", strings.Join(args, " "))
+	} else if len(args) > 0 {
 		return o.object(ctx, request.Objects[0], management, d, s)
 	}
 	if err := o.ask(ask.Describe(s, o.what)); err != nil {
 		return err
 	}
-	cleaner := cleanup.Cleaner{Options: o.what, Config: s.Config, Management: management, Discovery: d, Out: o.Out, Progress: o.ErrOut}
+	cleaner := cleanup.Cleaner{Options: o.what, Config: s.Config, Management: o.writer(management), Discovery: d, Out: o.Out, Progress: o.ErrOut}
 	cleaner.Workload = func(ctx context.Context, cluster types.NamespacedName) (client.Client, error) {
-		return o.Workload(ctx, management, cluster)
+		server, err := o.Workload(ctx, management, cluster)
+		if err != nil {
+			return nil, err
+		}
+		return o.writer(server), nil
 	}
 	return cleaner.Run(ctx)
 }
@@ -109,7 +127,7 @@ func (o *cleanupOptions) object(
 		return err
 	}
 	object := &ask.Object{
-		GroupVersionKind: named.Kind.GroupVersionKind, NamespacedName: types.NamespacedName{Namespace: namespace, Name: named.Name}, Client: management, Out: o.Out,
+		GroupVersionKind: named.Kind.GroupVersionKind, NamespacedName: types.NamespacedName{Namespace: namespace, Name: named.Name}, Client: o.writer(management), Out: o.Out,
 	}
 	if object.Kinds, err = cleanup.Kinds(d, s.Config.ProviderGroups); err != nil {
 		return err
@@ -121,7 +139,7 @@ func (o *cleanupOptions) object(
 		return err
 	}
 	if o.what.DryRun {
-		return object.Preview(ctx)
+		return object.Preview(ctx, o.what.Mode)
 	}
 	if err := o.ask(object.Describe()); err != nil {
 		return err
@@ -144,11 +162,7 @@ func (o *cleanupOptions) validate(args []string) (named cli.Arguments, err error
 	case len(args) == 0:
 		return named, nil
 	}
-	named, err = cli.ParseArguments(args, cli.Takes{})
-	if err == nil && len(named.Objects) != 1 {
-		err = fmt.Errorf("%q: cleanup takes one object at a time, as KIND/NAME", strings.Join(args, " "))
-	}
-	return named, err
+	return cli.ParseArguments(args, cli.Takes{})
 }
 
 // ask asks for confirmation, unless the flags make it unnecessary.

@@ -23,24 +23,25 @@ import (
 
 type diffOptions struct {
 	*cli.Factory
-	files                                  resource.FilenameOptions
-	apply                                  kubectl.InfoObject // with the flags of kubectl apply
-	fromFiles, all, allNamespaces, showAll bool
-	failOn                                 string
-	print                                  *cli.PrintFlags
+	files                             resource.FilenameOptions
+	apply                             kubectl.InfoObject // with the flags of kubectl apply
+	fromFiles, allNamespaces, showAll bool
+	failOn                            string
+	print                             *cli.PrintFlags
 }
 
 func newDiffCommand(f *cli.Factory) *cobra.Command {
 	o := &diffOptions{Factory: f, print: cli.NewPrintFlags().WithoutNames()}
 	command := &cobra.Command{
-		Use:   "diff (-f FILE | -k DIRECTORY | - | CLUSTER... | --all)",
+		Use:   "diff (-f FILE | -k DIRECTORY | - | [cluster/NAME... | NAME...] [-A])",
 		Short: "Preview a change, down to the Nodes, without writing it",
 		Long: `Preview a change, object by object, down to the Nodes, with the Pods that its taints would evict, and the objects that use
 labels which Nodes would lose. Nothing is written.
 
 The plugin sends your files to the API server as a dry run. Then it computes every object of their Clusters from the top down, by the
-server's rules. With Clusters instead of files, you see pending writes of the server. Rollouts are not shown: Cluster API replaces
-Machines if you change a version or a template. KUBECTL_EXTERNAL_DIFF shows the differences, as with kubectl diff.
+server's rules. Without files, you see pending writes of the server in the named Clusters, or in all Clusters of the namespace. Rollouts are
+not shown: Cluster API replaces Machines if you change a version or a template. KUBECTL_EXTERNAL_DIFF shows the differences, as with
+kubectl diff.
 
 The exit code is 0 if nothing would change, 1 if an object would change, and 2 without an answer. With --fail-on=used, it is 1 only if
 Nodes would lose or change a label that an object uses, and 2 also if that is unknown.`,
@@ -54,7 +55,7 @@ Nodes would lose or change a label that an object uses, and 2 also if that is un
   kubectl heirloom diff -f clusterclass.yaml --fail-on=used
 
   # Pending writes of the server in one Cluster, and in all Clusters
-  kubectl heirloom diff prod
+  kubectl heirloom diff cluster/prod
   kubectl heirloom diff -A`,
 		ValidArgsFunction: f.Complete(cli.Takes{Clusters: true}),
 		RunE:              o.run,
@@ -63,8 +64,9 @@ Nodes would lose or change a label that an object uses, and 2 also if that is un
 	cmdutil.AddFilenameOptionFlags(command, &o.files, "with the objects that you are about to apply")
 	cmdutil.AddServerSideApplyFlags(command)
 	cmdutil.AddFieldManagerFlagVar(command, &o.apply.FieldManager, apply.FieldManagerClientSideApply)
-	flags.BoolVar(&o.all, "all", false, "Without files: look at all Clusters of the namespace.")
-	flags.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "Without files: look at the Clusters of all namespaces.")
+	flags.Bool("all", false, "Look at all Clusters of the namespace.")
+	_ = flags.MarkDeprecated("all", "without files and names, you get all Clusters of the namespace") // the flag exists
+	flags.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "Show the Clusters of all namespaces.")
 	flags.BoolVar(&o.showAll, "show-all", false, "Show every object, also if it changes in the same way as another object of its set.")
 	flags.StringVar(&o.failOn, "fail-on", "change", "What makes the exit code 1: change, or used (a label that Nodes lose and an object uses).")
 	_ = command.RegisterFlagCompletionFunc("fail-on", cobra.FixedCompletions([]string{"change", "used"}, cobra.ShellCompDirectiveNoFileComp))
@@ -78,19 +80,14 @@ func (o *diffOptions) complete(command *cobra.Command, args []string) ([]cli.Arg
 		args, o.files.Filenames = nil, append(o.files.Filenames, "-")
 	}
 	o.fromFiles = len(o.files.Filenames) > 0 || o.files.Kustomize != ""
-	parsed, err := cli.ParseArguments(args, cli.Takes{Clusters: true})
-	o.all = o.all || o.allNamespaces || len(args) > 0 && parsed.All != ""
-	given := map[bool]int{}
-	for _, one := range []bool{o.fromFiles, len(parsed.Objects) > 0, o.all} {
-		given[one]++
-	}
+	parsed, err := cli.ParseArguments(args, cli.Takes{Clusters: true, Choosing: o.allNamespaces})
 	o.apply.ServerSideApply, o.apply.ForceConflicts = cmdutil.GetServerSideApplyFlag(command), cmdutil.GetForceConflictsFlag(command)
 	o.apply.FieldManager = apply.GetApplyFieldManagerFlag(command, o.apply.ServerSideApply)
 	switch {
 	case err != nil:
 		return nil, err
-	case given[true] != 1:
-		return nil, errors.New("specify exactly one of: files (-f, -k or -), names of Clusters, --all")
+	case o.fromFiles && (len(args) > 0 || o.allNamespaces):
+		return nil, errors.New("files cannot be combined with Clusters or --all-namespaces")
 	case o.apply.ForceConflicts && !o.apply.ServerSideApply:
 		return nil, errors.New("--force-conflicts needs --server-side")
 	case o.failOn != "change" && o.failOn != "used":

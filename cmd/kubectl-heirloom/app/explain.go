@@ -58,7 +58,9 @@ The exit code is 0 if all declarations have arrived, 1 if an entry is missing or
 	flags := command.Flags()
 	flags.StringVarP(&o.selector, "selector", "l", "", "Selector (label query): explain all matching objects of the kind.")
 	flags.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "Explain the objects of the kind in all namespaces.")
-	flags.BoolVar(&o.all, "all", false, "Also show entries that are set on the object itself, and bookkeeping.")
+	flags.BoolVar(&o.all, "show-all", false, "Also show entries that are set on the object itself, and bookkeeping.")
+	flags.BoolVar(&o.all, "all", false, "The same as --show-all.")
+	_ = flags.MarkDeprecated("all", "use --show-all") // the flag exists
 	flags.StringVar(&o.workloadCluster, "workload-cluster", "", "<namespace>/<name> of the Cluster to which the Node belongs.")
 	flags.StringVar(&o.key, "key", "", "The same as the argument KEY, for a key that looks like an object.")
 	_ = command.RegisterFlagCompletionFunc("workload-cluster", f.CompleteFlag("workload-cluster")) // the flag exists

@@ -39,7 +39,7 @@ The exit code is 2 if an object could not be read; with --require, it is 1 if a 
 			if err != nil {
 				return err
 			}
-			return o.report(cmd.Context(), args, required)
+			return o.run(cmd.Context(), func(ctx context.Context) error { return o.report(ctx, args, required) })
 		},
 	}
 	o.addFlags(command)

@@ -3,6 +3,7 @@
 package app
 
 import (
+	"context"
 	"errors"
 
 	"github.com/spf13/cobra"
@@ -23,32 +24,34 @@ func newTreeCommand(f *cli.Factory) *cobra.Command {
 Equal Machines of an owner share a line, and their infrastructure and bootstrap objects appear only if an entry is missing or differs.
 Without a name, you get all Clusters of the namespace. If a workload cluster does not answer, its tree ends at the Machines.`,
 		Example: `  # The Cluster prod in the namespace of the current context
-  kubectl heirloom tree prod
+  kubectl heirloom tree cluster/prod
 
   # All Clusters, each object on a line of its own
   kubectl heirloom tree -A --show-all
 
   # In a pipeline: check that all declarations have arrived
-  kubectl heirloom tree prod --exit-code`,
+  kubectl heirloom tree cluster/prod --exit-code`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			trees, failed, err := o.trees(cmd.Context(), args, nil)
-			if err != nil {
-				return err
-			}
-			forest := tree.New(trees)
-			forest.Notes, forest.ShowAll = o.world.Settings.Notes, showAll
-			if err := o.show(forest); err != nil {
-				return err
-			}
-			switch {
-			case !exitCode || failed != nil:
-				return failed
-			case forest.Has(tree.Unknown):
-				return errors.New("some objects could not be read, so the tree may be incomplete")
-			case forest.Has(tree.Drifted):
-				return cli.ErrFound
-			}
-			return nil
+			return o.run(cmd.Context(), func(ctx context.Context) error {
+				trees, failed, err := o.trees(ctx, args, nil)
+				if err != nil {
+					return err
+				}
+				forest := tree.New(trees)
+				forest.Notes, forest.ShowAll = o.world.Settings.Notes, showAll
+				if err := o.show(forest); err != nil {
+					return err
+				}
+				switch {
+				case !exitCode || failed != nil:
+					return failed
+				case forest.Has(tree.Unknown):
+					return errors.New("some objects could not be read, so the tree may be incomplete")
+				case forest.Has(tree.Drifted):
+					return cli.ErrFound
+				}
+				return nil
+			})
 		},
 	}
 	o.addFlags(command)

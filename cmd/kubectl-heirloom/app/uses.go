@@ -52,7 +52,7 @@ func (o *fleetOptions) uses(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	keys, err := o.connect(ctx, args[1:])
+	keys, err := o.keys(ctx, args[1:])
 	if err != nil {
 		return err
 	}

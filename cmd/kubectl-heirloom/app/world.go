@@ -3,9 +3,11 @@
 package app
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"time"
 
@@ -48,11 +50,13 @@ func clusters(ctx context.Context, f *cli.Factory, w *compare.World, named []cli
 	return w.Clusters(ctx, namespace)
 }
 
-// fleetOptions are the options of commands about Clusters with all objects below them. trees sets the world.
+// fleetOptions are the options of commands about Clusters with all objects below them. keys sets the world.
 type fleetOptions struct {
 	*cli.Factory
 	print         *cli.PrintFlags
 	allNamespaces bool
+	watch         bool
+	management    *cli.Management
 	world         compare.World
 }
 
@@ -60,15 +64,57 @@ func (o *fleetOptions) addFlags(command *cobra.Command) {
 	command.ValidArgsFunction = o.Complete(cli.Takes{Clusters: true})
 	o.print.AddFlags(command)
 	command.Flags().BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "Show the Clusters of all namespaces.")
+	command.Flags().BoolVarP(&o.watch, "watch", "w", false, "Print the answer, and print it again whenever it has changed.")
 }
 
-// connect sets the world, and returns the Clusters that the arguments name, or all Clusters.
-func (o *fleetOptions) connect(ctx context.Context, args []string) (keys []types.NamespacedName, err error) {
+// between is the time between two readings with --watch.
+const between = 5 * time.Second
+
+// run runs a command once or, with --watch, until the context ends. It then prints only answers and errors that differ from the last.
+func (o *fleetOptions) run(ctx context.Context, once func(context.Context) error) error {
+	if !o.watch {
+		return once(ctx)
+	}
+	streams, last := o.IOStreams, ""
+	if o.Painter(o.Out) {
+		o.Color = "always" // the terminal is behind a buffer now
+	}
+	for {
+		var out bytes.Buffer
+		o.Out = &out
+		problem := cli.Sentence(once(ctx))
+		if ctx.Err() != nil {
+			return nil
+		}
+		if answer := out.String() + problem; answer != last {
+			_, err := io.WriteString(streams.Out, out.String())
+			if problem != "" {
+				_, _ = fmt.Fprintln(streams.ErrOut, "error:", problem)
+			}
+			if err != nil {
+				return err //nolint:wrapcheck // the reader is gone
+			}
+			last = answer
+		}
+		o.ErrOut = io.Discard // progress and warnings are no news
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(between):
+		}
+	}
+}
+
+// keys returns the Clusters that the arguments name, or all Clusters of the namespace.
+func (o *fleetOptions) keys(ctx context.Context, args []string) (keys []types.NamespacedName, err error) {
+	if err = o.print.Validate(); err != nil {
+		return nil, err
+	}
 	named, err := cli.ParseArguments(args, cli.Takes{Clusters: true, Choosing: o.allNamespaces})
 	if err != nil {
 		return nil, err
 	}
-	if _, o.world, err = world(ctx, o.Factory); err != nil {
+	if o.management, o.world, err = world(ctx, o.Factory); err != nil {
 		return nil, err
 	}
 	keys, err = clusters(ctx, o.Factory, &o.world, named.Objects, o.allNamespaces)
@@ -84,10 +130,7 @@ func (o *fleetOptions) connect(ctx context.Context, args []string) (keys []types
 func (o *fleetOptions) trees(
 	ctx context.Context, args []string, look func(context.Context, types.NamespacedName, client.Reader),
 ) (trees []*compare.Tree, failed, err error) {
-	if err = o.print.Validate(); err != nil {
-		return nil, nil, err
-	}
-	keys, err := o.connect(ctx, args)
+	keys, err := o.keys(ctx, args)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -290,12 +290,12 @@ func TestFleet(t *testing.T) {
 		{"mode", "not enrolled", only, OK, []string{"not enrolled: fleet/c"}},
 		{"mode", "no rights", denied("MachineList"), Unknown, []string{"no right"}},
 		{"nodes", "no rights", denied("MachineList"), Unknown, []string{"no right"}},
-		{"nodes", "a taint is missing", untainted, Failed, []string{"0 of 1 Nodes are as declared", `fleet/c: taint "gpu:NoSchedule" missing: n`, "HeirloomNodesUnprotected"}},
+		{"nodes", "a taint is missing", untainted, Failed, []string{"0 of 1 Nodes are as declared", `fleet/c: taint "gpu:NoSchedule" is missing: n`, "HeirloomNodesUnprotected"}},
 		{"nodes", "a taint is missing where Heirloom only observes", both(observing, untainted), OK, []string{"0 of 1 Nodes are as declared", "fleet/c: observing: would be written: n"}},
 		{"nodes", "a label has another value", relabelled, Failed, []string{`fleet/c: label "` + nodePool + `" differs: n`}},
 		{"nodes", "it has just registered", both(untainted, func(s *scenery) { s.node.CreationTimestamp = metav1.NewTime(now().Add(-time.Minute)) }), OK, []string{"fleet/c: still registering: n"}},
 		{"nodes", "it waits for its turn", evict, OK, []string{"1 of 1 Nodes", "fleet/c: a NoExecute taint waits for its turn: n"}},
-		{"nodes", "nobody waits", both(evict, flags("--no-execute-rate=0")), Failed, []string{`taint "drain:NoExecute" missing`}},
+		{"nodes", "nobody waits", both(evict, flags("--no-execute-rate=0")), Failed, []string{`taint "drain:NoExecute" is missing`}},
 		{"nodes", "strangers", func(s *scenery) {
 			for i := range 12 {
 				s.nodes = append(s.nodes, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("x%02d", i), UID: "x"}})

@@ -149,7 +149,7 @@ func (c *Checker) nodes(context.Context) answer {
 			r.add(OK, name, "%s: observing: would be written", of.Cluster)
 		default:
 			for _, e := range wrong {
-				r.add(Failed, name, "%s: %s %q %s", of.Cluster, e.Kind, e.Key, e.Status)
+				r.add(Failed, name, "%s: %s %q %s", of.Cluster, e.Kind, e.Key, e.Status.Phrase())
 			}
 		}
 		if len(o.Node.Plan.Held) > 0 {

@@ -62,7 +62,7 @@ func Check(ctx context.Context, reader client.Reader, s *settings.Settings, name
 }
 
 const (
-	shows   = "--dry-run lists them all."
+	shows   = "--dry-run=client lists them all."
 	removed = "Labels, annotations, taints and fields without another owner are removed. Pods can then be scheduled to Nodes whose taints are removed.\n" + shows
 )
 
@@ -90,7 +90,7 @@ func Describe(s settings.Settings, what cleanup.Options) string {
 // Ask asks for confirmation.
 func Ask(in io.Reader, out io.Writer, terminal bool, description string) error {
 	if !terminal {
-		return errors.New("no terminal to ask for confirmation: use --yes to clean up without it, or --dry-run to look first")
+		return errors.New("no terminal to ask for confirmation: use --yes to clean up without it, or --dry-run=client to look first")
 	}
 	_, _ = fmt.Fprintf(out, "%s\n\nContinue? [y/N] ", description)
 	answer, _ := bufio.NewReader(in).ReadString('\n') // a failed read counts as no

@@ -71,17 +71,20 @@ func (o *Object) Validate() error {
 }
 
 // Preview prints the effect of a cleanup, and writes nothing.
-func (o *Object) Preview(ctx context.Context) error {
+func (o *Object) Preview(ctx context.Context, mode cleanup.Mode) error {
 	owned, err := o.owned(ctx)
+	if err == nil && mode.ServerSide {
+		err = o.label(ctx)
+	}
 	if err != nil {
 		return err
 	}
 	_, _ = fmt.Fprintln(o.Out, did(o.GroupKind(), o.NamespacedName, " labeled"), "(dry run)")
 	for _, object := range owned {
 		gvk, key := object.GroupVersionKind(), client.ObjectKeyFromObject(&object)
-		_, removed, err := cleanup.Object(ctx, o.Client, o.Client, gvk, key, cleanup.Mode{DryRun: true})
+		_, removed, err := cleanup.Object(ctx, o.Client, o.Client, gvk, key, mode)
 		if err != nil {
-			return fmt.Errorf("reading %s %s: %w", gvk.Kind, key.Name, err)
+			return fmt.Errorf("cleaning up %s %s: %w", gvk.Kind, key.Name, err)
 		}
 		line := did(gvk.GroupKind(), key, " cleaned up") + " (dry run)"
 		_, _ = fmt.Fprintln(o.Out, strings.Join(append([]string{line}, removed...), "\n  "))
@@ -89,13 +92,21 @@ func (o *Object) Preview(ctx context.Context) error {
 	return nil
 }
 
-// CleanUp labels the object, and waits until the running server has cleaned it up.
-func (o *Object) CleanUp(ctx context.Context) error {
+// label asks the running server to clean up the object.
+func (o *Object) label(ctx context.Context) error {
 	object := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name}}
 	object.SetGroupVersionKind(o.GroupVersionKind)
 	patch := fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, inherit.IgnoreLabel, inherit.IgnoreAndCleanUp)
 	if err := o.Client.Patch(ctx, object, client.RawPatch(types.MergePatchType, []byte(patch)), client.FieldOwner("kubectl-heirloom")); err != nil {
 		return fmt.Errorf("labelling %s: %w", o, err)
+	}
+	return nil
+}
+
+// CleanUp labels the object, and waits until the running server has cleaned it up.
+func (o *Object) CleanUp(ctx context.Context) error {
+	if err := o.label(ctx); err != nil {
+		return err
 	}
 	_, _ = fmt.Fprintln(o.Out, did(o.GroupKind(), o.NamespacedName, " labeled"))
 	lease := &coordinationv1.Lease{} // without the right to read it, CleanUp just waits

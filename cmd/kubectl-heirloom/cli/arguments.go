@@ -40,16 +40,21 @@ type Argument struct{ Kind, Name string }
 type Arguments struct {
 	Objects  []Argument
 	All, Key string
+	takes    Takes
+	// kindFirst says that the kind is an argument of its own.
+	kindFirst bool
 }
 
 // ParseArguments reads arguments without a call to an API server.
 func ParseArguments(args []string, takes Takes) (a Arguments, err error) {
 	kind, rest := takes.kind(args)
+	a.takes, a.kindFirst = takes, kind != ""
 	if len(rest) == 0 && kind == "" {
 		return a, errors.New("specify an object, such as machine/md-0-x7k2p, or a kind, such as machines")
 	}
 	last := len(rest) - 1
-	if takes.Key && (last > 0 || last == 0 && takes.Choosing) && (kind != "" || isKey(rest[last], args[0])) {
+	noName := last == 0 && (takes.Choosing || kind != "" && strings.Contains(rest[0], "/"))
+	if takes.Key && (last > 0 || noName) && (kind != "" || isKey(rest[last], args[0])) {
 		rest, a.Key = rest[:last], rest[last]
 	}
 	if len(rest) == 0 {
@@ -120,8 +125,28 @@ type Request struct {
 	Key     string
 }
 
+// errNoKind begins with kubectl's words.
+var errNoKind = errors.New("the server doesn't have a resource type")
+
+// named reads a first word that is no kind as the name of a Cluster. The next word is a key then.
+func (a Arguments) named(mapper meta.RESTMapper) Arguments {
+	first := a.All
+	if a.kindFirst && a.takes.Key && a.Key == "" && len(a.Objects) == 1 {
+		first = a.Objects[0].Kind
+	}
+	if _, err := Kind(mapper, first); first == "" || a.takes.Choosing || !errors.Is(err, errNoKind) {
+		return a
+	}
+	if a.All == "" {
+		a.Key = a.Objects[0].Name
+	}
+	a.Objects, a.All = []Argument{{"cluster", first}}, ""
+	return a
+}
+
 // Resolve finds the kinds of the arguments.
 func (a Arguments) Resolve(mapper meta.RESTMapper) (r *Request, err error) {
+	a = a.named(mapper)
 	r = &Request{Key: a.Key}
 	if a.All != "" {
 		r.All, err = Kind(mapper, a.All)
@@ -153,7 +178,7 @@ func Kind(mapper meta.RESTMapper, name string) (*meta.RESTMapping, error) {
 		gvk, err = mapper.KindFor(resource.WithVersion(""))
 	}
 	if meta.IsNoMatchError(err) {
-		return nil, fmt.Errorf("the server doesn't have a resource type %q", name)
+		return nil, fmt.Errorf("%w %q", errNoKind, name)
 	}
 	if err != nil {
 		return nil, err

@@ -71,6 +71,14 @@ type Result interface {
 	Table(wide bool) *metav1.Table
 }
 
+// Columns returns the columns of a table.
+func Columns(names ...string) (columns []metav1.TableColumnDefinition) {
+	for _, name := range names {
+		columns = append(columns, metav1.TableColumnDefinition{Name: name, Type: "string"})
+	}
+	return columns
+}
+
 // Named is an answer about objects that have names, for --output=name.
 type Named interface {
 	// Names returns "<kind>.<group>/<name>" for each object, as kubectl prints it, with a lower-case kind.
@@ -105,6 +113,9 @@ func (p *PrintFlags) WithoutNames() *PrintFlags {
 // AddFlags adds the flags to a command.
 func (p *PrintFlags) AddFlags(command *cobra.Command) {
 	p.flags.AddFlags(command)
+	for _, rare := range []string{"allow-missing-template-keys", "show-managed-fields", "template"} {
+		_ = command.Flags().MarkHidden(rare) // they hardly change an answer
+	}
 	command.Flags().Lookup("output").Usage = "Output format. One of: (" + strings.Join(p.formats(), ", ") + ")."
 	_ = command.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(p.formats(), cobra.ShellCompDirectiveNoFileComp))
 }
@@ -188,6 +199,15 @@ func printTable(w io.Writer, paint Painter, table *metav1.Table) error {
 		}
 	}
 	return nil
+}
+
+// DryRun returns the value of kubectl's flag --dry-run. Its code warns in the log, which is silent here.
+func (f *Factory) DryRun(command *cobra.Command) (cmdutil.DryRunStrategy, error) {
+	strategy, err := cmdutil.GetDryRunStrategy(command)
+	if value := command.Flag("dry-run").Value.String(); err == nil && !slices.Contains([]string{"none", "client", "server"}, value) {
+		_, _ = fmt.Fprintln(f.ErrOut, "Warning: --dry-run without none, client or server is deprecated: use --dry-run=client")
+	}
+	return strategy, err
 }
 
 // Exit codes of all commands, as of kubectl diff: 1 for differences, findings or failed checks; 2 if the question could not be answered.
@@ -285,12 +305,5 @@ func ToSync(p inherit.Policy, e inherit.Entry) string {
 	return "To propagate it to Nodes, " + add + "."
 }
 
-// Shorten returns a value as a table shows it. Annotations can be long.
-func Shorten(value string) string {
-	const widest = 48 // in characters
-	value = strings.Join(strings.Fields(value), " ")
-	if runes := []rune(value); len(runes) > widest {
-		return string(runes[:widest-1]) + "…"
-	}
-	return value
-}
+// Flat returns a value on one line.
+func Flat(value string) string { return strings.Join(strings.Fields(value), " ") }

@@ -34,27 +34,21 @@ const (
 type Status string
 
 const (
-	// AsDeclared entries are inherited, with the value that an owner declares.
-	AsDeclared Status = "asDeclared"
+	// Declared entries are inherited, with the value that an owner declares.
+	Declared Status = "Declared"
 	// Differs means that an owner declares another value, or no longer declares the entry.
-	Differs Status = "differs"
+	Differs Status = "Differs"
 	// Missing entries are inherited, but the object does not have them yet, or no longer has them.
-	Missing Status = "missing"
+	Missing Status = "Missing"
 	// Absent entries are declared further up, but the object does not inherit them. The entry's reason says why.
-	Absent Status = "absent"
-	// SetHere entries were set on the object itself, or are declared there for others.
-	SetHere Status = "setHere"
+	Absent Status = "Absent"
+	// Local entries were set on the object itself, or are declared there for others.
+	Local Status = "Local"
 )
 
-// String returns the status for people.
-func (s Status) String() string {
-	switch s {
-	case AsDeclared:
-		return "as declared"
-	case SetHere:
-		return "set here"
-	}
-	return string(s)
+// Phrase returns the status as the end of a sentence about the entry.
+func (s Status) Phrase() string {
+	return map[Status]string{Declared: "is as declared", Differs: "differs", Missing: "is missing", Absent: "is absent", Local: "is set here"}[s]
 }
 
 // Wrong reports whether the next write of Heirloom changes the entry.
@@ -111,7 +105,7 @@ func Text(kind Kind, key, value, propagation string) string {
 		effect = ":" + effect
 	}
 	if value != "" {
-		key += "=" + cli.Shorten(value)
+		key += "=" + cli.Flat(value)
 	}
 	if propagation == string(clusterv1.MachineTaintPropagationOnInitialization) {
 		effect += " (once)"

@@ -49,7 +49,7 @@ func (e *Entry) patched(o *Object) {
 	setByClusterAPI := slices.Concat(inherit.FamilyLabels, inherit.TopologyLabels,
 		[]string{clusterv1.TemplateClonedFromNameAnnotation, clusterv1.TemplateClonedFromGroupKindAnnotation})
 	if value, declared := o.Declared(e.Of); declared && value == e.Value && o.Would.WhyNot(e.Of) == inherit.DropPatched {
-		e.Status = AsDeclared
+		e.Status = Declared
 		e.comesFrom(o)
 		return
 	}
@@ -57,7 +57,7 @@ func (e *Entry) patched(o *Object) {
 	if !e.Of.Own || patch.Object == nil || !slices.Contains(e.Managers, topologyManager) || slices.Contains(setByClusterAPI, e.Of.Name) {
 		return
 	}
-	e.Status, e.From, e.Source = AsDeclared, patch, SourceOf(patch)
+	e.Status, e.From, e.Source = Declared, patch, SourceOf(patch)
 	e.Rule = fmt.Sprintf("%s → %s (rule 1)", patch.Kind, o.Kind)
 }
 

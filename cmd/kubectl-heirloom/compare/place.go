@@ -92,7 +92,7 @@ func (p place) newEntry(of inherit.Entry, v value) Entry {
 // entry returns an entry that the object has.
 func (p place) entry(o *Object, of inherit.Entry, v value, owners []string) Entry {
 	e := p.newEntry(of, v)
-	e.Status, e.Managers = SetHere, owners
+	e.Status, e.Managers = Local, owners
 	e.OwnedByHeirloom = !e.WholeList && slices.Contains(owners, managedfields.Manager)
 	want, declared := p.desired[of]
 	changes := p.changes[anywhere(of)]
@@ -105,7 +105,7 @@ func (p place) entry(o *Object, of inherit.Entry, v value, owners []string) Entr
 		e.Record = true
 	case want == v,
 		!changes && of.What == string(Taint) && want == value{propagation: v.propagation}: // a taint that is declared without a value keeps its value
-		e.Status = AsDeclared
+		e.Status = Declared
 		e.comesFrom(o)
 	default: // the value that is set here may take precedence
 		e.comesFrom(o)

@@ -69,11 +69,9 @@ func (w *World) Tree(ctx context.Context, key types.NamespacedName, visit func(*
 	if err := w.Store.Prefetch(ctx, key.Namespace); err != nil {
 		return nil, err
 	}
-	cluster := &clusterv1.Cluster{}
-	if err := w.Store.Get(ctx, key, cluster); apierrors.IsNotFound(err) {
-		return nil, cli.NotFound("Cluster", key)
-	} else if err != nil {
-		return nil, fmt.Errorf("getting Cluster %s: %w", key, err)
+	cluster, err := Cluster(ctx, w.Store, key)
+	if err != nil {
+		return nil, err
 	}
 	t := &tree{World: w, cluster: key, chain: w.Store.Chain(key), visit: visit, of: map[types.UID]*Object{}}
 	top := &Tree{Object: w.Of(ctx, inherit.Ref{Kind: "Cluster", Object: cluster}, cluster.GroupVersionKind()), Class: t.class(ctx, cluster)}
@@ -101,6 +99,17 @@ func (w *World) Tree(ctx context.Context, key types.NamespacedName, visit func(*
 		}
 	}
 	return top, ctx.Err()
+}
+
+// Cluster returns a Cluster.
+func Cluster(ctx context.Context, reader client.Reader, key types.NamespacedName) (*clusterv1.Cluster, error) {
+	cluster := &clusterv1.Cluster{}
+	if err := reader.Get(ctx, key, cluster); apierrors.IsNotFound(err) {
+		return nil, cli.NotFound("Cluster", key)
+	} else if err != nil {
+		return nil, fmt.Errorf("getting Cluster %s: %w", key, err)
+	}
+	return cluster, nil
 }
 
 // Clusters returns all Clusters of a namespace, or of all namespaces if it is "".

@@ -21,7 +21,7 @@ func (e *evaluation) remember(ctx context.Context, cluster types.NamespacedName)
 	stored.Nodes = nil                                               // a Node's annotations record its entries
 	_, _ = stored.Tree(ctx, cluster, func(o *compare.Object) error { // the walk with the files returns the error
 		for i := range o.Entries {
-			if entry := &o.Entries[i]; entry.Status == compare.AsDeclared {
+			if entry := &o.Entries[i]; entry.Status == compare.Declared {
 				e.inherited[inheritedBy(o, entry)] = true
 			}
 		}
@@ -39,7 +39,7 @@ func (e *evaluation) byClusterAPI(o *compare.Object) (removed []compare.Entry) {
 	for _, entry := range o.Entries {
 		mapped := slices.Contains([]compare.Kind{compare.Label, compare.Annotation, compare.TemplateLabel, compare.TemplateAnnotation}, entry.Kind)
 		owned := e.inherited[inheritedBy(o, &entry)] && len(entry.Managers) > 0 && len(entry.Others()) == 0
-		if mapped && entry.Status == compare.SetHere && (owned || lost(o, &entry)) {
+		if mapped && entry.Status == compare.Local && (owned || lost(o, &entry)) {
 			entry.Status = compare.Differs
 			removed = append(removed, entry)
 		}

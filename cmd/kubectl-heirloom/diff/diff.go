@@ -117,7 +117,7 @@ func (e *evaluation) put(ctx context.Context, clusters []types.NamespacedName) {
 // apply asks the API server how it would store the files.
 func (e *evaluation) apply() error {
 	for _, file := range e.Files {
-		gvk, name := file.GroupVersionKind(), strings.Replace(inherit.Ref{Kind: file.GetKind(), Object: file}.String(), " /", " ", 1)
+		gvk, name := file.GroupVersionKind(), inherit.Ref{Kind: file.GetKind(), Object: file}.String()
 		id := idOf(gvk, file)
 		switch {
 		case e.applied[id] != nil:
@@ -208,7 +208,6 @@ func (e *evaluation) visit(ctx context.Context, o *compare.Object) error {
 		if len(o.Wrong()) > 0 {
 			e.note(name, "Heirloom skips %s: "+string(o.Skipped))
 		}
-		return nil
 	case o.Problems != nil:
 		e.note(name, "Inheritance is incomplete for %s: "+cli.OneLine(o.Sources.Located(o.Problems)))
 	}
@@ -222,19 +221,26 @@ func (e *evaluation) visit(ctx context.Context, o *compare.Object) error {
 		e.Objects = append(e.Objects, into)
 	}
 	into.After = shown(after)
-	into.Changes = append(o.Wrong(), e.byClusterAPI(o)...)
+	into.Changes = e.byClusterAPI(o)
+	if o.Skipped == "" {
+		into.Changes = append(o.Wrong(), into.Changes...)
+	}
 	return nil
 }
 
-// become returns an object before and after the next write; nil if Heirloom does not change it.
+// become returns an object before and after the next writes of Heirloom, unless Heirloom leaves the object alone, and of Cluster API; nil if
+// nothing changes.
 func (e *evaluation) become(ctx context.Context, o *compare.Object) (before, after runtime.Object, err error) {
 	removed := e.byClusterAPI(o)
 	if n := o.Node; n != nil {
+		if !n.Decided.Inherits() {
+			n.Next = n.State
+		}
 		n.Next.Labels = maps.Clone(n.Next.Labels)
 		for _, label := range removed {
 			delete(n.Next.Labels, label.Key)
 		}
-		if !n.Decided.Inherits() || n.Next.Equal(n.State) {
+		if n.Next.Equal(n.State) {
 			return nil, nil, nil
 		}
 		e.changed = append(e.changed, o)
@@ -242,7 +248,7 @@ func (e *evaluation) become(ctx context.Context, o *compare.Object) (before, aft
 		next.Labels, next.Annotations, next.Spec.Taints = n.Next.Labels, n.Next.Annotations, n.Next.Taints
 		return n.Node, next, nil
 	}
-	planned := o.Plan != nil && o.Plan.Needed()
+	planned := o.Skipped == "" && o.Plan != nil && o.Plan.Needed()
 	if !planned && len(removed) == 0 {
 		return nil, nil, nil
 	}

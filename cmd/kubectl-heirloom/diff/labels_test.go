@@ -21,9 +21,9 @@ func TestLabelsThatClusterAPITakesBack(t *testing.T) {
 		listed = listed || strings.HasPrefix(request, "list PersistentVolume")
 		return nil
 	})).Build()
-	ask := func(change func(class map[string]any)) *Result {
+	ask := func(change func(class map[string]any), flags ...string) *Result {
 		class := objects[0].(*unstructured.Unstructured) //nolint:forcetypeassert // it panics
-		q := Question{World: fleet.World(t, live), Files: []File{{class, func() (live, merged runtime.Object, err error) {
+		q := Question{World: fleet.World(t, live, flags...), Files: []File{{class, func() (live, merged runtime.Object, err error) {
 			after := class.DeepCopy()
 			change(after.Object["spec"].(map[string]any)["workers"].(map[string]any)["machineDeployments"].([]any)[0].(map[string]any)) //nolint:forcetypeassert // it panics
 			return class, after, nil
@@ -37,7 +37,8 @@ func TestLabelsThatClusterAPITakesBack(t *testing.T) {
 	g.Expect(result.Labels).To(BeEmpty())
 	g.Expect(listed).To(BeFalse())
 
-	result = ask(func(class map[string]any) { delete(class, "metadata") })
+	withoutLabel := func(class map[string]any) { delete(class, "metadata") }
+	result = ask(withoutLabel)
 	g.Expect(result.Lines()[1:]).To(Equal([]string{
 		"Label node-role.kubernetes.io/route-reflector= is removed on 1 Node of Cluster fleet/prod: rr-0",
 		"  used: PersistentVolume local requires node-role.kubernetes.io/route-reflector",
@@ -52,4 +53,7 @@ func TestLabelsThatClusterAPITakesBack(t *testing.T) {
 	g.Expect(changes).To(And(
 		HaveKeyWithValue("MachineDeployment/rr", ConsistOf(label, template)), HaveKeyWithValue("MachineSet/rr-1", ConsistOf(label, template)),
 		HaveKeyWithValue("Machine/rr-0", ConsistOf(label)), Not(HaveKey("Machine/rr-1")), HaveKeyWithValue("Node/rr-0", ContainElement(label))))
+
+	// Also where Heirloom leaves all objects alone.
+	g.Expect(ask(withoutLabel, "--namespace=other").Labels).To(Equal(result.Labels))
 }

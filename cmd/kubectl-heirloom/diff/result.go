@@ -94,11 +94,11 @@ func (o *Object) byFile() (all []string) {
 		value, has := after[path]
 		switch {
 		case !had:
-			all = append(all, "+ "+path+"="+cli.Shorten(value))
+			all = append(all, "+ "+path+"="+cli.Flat(value))
 		case !has:
-			all = append(all, "- "+path+"="+cli.Shorten(was))
+			all = append(all, "- "+path+"="+cli.Flat(was))
 		case was != value:
-			all = append(all, "~ "+path+"="+cli.Shorten(value)+" (was "+cli.Shorten(was)+")")
+			all = append(all, "~ "+path+"="+cli.Flat(value)+" (was "+cli.Flat(was)+")")
 		}
 	}
 	return all
@@ -129,7 +129,7 @@ func changed(e compare.Entry) string {
 	case e.Declared == nil: // no owner declares it
 		return "- " + has
 	}
-	return fmt.Sprintf("~ %s (was %s)", compare.Text(e.Kind, e.Key, *e.Declared, e.DeclaredPropagation), strings.TrimSpace(cli.Shorten(e.Value)+" "+e.Propagation))
+	return fmt.Sprintf("~ %s (was %s)", compare.Text(e.Kind, e.Key, *e.Declared, e.DeclaredPropagation), strings.TrimSpace(cli.Flat(e.Value)+" "+e.Propagation))
 }
 
 // rows returns the changes of an object, each with the place of its declaration.
@@ -153,10 +153,7 @@ func (o *Object) rows() (all [][2]string) {
 // Table implements cli.Result. A wide table has every object, and the fields that declare entries; otherwise, objects of a set that change
 // alike share their rows.
 func (r *Result) Table(wide bool) *metav1.Table {
-	t := &metav1.Table{}
-	for _, name := range []string{"Namespace", "Object", "Change", "Declared by"} {
-		t.ColumnDefinitions = append(t.ColumnDefinitions, metav1.TableColumnDefinition{Name: name, Type: "string"})
-	}
+	t := &metav1.Table{ColumnDefinitions: cli.Columns("Namespace", "Object", "Change", "Declared by")}
 	first := 1
 	if wide || slices.ContainsFunc(r.Objects, func(o *Object) bool { return o.namespace() != r.Objects[0].namespace() }) {
 		first = 0
@@ -170,7 +167,6 @@ func (r *Result) Table(wide bool) *metav1.Table {
 		for _, row := range g.rows() {
 			change, source := row[0], row[1]
 			if !wide {
-				change = shorten(change)
 				source, _, _ = strings.Cut(source, " (")
 				source = strings.Replace(source, " "+g.namespace()+"/", "/", 1)
 			}
@@ -178,14 +174,6 @@ func (r *Result) Table(wide bool) *metav1.Table {
 		}
 	}
 	return t
-}
-
-// shorten drops the middle of a text.
-func shorten(text string) string {
-	if runes := []rune(text); len(runes) > 56 {
-		return string(runes[:12]) + "…" + string(runes[len(runes)-43:])
-	}
-	return text
 }
 
 // namespace returns the namespace of an object or, for a Node, of its Cluster.

@@ -72,7 +72,7 @@ func (e *evaluation) consequences(ctx context.Context, cluster types.NamespacedN
 	nodes, limits := map[corev1.Taint][]string{}, map[string][2]pace.Limit{}
 	for _, o := range e.changed {
 		n := o.Node
-		if len(n.Plan.Evicting) > 0 {
+		if n.Decided.Inherits() && len(n.Plan.Evicting) > 0 {
 			set := cmp.Or(setOf(o), n.Decided.Source.String())
 			if _, known := limits[set]; !known {
 				group, inGroup, err := e.Store.Chain(cluster).NodeGroup(ctx, n.Decided.Source)
@@ -203,6 +203,9 @@ func paceOf(waiting map[[2]pace.Limit]int, perMinute float64) *Pace {
 func (p *Pace) String() string {
 	if p.NodesAMinute <= 0 {
 		return fmt.Sprintf("%s would get NoExecute taints at the same time, because --no-execute-rate is 0.", cli.Count(p.Nodes, "Node"))
+	}
+	if p.Nodes == 1 {
+		return "1 Node would get NoExecute taints, without a delay."
 	}
 	return fmt.Sprintf("%s would get NoExecute taints one after the other, the last after %s (--no-execute-rate=%v).",
 		cli.Count(p.Nodes, "Node"), duration.HumanDuration(time.Duration(p.LastAfterSeconds)*time.Second), p.NodesAMinute)

@@ -85,7 +85,7 @@ func (x *Explainer) Explain(ctx context.Context, object Object) (*Explanation, e
 		return nil, o.Err
 	}
 	e := &Explanation{
-		TypeMeta: metav1.TypeMeta{APIVersion: apiVersion, Kind: "Explanation"}, Object: name(o.Ref), Entries: []Entry{}, of: o, named: cli.NameOf(object.GroupKind(), object.Key.Name),
+		TypeMeta: metav1.TypeMeta{APIVersion: apiVersion, Kind: "Explanation"}, Object: o.String(), Entries: []Entry{}, of: o, named: cli.NameOf(object.GroupKind(), object.Key.Name),
 	}
 	if o.Node != nil && o.Node.Would.Inherits() {
 		e.Cluster = o.Cluster.String()

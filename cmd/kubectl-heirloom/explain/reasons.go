@@ -79,7 +79,7 @@ func (x *Explainer) addReasons(ctx context.Context, e *Explanation) {
 
 // explainWrong says why an entry of the object is not as declared.
 func (f *finder) explainWrong(e *Entry) {
-	if e.Status == compare.SetHere && e.Declared != nil {
+	if e.Status == compare.Local && e.Declared != nil {
 		f.tell(e, verdict{ownValueWins, f.of.Ref, e.Value})
 	} else if e.Status == compare.Missing || e.Status == compare.Differs && e.Declared != nil {
 		of := e.Of
@@ -202,7 +202,7 @@ func (f *finder) declaredForNode(e *Entry) bool {
 
 // isThere reports whether an entry of the explained object is this entry, or will be with the next write.
 func (e *Entry) isThere(has compare.Entry) bool {
-	keepsValue := e.Of.What == taint && e.Value == "" && has.Status == compare.AsDeclared
+	keepsValue := e.Of.What == taint && e.Value == "" && has.Status == compare.Declared
 	return has.Of.What == e.Of.What && has.Of.Name == e.Of.Name &&
 		(has.Value == e.Value || e.ofItself && has.Status != compare.Missing || !e.replaced && !e.ofItself && (has.Status.Wrong() || keepsValue))
 }
@@ -249,7 +249,7 @@ func (f *finder) whyNot(o *compare.Object, e inherit.Entry) verdict {
 		label: at.Metadata == nil, annotation: at.Metadata == nil, taint: at.Taints == nil, field: at.Fields[inherit.FieldOf(e.Name)] == nil,
 	}[e.What]
 	own := slices.IndexFunc(o.Entries, func(has compare.Entry) bool {
-		return has.Of.What == e.What && has.Of.Name == e.Name && (has.Of.Own == e.Own || e.What == taint) && has.Status == compare.SetHere
+		return has.Of.What == e.What && has.Of.Name == e.Name && (has.Of.Own == e.Own || e.What == taint) && has.Status == compare.Local
 	})
 	switch why := o.Would.WhyNot(e); {
 	case o.Would.Outcome == inherit.OwnerNotFound:
@@ -377,7 +377,7 @@ func (f *finder) tell(e *Entry, v verdict) {
 		guess = " The server's settings are unknown: if it already has such a regex, the loop adds the key to the Node."
 	}
 	if e.by.Object != nil {
-		by = name(e.by.Ref)
+		by = e.by.String()
 	}
 	fill := strings.NewReplacer(
 		"{what}", e.Of.What, "{key}", e.Of.Name, "{guess}", guess, "{from}", e.From.String(), "{by}", by, "{of}", v.of, "{value}", fmt.Sprintf("%q", v.of),
@@ -386,5 +386,5 @@ func (f *finder) tell(e *Entry, v verdict) {
 	)
 	e.at, e.because, e.fix = v.at, fill.Replace(text[0]), fill.Replace(text[1])
 	e.Reason, e.Message = string(v.why), strings.TrimSpace(e.because+" "+e.fix)
-	e.Message = strings.ReplaceAll(e.Message, "{at}", name(v.at))
+	e.Message = strings.ReplaceAll(e.Message, "{at}", v.at.String())
 }

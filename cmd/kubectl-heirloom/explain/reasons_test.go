@@ -289,7 +289,7 @@ func TestASoftenedTaintIsAsDeclared(t *testing.T) {
 	w.softened("")
 	NewWithT(t).Expect(w.list(t, "node", "drain").Items[0].Entries).To(ConsistOf(
 		And(HaveField("Key", "drain:NoExecute"), HaveField("Status", compare.Missing), HaveField("Reason", "WaitingForPods")),
-		And(HaveField("Key", "drain:NoSchedule"), HaveField("Status", compare.AsDeclared), HaveField("Reason", ""))))
+		And(HaveField("Key", "drain:NoSchedule"), HaveField("Status", compare.Declared), HaveField("Reason", ""))))
 }
 
 // Without a key, the list leaves out entries that nobody would miss: entries about the object itself, and labels of controllers.

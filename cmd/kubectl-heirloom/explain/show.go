@@ -9,7 +9,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -143,15 +142,19 @@ func (l *List) text(flags *cli.PrintFlags, paint cli.Painter, count int, of ...*
 
 // trace follows an entry from the object that declares it to the explained object, or to several objects that share the answer.
 func (e *Explanation) trace(entry *Entry, count int, title string, say func(style cli.Style, first, rest string)) {
-	is := map[bool]string{true: ": %s %s", false: ": %s is %s"}[entry.Status == compare.Differs]
-	say(cli.Bold, title+fmt.Sprintf(is, entry.what(), entry.Status), "")
+	steps := e.steps(entry)
+	title += ": " + entry.what() + " " + entry.Status.Phrase()
+	if at := slices.IndexFunc(steps, func(s step) bool { return !s.fine }); at >= 0 && entry.Status == compare.Declared {
+		title += ", but " + steps[at].String() + " differs"
+	}
+	say(cli.Bold, title, "")
 	each := func(ref inherit.Ref) string {
 		if count == 1 || ref.Kind != "Machine" && !same(ref, e.of.Ref) { // each of several Nodes has its own Machine
-			return name(ref)
+			return ref.String()
 		}
 		return "each of these " + ref.Kind + "s"
 	}
-	for _, s := range e.steps(entry) {
+	for _, s := range steps {
 		if s.fine {
 			say(cli.Good, "✓ ", each(s.Ref)+s.has)
 		} else {
@@ -177,7 +180,7 @@ func (e *Explanation) trace(entry *Entry, count int, title string, say func(styl
 func (e *Entry) what() string {
 	key, effect, isTaint := strings.Cut(e.Key, ":")
 	if e.Value != "" {
-		key += "=" + cli.Shorten(e.Value)
+		key += "=" + cli.Flat(e.Value)
 	}
 	if isTaint {
 		key += ":" + effect
@@ -195,7 +198,7 @@ type step struct {
 // stepAt returns the step at a field of an object.
 func (e *Entry) stepAt(ref inherit.Ref, field, value string, there, fine bool) step {
 	now := Entry{Entry: compare.Entry{Key: e.Key, Value: value}}
-	has := ": " + field + " = " + cmp.Or(cli.Shorten(value), `""`)
+	has := ": " + field + " = " + cmp.Or(cli.Flat(value), `""`)
 	switch {
 	case e.Of.What == "":
 		has = " has no " + e.Key
@@ -232,7 +235,7 @@ func (e *Explanation) steps(entry *Entry) (steps []step) {
 func (e *Explanation) last(entry *Entry) step {
 	for _, now := range e.of.Entries {
 		if now.Kind == entry.Kind && now.Key == entry.Key && now.Status != compare.Missing && (!e.of.Declares() || now.Field == entry.Field) {
-			fine := entry.Status == compare.AsDeclared || entry.Status == compare.SetHere && entry.Declared == nil
+			fine := entry.Status == compare.Declared || entry.Status == compare.Local && entry.Declared == nil
 			last := entry.stepAt(e.of.Ref, now.Field, now.Value, true, fine)
 			if last.has += propagated(now.Propagation); len(now.Managers) > 0 {
 				last.has += " (" + setBy(&now) + ")"
@@ -267,14 +270,11 @@ func setBy(e *compare.Entry) string {
 	}
 }
 
-// name names an object for people: Nodes have no namespace.
-func name(of inherit.Ref) string { return strings.Replace(of.String(), " /", " ", 1) }
-
 // table prints the entries and, below them, the reasons of entries that are not as declared.
 func (e *Explanation) table(w *strings.Builder, flags *cli.PrintFlags, paint cli.Painter, all bool) {
 	shows := *e
 	shows.Entries = slices.DeleteFunc(slices.Clone(e.Entries), func(entry Entry) bool {
-		return !all && !e.of.Declares() && entry.Status == compare.SetHere && entry.Reason == ""
+		return !all && !e.of.Declares() && entry.Status == compare.Local && entry.Reason == ""
 	})
 	if len(shows.Entries) > 0 {
 		_ = flags.Print(w, paint, &shows) // a strings.Builder returns no error
@@ -285,35 +285,31 @@ func (e *Explanation) table(w *strings.Builder, flags *cli.PrintFlags, paint cli
 		}
 	}
 	if hidden := len(e.Entries) - len(shows.Entries); hidden > 0 {
-		fmt.Fprintf(w, "Hidden: %d (set on this object, or bookkeeping; use --all)\n", hidden)
+		fmt.Fprintf(w, "Hidden: %d (set on this object, or bookkeeping; use --show-all)\n", hidden)
 	}
 }
 
-// Table implements cli.Result. Unless it is wide, a row has at most 100 columns.
+// Table implements cli.Result.
 func (e *Explanation) Table(wide bool) *metav1.Table {
 	names, rows := []string{"Kind", "Key", "Value", "Status", "From", "Rule", "Managers", "Steps"}, [][]string{}
 	for i := range e.Entries {
 		entry := &e.Entries[i]
-		text := cli.Shorten(entry.Value) + propagated(entry.Propagation)
+		text := cli.Flat(entry.Value) + propagated(entry.Propagation)
 		if entry.Declared != nil {
-			text += fmt.Sprintf(" (declared: %s%s)", cli.Shorten(*entry.Declared), propagated(entry.DeclaredPropagation))
+			text += fmt.Sprintf(" (declared: %s%s)", cli.Flat(*entry.Declared), propagated(entry.DeclaredPropagation))
 		} else if entry.Status == compare.Differs {
 			text += " (no longer declared)"
 		}
 		managers, steps := strings.Join(append(entry.Managers, entry.Records...), ", "), strings.Join(entry.Steps, " → ")
 		rows = append(rows, []string{
-			string(entry.Kind), entry.Key, strings.TrimSpace(text), entry.Status.String(), e.from(entry, wide),
+			string(entry.Kind), entry.Key, strings.TrimSpace(text), string(entry.Status), e.from(entry, wide),
 			cmp.Or(entry.Rule, "<none>"), cmp.Or(managers, "<none>"), cmp.Or(steps, "<none>"),
 		})
 	}
 	if !wide {
 		names = names[:5]
-		fit(rows)
 	}
-	t := &metav1.Table{}
-	for _, name := range names {
-		t.ColumnDefinitions = append(t.ColumnDefinitions, metav1.TableColumnDefinition{Name: name, Type: "string"})
-	}
+	t := &metav1.Table{ColumnDefinitions: cli.Columns(names...)}
 	styles := map[compare.Status]cli.Style{compare.Missing: cli.Bad, compare.Differs: cli.Bad, compare.Absent: cli.Warn}
 	for i, row := range rows {
 		cells := []any{row[0], row[1], row[2], cli.Cell{Text: row[3], Style: styles[e.Entries[i].Status]}, row[4], row[5], row[6], row[7]}
@@ -342,25 +338,4 @@ func (e *Explanation) from(entry *Entry, wide bool) string {
 		return entry.From.String()
 	}
 	return entry.Source.Kind + "/" + entry.Source.Name
-}
-
-// fit shortens values, sources and keys, in this order, until the first columns of rows have at most 100 characters.
-func fit(rows [][]string) {
-	for _, c := range []struct{ column, least int }{{2, 12}, {4, 26}, {1, 30}, {4, 10}} {
-		over, widest := 4*len("   ")-100, 0
-		for column := range 5 {
-			width := len("STATUS")
-			for _, row := range rows {
-				width = max(width, utf8.RuneCountInString(row[column]))
-			}
-			if over += width; column == c.column {
-				widest = width
-			}
-		}
-		for _, row := range rows {
-			if text, room := []rune(row[c.column]), max(c.least, widest-over); over > 0 && len(text) > room {
-				row[c.column] = string(text[:room-1]) + "…"
-			}
-		}
-	}
 }

@@ -140,10 +140,7 @@ func (r *Report) Summary() string {
 
 // Table implements cli.Result.
 func (r *Report) Table(bool) *metav1.Table {
-	t := &metav1.Table{}
-	for _, name := range []string{"File", "Severity", "Rule", "Object", "Message"} {
-		t.ColumnDefinitions = append(t.ColumnDefinitions, metav1.TableColumnDefinition{Name: name, Type: "string"})
-	}
+	t := &metav1.Table{ColumnDefinitions: cli.Columns("File", "Severity", "Rule", "Object", "Message")}
 	for _, f := range r.Findings {
 		t.Rows = append(t.Rows, metav1.TableRow{Cells: []any{f.place(), string(f.Severity), f.Rule, f.Object, f.Message}})
 	}

@@ -57,6 +57,9 @@ func Placeholder(text string) bool { return strings.Contains(text, "${") && vari
 // objects that could be read. Objects that a kustomization renders have no lines: they are in no file.
 func Read(in io.Reader, from resource.FilenameOptions) (*Set, error) {
 	set, errs := &Set{}, []error{from.RequireFilenameOrKustomize()}
+	if len(from.Filenames) == 0 && from.Kustomize == "" {
+		return set, errors.New("specify files or directories: as arguments, with -f or with -k")
+	}
 	if from.Kustomize != "" {
 		infos, err := resource.NewLocalBuilder().Unstructured().FilenameParam(false, &from).Flatten().Do().Infos()
 		for _, info := range infos {
@@ -93,6 +96,9 @@ func expand(name string, recursive bool) (files []string, err error) {
 	}
 	for _, match := range matches {
 		visitors, err := resource.ExpandPathsToFileVisitors(nil, match, recursive, resource.FileExtensions, nil)
+		if errors.Is(err, os.ErrNotExist) {
+			err = fmt.Errorf("the path %q does not exist", match) // as kubectl says
+		}
 		if err != nil {
 			return nil, err // the error names the file
 		}

@@ -143,10 +143,10 @@ func TestRead(t *testing.T) {
 		{options: resource.FilenameOptions{Kustomize: dir + "/prod"}, want: []string{"prod-c"}},
 		{options: resource.FilenameOptions{Kustomize: dir + "/below"}, wrong: "unable to find one of 'kustomization.yaml"},
 		{options: resource.FilenameOptions{Kustomize: dir, Recursive: true}, wrong: "can't be used with"},
-		{options: resource.FilenameOptions{Filenames: []string{dir + "/missing.yaml", dir + "/a.yaml"}}, want: []string{"a"}, wrong: "no such file"},
+		{options: resource.FilenameOptions{Filenames: []string{dir + "/missing.yaml", dir + "/a.yaml"}}, want: []string{"a"}, wrong: "does not exist"},
 		{options: resource.FilenameOptions{Filenames: []string{dir + "/none"}}, wrong: "no files with the extension"},
 		{options: resource.FilenameOptions{Filenames: []string{"https://example.com/a.yaml"}}, wrong: "URLs are not supported"},
-		{options: resource.FilenameOptions{}, wrong: "must specify one of -f and -k"},
+		{options: resource.FilenameOptions{}, wrong: "specify files or directories"},
 	} {
 		set, err := Read(strings.NewReader(configMap+"stdin\n"), c.options)
 		if c.wrong == "" {

@@ -98,9 +98,7 @@ func (r *Report) Table(wide bool) *metav1.Table {
 	if !wide && len(r.Required) == 0 {
 		lines = r.narrow()
 	}
-	for _, column := range lines[0] {
-		t.ColumnDefinitions = append(t.ColumnDefinitions, metav1.TableColumnDefinition{Name: column, Type: "string"})
-	}
+	t.ColumnDefinitions = cli.Columns(lines[0]...)
 	for _, line := range lines[1:] {
 		var cells []any
 		for _, cell := range line {

@@ -190,7 +190,7 @@ func (r *Row) wrong(e compare.Entry) {
 
 // String describes the entry and its status for people.
 func (k Key) String() string {
-	text := fmt.Sprintf("%s %s %s on %s", k.Kind, k.Key, k.Status, cli.Count(k.Objects, "object"))
+	text := fmt.Sprintf("%s %s %s on %s", k.Kind, k.Key, k.Status.Phrase(), cli.Count(k.Objects, "object"))
 	if len(k.Managers) > 0 {
 		text += ", set by " + strings.Join(k.Managers, ", ")
 	}

@@ -10,8 +10,11 @@ import (
 	"strings"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	"helm.sh/helm/v4/pkg/chart/common/util"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
+
+	"github.com/heirloom-dev/heirloom/deploy/chart"
 )
 
 // flagsOfValues maps values of the chart to flags of the server.
@@ -30,12 +33,15 @@ func fromValues(files []string) ([]string, error) {
 	if len(files) == 0 {
 		return nil, nil
 	}
-	values, err := merged(files)
+	values, err := merged([]byte("{}"), files)
 	if err != nil {
 		return nil, err
 	}
 	if _, found := values["namespace"]; found {
 		return nil, errors.New("--values: namespace: the chart refuses it; set watchNamespace to confine the watch")
+	}
+	if err := valid(files); err != nil {
+		return nil, fmt.Errorf("--values: the chart refuses them:\n%w", err)
 	}
 	flags := []string{"--leader-elect=true"} // unless the values say otherwise
 	for pair := range strings.FieldsSeq(flagsOfValues) {
@@ -74,9 +80,21 @@ func factsOf(values map[string]any) (flags []string) {
 	return flags
 }
 
-// merged merges files as Helm does, by JSON merge patches. Numbers keep their notation.
-func merged(files []string) (values map[string]any, err error) {
-	all := []byte("{}")
+// valid reports values that the chart's schema refuses, in the words of Helm.
+func valid(files []string) error {
+	defaults, err := yaml.YAMLToJSON(chart.Values)
+	if err != nil {
+		return fmt.Errorf("reading the chart's values: %w", err)
+	}
+	values, err := merged(defaults, files)
+	if err != nil {
+		return err
+	}
+	return util.ValidateAgainstSingleSchema(values, chart.Schema)
+}
+
+// merged merges files into values as Helm does, by JSON merge patches. Numbers keep their notation.
+func merged(all []byte, files []string) (values map[string]any, err error) {
 	for _, file := range files {
 		raw, err := os.ReadFile(file) //nolint:gosec // the user names it
 		if err == nil {

@@ -103,8 +103,8 @@ func TestFromFiles(t *testing.T) {
 	Expect(s.Config.ProviderGroups).To(ContainElement("infrastructure.example.com"))
 	Expect(s.Origin).To(Equal("--values " + files[0] + ", --server-flags"))
 	for content, want := range map[string]string{
-		"leaderElection: 3": "--values: leaderElection.enabled: ", "noExecuteRate: often": `invalid argument "often" for "--no-execute-rate"`, "[": "--values ",
-		"namespace: fleet": "set watchNamespace",
+		"leaderElection: 3": "at '/leaderElection': got number, want object", "noExecuteRate: often": "at '/noExecuteRate': got string, want number", "[": "--values ",
+		"namespace: fleet": "set watchNamespace", "typo: 1": "the chart refuses them:\n- at '': additional properties 'typo' not allowed",
 	} {
 		files, _ := write(t, []string{content})
 		_, err := (&Flags{Values: files}).Offline()

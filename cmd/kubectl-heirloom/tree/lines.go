@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -15,8 +14,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
-// view is the layout of a forest for people. all shows each object instead of groups of equal objects; wide adds fields and field managers,
-// and does not wrap.
+// view is the layout of a forest for people. all shows each object instead of groups of equal objects; wide adds fields and field managers.
 type view struct {
 	all, wide bool
 	table     *metav1.Table
@@ -112,7 +110,7 @@ func (v view) details(i *Item) (all []string) {
 
 // wrong says how an entry is missing or differs. Equal objects share the text before the value.
 func (v view) wrong(e compare.Entry) string {
-	text, by := fmt.Sprintf("! %s: %s", e.Status, compare.Text(e.Kind, e.Key, e.Value, "")), ""
+	text, by := fmt.Sprintf("! %s: %s", strings.ToLower(string(e.Status)), compare.Text(e.Kind, e.Key, e.Value, "")), ""
 	if v.wide && e.Source != nil {
 		by = " by " + e.From.String()
 	}
@@ -123,7 +121,7 @@ func (v view) wrong(e compare.Entry) string {
 	case e.Status == compare.Differs && e.Declared == nil:
 		text += ", no longer declared"
 	case e.Status == compare.Differs:
-		text += fmt.Sprintf(", declared %q", strings.TrimSpace(cli.Shorten(*e.Declared)+" "+e.DeclaredPropagation)) + by
+		text += fmt.Sprintf(", declared %q", strings.TrimSpace(cli.Flat(*e.Declared)+" "+e.DeclaredPropagation)) + by
 	case by != "":
 		text += ", declared" + by
 	}
@@ -158,7 +156,7 @@ func few(names []string) string {
 
 // Table implements cli.Result. It has one column, because the details of an object are longer than any name.
 func (f *Forest) Table(wide bool) *metav1.Table {
-	table := &metav1.Table{ColumnDefinitions: []metav1.TableColumnDefinition{{Name: "Name", Type: "string"}}}
+	table := &metav1.Table{ColumnDefinitions: cli.Columns("Name")}
 	v := view{f.ShowAll, wide, table}
 	for _, top := range f.Trees {
 		v.add(v.line(top), "", "", "")
@@ -172,9 +170,9 @@ func (v view) add(l *line, before, aside, twig string) {
 	if len(l.children) > 0 {
 		stem = aside + "│   "
 	}
-	v.row(before+twig, stem, l.title())
+	v.row(before+twig, l.title())
 	for _, detail := range l.details {
-		v.row(stem, stem+"  ", detail)
+		v.row(stem, detail)
 	}
 	for i, child := range l.children {
 		if i == len(l.children)-1 {
@@ -185,27 +183,8 @@ func (v view) add(l *line, before, aside, twig string) {
 	}
 }
 
-// widest is the number of columns of a table, and most the number of rows of a text, unless the table is wide or a word is long.
-const widest, most = 100, 3
-
-// row adds a text, in several rows if it is long.
-func (v view) row(stem, next, text string) {
-	style := map[byte]cli.Style{'!': cli.Bad, '?': cli.Bad, '~': cli.Warn, 'l': cli.Dim}[text[0]]
-	rows := []string{""}
-	for word := range strings.SplitSeq(text, " ") {
-		last := len(rows) - 1
-		if v.wide || rows[last] == "" || utf8.RuneCountInString(stem+rows[last]+word) < widest-2 {
-			rows[last] = strings.TrimPrefix(rows[last]+" "+word, " ")
-			continue
-		}
-		if len(rows) == most {
-			rows[last] += "…"
-			break
-		}
-		rows = append(rows, word)
-	}
-	for _, row := range rows {
-		v.table.Rows = append(v.table.Rows, metav1.TableRow{Cells: []any{cli.Cell{Style: style, Text: stem + row}}})
-		stem = next
-	}
+// row adds a text.
+func (v view) row(stem, text string) {
+	style := map[byte]cli.Style{'!': cli.Bad, '?': cli.Bad, '~': cli.Warn, 'l': cli.Dim, 's': cli.Dim}[text[0]]
+	v.table.Rows = append(v.table.Rows, metav1.TableRow{Cells: []any{cli.Cell{Style: style, Text: stem + text}}})
 }

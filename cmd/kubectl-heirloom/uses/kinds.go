@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// Kind is a kind of objects that select Nodes by their labels.
-type Kind struct {
+// kind is a kind of objects that select Nodes by their labels.
+type kind struct {
 	name string
 	// versions are the groups and versions of the kind. The first that the API server serves is read.
 	versions []string
@@ -47,17 +47,17 @@ func fieldsOf(read func(any) ([]Selector, error), paths ...string) (fields []fie
 	return fields
 }
 
-// Kinds are the kinds that are known to select Nodes. Pods come after the objects that create them.
+// kinds are the kinds that are known to select Nodes. Pods come after the objects that create them.
 //
 //nolint:gochecknoglobals // a table that nothing changes
-var Kinds = func() []Kind {
+var kinds = func() []kind {
 	const template = "spec.template.spec"
 	apps, batch := []string{"apps/v1"}, []string{"batch/v1"}
 	calico := []string{"projectcalico.org/v3", "crd.projectcalico.org/v1"} // the first is served by an API server that stores the second
 	cilium, metallb := []string{"cilium.io/v2", "cilium.io/v2alpha1"}, []string{"metallb.io/v1beta2", "metallb.io/v1beta1"}
 	selector, selectors, byMap := decoded(ofLabelSelector), decoded(ofLabelSelectors), decoded(ofMap)
 	nodes := fieldsOf(selector, "spec.nodeSelector")
-	return []Kind{
+	return []kind{
 		{name: "Deployment", versions: apps, fields: podSpec(template)},
 		{name: "StatefulSet", versions: apps, fields: podSpec(template)},
 		{name: "DaemonSet", versions: apps, fields: podSpec(template)},

@@ -17,8 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/selection"
 )
 
-// Of returns the selectors of Nodes in an object of a known kind.
-func (k Kind) Of(u *unstructured.Unstructured) (all []Selector) {
+// of returns the selectors of Nodes in an object of a known kind.
+func (k kind) of(u *unstructured.Unstructured) (all []Selector) {
 	for _, field := range k.fields {
 		walk(u.Object, strings.Split(field.path, "."), "", func(path string, value any) {
 			selectors, err := field.read(value)

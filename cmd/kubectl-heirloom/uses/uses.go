@@ -19,6 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/cli-runtime/pkg/printers"
 	"k8s.io/client-go/tools/pager"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -54,8 +56,8 @@ type object struct {
 func Find(ctx context.Context, server client.Reader, cluster types.NamespacedName, changes ...Change) ([][]Dependant, error) {
 	var objects []object
 	var unread []error
-	for _, kind := range Kinds {
-		of, err := kind.read(ctx, server)
+	for _, k := range kinds {
+		of, err := k.read(ctx, server)
 		objects = append(objects, of...)
 		if err == nil {
 			continue
@@ -64,7 +66,7 @@ func Find(ctx context.Context, server client.Reader, cluster types.NamespacedNam
 			unread = append(unread, err)
 			break
 		}
-		unread = append(unread, fmt.Errorf("listing objects of kind %s: %w", kind.name, err))
+		unread = append(unread, fmt.Errorf("listing objects of kind %s: %w", k.name, err))
 	}
 	found := make([][]Dependant, len(changes))
 	for i, change := range changes {
@@ -74,7 +76,7 @@ func Find(ctx context.Context, server client.Reader, cluster types.NamespacedNam
 }
 
 // read lists the objects of a kind, page by page, in the first version that is served.
-func (k Kind) read(ctx context.Context, server client.Reader) (all []object, err error) {
+func (k kind) read(ctx context.Context, server client.Reader) (all []object, err error) {
 	for _, version := range k.versions {
 		pages := pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			list := &unstructured.UnstructuredList{}
@@ -86,7 +88,7 @@ func (k Kind) read(ctx context.Context, server client.Reader) (all []object, err
 			o := object{controller: metav1.GetControllerOf(u)}
 			o.APIVersion, o.Kind, o.Namespace, o.Name = version, k.name, u.GetNamespace(), u.GetName()
 			if k.rests == nil || !k.rests(u) {
-				o.selectors = k.Of(u)
+				o.selectors = k.of(u)
 			}
 			all = append(all, o)
 			return nil
@@ -142,7 +144,8 @@ func (o *object) top(known map[string]*object) Dependant {
 			o = known[above.id()]
 			continue
 		}
-		if slices.Contains([]string{"Pod", "ReplicaSet", "Job"}, o.Kind) {
+		valid := len(validation.IsDNS1123Subdomain(ref.Name))+len(validation.IsDNS1035Label(strings.ToLower(ref.Kind))) == 0 // anyone may write it
+		if valid && slices.Contains([]string{"Pod", "ReplicaSet", "Job"}, o.Kind) {
 			return above
 		}
 		break
@@ -165,10 +168,11 @@ func (d *Dependant) groupKind() schema.GroupKind {
 	return schema.FromAPIVersionAndKind(d.APIVersion, d.Kind).GroupKind()
 }
 
-// String describes the dependant in a sentence.
+// String describes the dependant in a line.
 func (d *Dependant) String() string {
 	name := d.Kind + " " + strings.TrimPrefix(d.Namespace+"/"+d.Name, "/")
-	return fmt.Sprintf("%s %s %s", name, d.Uses[0].Effect, d.Uses[0].Expression)
+	line := fmt.Sprintf("%s %s %s", name, d.Uses[0].Effect, d.Uses[0].Expression)
+	return printers.EscapeTerminal(strings.Join(strings.Fields(line), " ")) // tenants choose the expression
 }
 
 func (e Effect) rank() int {

@@ -13,6 +13,7 @@ import (
 	. "github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -29,9 +30,9 @@ func of(t *testing.T, kind, text string) Selector {
 	t.Helper()
 	content := map[string]any{}
 	NewWithT(t).Expect(yaml.Unmarshal([]byte(text), &content)).To(Succeed())
-	for _, k := range Kinds {
+	for _, k := range kinds {
 		if k.name == kind {
-			found := k.Of(&unstructured.Unstructured{Object: content})
+			found := k.of(&unstructured.Unstructured{Object: content})
 			NewWithT(t).Expect(found).To(HaveLen(1))
 			return found[0]
 		}
@@ -140,10 +141,10 @@ func TestEachKindOfDependants(t *testing.T) {
 	for _, d := range found[0] {
 		seen[d.groupKind().String()] = true
 	}
-	for _, kind := range Kinds {
+	for _, k := range kinds {
 		var names []string
-		for _, version := range kind.versions {
-			names = append(names, schema.FromAPIVersionAndKind(version, kind.name).GroupKind().String())
+		for _, version := range k.versions {
+			names = append(names, schema.FromAPIVersionAndKind(version, k.name).GroupKind().String())
 		}
 		g.Expect(seen).To(HaveKey(BeElementOf(names)), "testdata/cluster.yaml has an object of each kind")
 	}
@@ -199,4 +200,13 @@ func TestLongLists(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(found[0]).To(HaveLen(pods))
 	g.Expect(largest).To(BeNumerically("<=", 500))
+}
+
+// Tenants of a workload cluster choose expressions and the names of controllers. Neither can forge a line of the answer.
+func TestTenantsForgeNoLine(t *testing.T) {
+	g := NewWithT(t)
+	d := Dependant{Kind: "BGPPeer", Name: "a", Uses: []Use{{Effect: Requires, Expression: "has(x) ||\n\x1b[2Jhas(y)"}}}
+	g.Expect(d.String()).To(Equal("BGPPeer a requires has(x) || ^[[2Jhas(y)"))
+	pod := object{Dependant: Dependant{Kind: "Pod", Name: "p"}, controller: &metav1.OwnerReference{Kind: "Rollout", Name: "r\nx"}}
+	g.Expect(pod.top(map[string]*object{pod.id(): &pod}).Name).To(Equal("p"))
 }

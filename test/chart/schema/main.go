@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command schema writes the descriptions of values into a chart's values.schema.json, for editors that show them. They come from the
-// tables of the chart's README.md, which helm-docs generates from the comments in values.yaml. make generate runs it. It fails unless the
+// lists of the chart's README.md, which helm-docs generates from the comments in values.yaml. make generate runs it. It fails unless the
 // schema has exactly the documented values, each on a line of its own, in the order of values.yaml.
 package main
 
@@ -37,7 +37,7 @@ func run(args []string) error {
 	}
 	var documented []string
 	descriptions := map[string]string{}
-	for _, row := range regexp.MustCompile("(?m)^\\| `([A-Za-z.]+)` \\| .* \\| (.*) \\|$").FindAllStringSubmatch(string(readme), -1) {
+	for _, row := range regexp.MustCompile("(?m)^\\* `([A-Za-z.]+)`(?: \\(`.*`\\))?: (.*)$").FindAllStringSubmatch(string(readme), -1) {
 		documented = append(documented, row[1])
 		descriptions[row[1]] = row[2]
 	}

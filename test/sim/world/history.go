@@ -56,6 +56,9 @@ type history struct {
 	budgets bool // whether Pods leave a Node before it gets a taint that evicts them
 	running map[string]map[string]time.Time
 	soft    map[string]since
+	// turns says which Nodes have had their turn in a roll-out that is not over.
+	waves bool // whether only one Cluster may have such Nodes
+	turns map[string]since
 	// written says whether Heirloom may write in a Cluster, and since when: its mode, and whether it is paused.
 	written map[string]since
 	// paced has the time at which a replica last brought a taint that evicts Pods to a Node of a Cluster.
@@ -100,7 +103,7 @@ func newHistory() *history {
 		declares: map[string]map[string]map[string]bool{}, lost: map[string]map[string]moment{}, written: map[string]since{}, paced: map[string]time.Time{},
 		excused: map[string]map[string]bool{}, blind: map[string]bool{}, disowned: map[string]bool{}, partial: map[string]bool{}, unadopted: map[string]*unstructured.Unstructured{},
 		ready: map[string]since{}, closed: map[string][]string{},
-		running: map[string]map[string]time.Time{}, soft: map[string]since{}, failures: map[string]int{},
+		running: map[string]map[string]time.Time{}, soft: map[string]since{}, turns: map[string]since{}, failures: map[string]int{},
 	}
 }
 
@@ -220,6 +223,7 @@ func (h *history) stored(server string, w apiserver.Write) {
 		h.bringsNothingBack(w, 0, h.ownersOf(w.After.GetName())...)
 		h.recordsWhatItBrings(w)
 		h.paces(server, w)
+		h.takesTurns(w)
 	}
 }
 
@@ -271,6 +275,7 @@ func (h *history) remembers(w apiserver.Write) {
 		if w.Before == nil {
 			delete(h.closed, name)
 			delete(h.soft, name)
+			delete(h.turns, name)
 		}
 	}
 }

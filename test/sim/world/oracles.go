@@ -217,3 +217,26 @@ func (h *history) paces(server string, w apiserver.Write) {
 		h.paced[w.User+server] = time.Now()
 	}
 }
+
+// takesTurns checks that Nodes get taints that evict Pods in one Cluster at a time.
+func (h *history) takesTurns(w apiserver.Write) {
+	name := w.After.GetName()
+	if _, valid := gatesIn(w.After); !valid && !h.turns[name].yes {
+		return
+	}
+	now, before := !inherit.TurnOf(decoded[corev1.Node](w.After)).IsZero(), h.turns[name].yes
+	if now == before {
+		return
+	}
+	h.turns[name] = since{now, time.Now()}
+	own := clusterOf(h.members[name])
+	if !now || !h.waves || !strings.HasPrefix(w.User, heirloomUser) {
+		return
+	}
+	for other, turn := range h.turns {
+		of := clusterOf(h.members[other])
+		if takes := h.takes("nodes", "machines", "clusters"); of != own && turn.yes && time.Since(turn.at) > takes && h.written[of].yes && time.Since(h.written[of].at) > takes {
+			h.violate("%s lets Node %s have its turn, although the roll-out in %s is not over", w.User, name, of)
+		}
+	}
+}

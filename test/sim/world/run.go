@@ -106,8 +106,13 @@ func newWorld(s Schedule) *World {
 	if s.Options.Facts {
 		w.flags = append(w.flags, factFlag)
 	}
-	if w.history.budgets = s.Options.Budgets; s.Options.Budgets {
-		w.flags = append(w.flags, "--no-execute=budgets")
+	if w.history.budgets = s.Options.Budgets; !s.Options.Budgets {
+		w.flags = append(w.flags, "--no-execute=pace")
+	}
+	if w.history.waves = s.Options.Waves; s.Options.Waves {
+		w.flags = append(w.flags, "--no-execute-clusters=1", "--no-execute-soak=20s")
+	} else {
+		w.flags = append(w.flags, "--no-execute-clusters=100%", "--no-execute-soak=0s")
 	}
 	w.scheduler.fault, w.history.takes = w.fault, w.takes
 	return w

@@ -45,6 +45,8 @@ type Options struct {
 	Older bool `json:"older,omitempty"`
 	// Budgets adds Pods that must leave their Node before it gets a taint that evicts them.
 	Budgets bool `json:"budgets,omitempty"`
+	// Waves lets Nodes get taints that evict Pods in one Cluster at a time.
+	Waves bool `json:"waves,omitempty"`
 	// Resync makes Heirloom reconcile everything every few minutes. Otherwise no resync hides a missing event.
 	Resync bool `json:"resync,omitempty"`
 	// Unguarded is a workload cluster without the admission plugin NodeRestriction.
@@ -112,6 +114,7 @@ func drawn(t *rapid.T, seed uint64) Schedule {
 	}
 	d.ControlPlanes, d.Pools, d.Topologies = d.below(2) == 1, d.below(3) == 2, d.below(3) == 2
 	d.StartupTaints, d.Facts, d.Budgets = d.below(2) == 1, d.below(3) == 2, d.below(3) == 2
+	d.Waves = d.below(2) == 1
 	if d.below(8) == 7 {
 		d.Options = Options{TypedTaints: propagatesTaints, Older: true, Resync: d.Resync, Unguarded: d.Unguarded}
 	}

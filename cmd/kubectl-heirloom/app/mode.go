@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	cmdutil "k8s.io/kubectl/pkg/cmd/util"
+
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/cli"
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/mode"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+)
+
+func newModeCommand(f *cli.Factory) *cobra.Command {
+	command := &cobra.Command{
+		Use: "mode", Short: "List and set the modes of Clusters: whether Heirloom writes there, or only observes", Args: cli.NoArguments,
+	}
+	o := &fleetOptions{Factory: f, print: cli.NewPrintFlags().WithoutNames()}
+	list := &cobra.Command{
+		Use:   "list [cluster/NAME... | NAME...]",
+		Short: "List the modes of Clusters, with their origin: the Cluster, its ClusterClass or the installation",
+		RunE: func(command *cobra.Command, args []string) error {
+			return o.run(command.Context(), func(ctx context.Context) error {
+				keys, err := o.keys(ctx, args)
+				if err != nil {
+					return err
+				}
+				answer, err := mode.List(ctx, o.world, keys)
+				return cmp.Or(o.show(answer), err)
+			})
+		},
+	}
+	o.addFlags(list)
+	command.AddCommand(list, newModeSetCommand(o))
+	return command
+}
+
+func newModeSetCommand(o *fleetOptions) *cobra.Command {
+	unset := false
+	command := &cobra.Command{
+		Use:   "set (cluster/NAME | NAME) (enforce | observe | --unset)",
+		Short: "Set the mode of a Cluster, with its label " + inherit.ModeLabel,
+		Example: `  # Let Heirloom write in the Cluster prod
+  kubectl heirloom mode set cluster/prod enforce
+
+  # Return to the mode of its ClusterClass or of the installation
+  kubectl heirloom mode set cluster/prod --unset`,
+		ValidArgsFunction: o.Complete(cli.Takes{Clusters: true}),
+		RunE: func(command *cobra.Command, args []string) error {
+			wanted, last := "", len(args)-1
+			if !unset && last > 0 {
+				args, wanted = args[:last], args[last]
+			}
+			named, err := cli.ParseArguments(args, cli.Takes{Clusters: true})
+			if err != nil {
+				return err
+			}
+			if len(named.Objects) != 1 || !unset && wanted != string(inherit.Enforce) && wanted != string(inherit.Observe) {
+				return errors.New("specify a Cluster, as cluster/NAME or NAME, and then enforce, observe or --unset")
+			}
+			strategy, err := o.DryRun(command)
+			if err != nil {
+				return err
+			}
+			return o.setMode(command.Context(), args, wanted, strategy)
+		},
+	}
+	cmdutil.AddDryRunFlag(command)
+	command.Flags().BoolVar(&unset, "unset", false, "Remove the label.")
+	return command
+}
+
+// setMode labels the Cluster, and says which mode it has then. It refuses a mode that would have no effect.
+func (o *fleetOptions) setMode(ctx context.Context, args []string, wanted string, strategy cmdutil.DryRunStrategy) error {
+	keys, err := o.keys(ctx, args)
+	if err != nil {
+		return err
+	}
+	after, err := mode.Set(ctx, o.world, o.management, keys[0], wanted, strategy)
+	if err != nil {
+		return err
+	}
+	done := map[bool]string{true: " (dry run)"}[strategy != cmdutil.DryRunNone]
+	_, err = fmt.Fprintf(o.Out, "Cluster %s: %s, by the %s%s\n", keys[0], after.Mode, after.From, done)
+	return err
+}
