@@ -22,10 +22,10 @@ import (
 type Metrics struct {
 	registerer prometheus.Registerer
 
-	admissions, rejections, lookups, keys, drift, writes     *prometheus.CounterVec
-	unprotected, skipped, workloads, pending, modes *prometheus.GaugeVec
-	noExecute, halted                                        *prometheus.GaugeVec
-	gatesClosed, gatesLate, gatesSince                       *prometheus.GaugeVec
+	admissions, rejections, lookups, keys, drift, writes *prometheus.CounterVec
+	unprotected, skipped, workloads, pending, modes      *prometheus.GaugeVec
+	noExecute, halted                                    *prometheus.GaugeVec
+	gatesClosed, gatesLate, gatesSince                   *prometheus.GaugeVec
 
 	forged   prometheus.Counter
 	labelled prometheus.Histogram
