@@ -105,7 +105,7 @@ func TestStaleCachesRestoreNothing(t *testing.T) {
 	})
 	removal := write{kind: "Machine", object: machine(bySet), old: machine(bySet + ", labels: {team: a}")}
 	const key = "node.cluster.x-k8s.io/a"
-	labelled := func(f fleet, labels string) fleet {
+	labeled := func(f fleet, labels string) fleet {
 		f.machines = map[string]string{"ns/m": "{metadata: {" + bySet + ", labels: {" + labels + "}}, spec: {clusterName: c}, status: {nodeRef: {name: node-1}}}"}
 		return f
 	}
@@ -127,7 +127,7 @@ func TestStaleCachesRestoreNothing(t *testing.T) {
 		{"a create", ordinary, undeclared, write{kind: "Machine", object: machine(bySet)}, []string{putsBack}},
 		{"a create whose value the owner has changed", ordinary, renamed, write{kind: "Machine", object: machine(bySet + ", labels: {team: b}")}, nil},
 		{"a create with another value", ordinary, ordinary, write{kind: "Machine", object: machine(bySet + ", labels: {team: b}")}, []string{putsBack}},
-		{"a Node whose Machine no longer has it", labelled(ordinary, key+": '1'"), labelled(undeclared, ""), fromNode, nil},
+		{"a Node whose Machine no longer has it", labeled(ordinary, key+": '1'"), labeled(undeclared, ""), fromNode, nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s := newServer(t, tc.cache, tc.live.reader(t), inherit.Policy{})

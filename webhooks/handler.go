@@ -41,8 +41,8 @@ func PathOf(kind owners.Kind) string { return "/mutate/" + kind.Resource }
 type Dependencies struct {
 	Chain   *owners.Chain
 	Metrics *metrics.Metrics
-	// Namespace is the namespace whose objects are watched and handled; empty for all namespaces.
-	Namespace string
+	// Watches reports whether the objects of a namespace are watched and handled.
+	Watches func(namespace string) bool
 	// ManagementCluster is the Cluster whose Nodes are in the management cluster's API server; empty if there is none.
 	ManagementCluster types.NamespacedName
 	// Policy returns the current policy.
@@ -53,7 +53,7 @@ type Dependencies struct {
 func Register(server webhook.Server, dependencies Dependencies) {
 	reviews := newReviewer(managementRoom, LongestAnswer, dependencies.Metrics.AdmissionRejected(metrics.ManagementServer))
 	for path, d := range decidersOf(dependencies) {
-		server.Register(path, reviews.of(failOpen{decider: d, metrics: dependencies.Metrics, namespace: dependencies.Namespace}))
+		server.Register(path, reviews.of(failOpen{decider: d, metrics: dependencies.Metrics, watches: dependencies.Watches}))
 	}
 }
 
@@ -98,8 +98,8 @@ type decider interface {
 // failOpen is the admission handler of a decider: after an error or a panic, it allows the request.
 type failOpen struct {
 	decider
-	metrics   *metrics.Metrics
-	namespace string
+	metrics *metrics.Metrics
+	watches func(namespace string) bool
 }
 
 // Handle implements admission.Handler.
@@ -156,7 +156,7 @@ func (h failOpen) guarded(ctx context.Context, req admission.Request) (decided a
 			err = fmt.Errorf("internal error: %v", r)
 		}
 	}()
-	if h.namespace != "" && req.Namespace != "" && req.Namespace != h.namespace {
+	if h.watches != nil && req.Namespace != "" && !h.watches(req.Namespace) {
 		return unmatched(), nil
 	}
 	return h.decide(ctx, req)

@@ -116,7 +116,7 @@ func TestPostedKindsCreateNoMetrics(t *testing.T) {
 // With --namespace, objects of other namespaces belong to another instance: no answer fails because they are not cached.
 func TestOtherNamespacesAreUnmatched(t *testing.T) {
 	for namespace, want := range map[string]metrics.Outcome{"mine": metrics.Failed, "other": metrics.Unmatched, "": metrics.Failed} {
-		h := failOpen{decider: taints{Dependencies{Policy: func() inherit.Policy { return inherit.Policy{} }}}, namespace: "mine"}
+		h := failOpen{decider: taints{Dependencies{Policy: func() inherit.Policy { return inherit.Policy{} }}}, watches: func(namespace string) bool { return namespace == "mine" }}
 		req := admission.Request{}
 		req.Namespace = namespace
 		decided, err := h.guarded(t.Context(), req)

@@ -6,11 +6,13 @@ import (
 	"cmp"
 	"context"
 	"net/http"
+	"slices"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
@@ -25,6 +27,8 @@ import (
 // would have rejected.
 //
 // The mode and the enrollment of the Cluster count, as for the rules: in a Cluster that is only observed, it warns.
+//
+// It also warns about mistakes in Heirloom's own keys, everywhere: a mistyped key may be why a Cluster is not enrolled.
 type taints struct{ Dependencies }
 
 func (h taints) decide(ctx context.Context, req admission.Request) (answer, error) {
@@ -38,11 +42,35 @@ func (h taints) decide(ctx context.Context, req admission.Request) (answer, erro
 			return answer{}, err
 		}
 	}
+	decided, err := h.judge(ctx, req, object, old)
+	if object.IsManaged() && slices.Contains(req.UserInfo.Groups, serviceaccount.AllServiceAccountsGroup) {
+		return decided, err // a controller copies keys, and the object from which it copies them has been judged
+	}
+	decided.warnings = append(warnings(mistakes(req.Kind.Kind, object, old), func(m inherit.Mistake) string { return "heirloom: " + m.String() }), decided.warnings...)
+	return decided, err
+}
+
+// mistakes returns the mistakes in Heirloom's own keys that a write adds or changes. old is nil for a create.
+func mistakes(kind string, object, old *taint.Carrier) (all []inherit.Mistake) {
+	before := map[string]taint.Place{}
+	if old != nil {
+		for _, place := range old.Places(kind) {
+			before[place.Name] = place
+		}
+	}
+	for _, place := range object.Places(kind) {
+		all = append(all, inherit.Mistakes(place, before[place.Name])...)
+	}
+	return all
+}
+
+// judge refuses taints, or warns about them, and warns about keys that a Cluster or a ClusterClass names without effect.
+func (h taints) judge(ctx context.Context, req admission.Request, object, old *taint.Carrier) (answer, error) {
 	errs := taint.ValidateCarrier(object, old, req.Kind.Group == inherit.ControlPlaneGroup)
 	var without []string // entries of sync.heirloom.dev annotations without effect; the others have effect
-	object.Annotations(func(annotations map[string]string, itself bool) {
-		without = append(without, h.Policy().NamingProblems(annotations, itself && inherit.Names(req.Kind.Kind))...)
-	})
+	if inherit.Names(req.Kind.Kind) {
+		without = h.Policy().NamingProblems(object.Metadata.Annotations)
+	}
 	if len(errs) == 0 && len(without) == 0 {
 		return answer{outcome: metrics.Unchanged}, nil
 	}

@@ -5,6 +5,7 @@ package webhooks
 import (
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -81,7 +82,7 @@ func TestTaintsInTheModeOfTheCluster(t *testing.T) {
 	ofClass := fleet{
 		clusters: map[string]string{"ns/c": "{spec: {topology: {classRef: {name: cc}}}}"}, classes: map[string]string{"ns/cc": "{metadata: {" + observed + "}}"},
 	}
-	observing, labelled := inherit.Policy{Mode: inherit.Observe}, inherit.Policy{OnlyLabelled: true}
+	observing, labeled := inherit.Policy{Mode: inherit.Observe}, inherit.Policy{OnlyLabeled: true}
 	for _, tc := range []struct {
 		name    string
 		policy  inherit.Policy
@@ -95,11 +96,11 @@ func TestTaintsInTheModeOfTheCluster(t *testing.T) {
 		{"a Cluster whose class does not exist", inherit.Policy{}, ofClass.with(func(f *fleet) { f.classes = nil }), machine, "rejected"},
 		{"an installation that only observes", observing, clusters(""), machine, "observed"},
 		{"an installation that only observes, whatever the label says", observing, clusters(enforced), machine, "observed"},
-		{"a Cluster that is not enrolled", labelled, clusters(""), machine, "unmatched"},
+		{"a Cluster that is not enrolled", labeled, clusters(""), machine, "unmatched"},
 		{"a control plane names its Cluster by label", inherit.Policy{}, clusters(observed), write{kind: "AcmeControlPlane", object: template}, "observed"},
-		{"a Cluster itself, in the write that labels it", labelled, fleet{}, write{kind: "Cluster", object: fmt.Sprintf(inClass, enforced)}, "rejected"},
+		{"a Cluster itself, in the write that labels it", labeled, fleet{}, write{kind: "Cluster", object: fmt.Sprintf(inClass, enforced)}, "rejected"},
 		{"a ClusterClass that is only observed", inherit.Policy{}, fleet{}, write{kind: "ClusterClass", object: "{metadata: {" + observed + "}, spec: {workers: {machineDeployments: [{class: a, " + wrong + "}]}}}"}, "observed"},
-		{"a ClusterClass that is not enrolled", labelled, fleet{}, write{kind: "ClusterClass", object: "{spec: {workers: {machineDeployments: [{class: a, " + wrong + "}]}}}"}, "unmatched"},
+		{"a ClusterClass that is not enrolled", labeled, fleet{}, write{kind: "ClusterClass", object: "{spec: {workers: {machineDeployments: [{class: a, " + wrong + "}]}}}"}, "unmatched"},
 		{"an unknown Cluster", inherit.Policy{}, fleet{}, machine, "rejected"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -125,29 +126,44 @@ func TestUnreadableTaintsAreAllowed(t *testing.T) {
 	Expect(s.counted(t)).To(HaveExactElements(HaveSuffix(" failed")))
 }
 
-// Keys without effect get a warning: broken keys on a Cluster or a ClusterClass, and all keys elsewhere.
-func TestNamedKeysWithoutEffectAreWarnedAbout(t *testing.T) {
+// A mistake in one of Heirloom's own keys gets a warning in the write that makes it, in Clusters that are not enrolled as well. A
+// controller that copies the key does not.
+func TestMistakesGetAWarning(t *testing.T) {
 	const (
-		broken  = "annotations: {sync.heirloom.dev/labels: 'a b, team'}"
-		problem = `"a b" is neither a key nor a prefix that ends with *`
-		nowhere = "it has effect only in metadata.annotations of a Cluster or a ClusterClass"
+		unknown = "{metadata: {annotations: {taints.heirloom.dev/initialise: 'a:NoSchedule'}}}"
+		said    = "heirloom: annotation taints.heirloom.dev/initialise is unknown and has no effect (did you mean the annotation taints.heirloom.dev/initialize?)"
+		broken  = "{metadata: {annotations: {sync.heirloom.dev/labels: 'a b, team'}}}"
+		named   = `heirloom: annotation sync.heirloom.dev/labels: "a b" is neither a key nor a prefix that ends with *`
+		section = "{spec: {topology: {workers: {machineDeployments: [%s{name: a, metadata: {labels: {heirloom.dev/ignored: ''}}}]}}}}"
 	)
+	ignored := "heirloom: label heirloom.dev/ignored is unknown and has no effect (did you mean the label heirloom.dev/ignore?)"
+	other := func(text string) string { return fmt.Sprintf(section, text) }
 	for _, tc := range []struct {
+		name string
 		write
-		want string
+		users string
+		want  []string
 	}{
-		{write{kind: "Cluster", object: "{metadata: {" + broken + "}}"}, problem},
-		{write{kind: "ClusterClass", object: "{metadata: {" + broken + "}}"}, problem},
-		{write{kind: "Cluster", object: "{spec: {topology: {workers: {machineDeployments: [{name: a, metadata: {" + broken + "}}]}}}}"}, nowhere},
-		{write{kind: "ClusterClass", object: "{spec: {controlPlane: {metadata: {" + broken + "}}}}"}, nowhere},
-		{write{kind: "MachineDeployment", object: "{spec: {template: {metadata: {" + broken + "}}}}"}, nowhere},
-		{write{kind: "Machine", object: "{metadata: {" + broken + "}}"}, nowhere},
-		{write{kind: "AcmeControlPlane", object: "{spec: {machineTemplate: {metadata: {" + broken + "}}}}"}, nowhere},
+		{"an unknown key", write{kind: "Machine", object: unknown}, "", []string{said}},
+		{"an unknown key that was there", write{kind: "Machine", object: unknown, old: unknown}, "", nil},
+		{"a controller's copy", write{kind: "MachineDeployment", object: strings.Replace(unknown, "{metadata: {", "{metadata: {labels: {topology.cluster.x-k8s.io/owned: ''}, ", 1)}, "system:serviceaccounts", nil},
+		{"an edit of a controller's object", write{kind: "Machine", object: strings.Replace(unknown, "{metadata: {", "{metadata: {ownerReferences: [{controller: true}], ", 1)}, "", []string{said}},
+		{"a section", write{kind: "Cluster", object: other("")}, "", []string{ignored}},
+		{"a section before it", write{kind: "Cluster", object: other("{name: b}, "), old: other("")}, "", nil},
+		{"the control plane itself, in its template", write{kind: "AcmeControlPlaneTemplate", object: "{spec: {template: {metadata: {annotations: {taints.heirloom.dev/always: 'a:NoSchedule'}}}}}"}, "",
+			[]string{"heirloom: annotation taints.heirloom.dev/always has no effect here: it has effect only on a Machine, in a template of Machines " +
+				"(spec.template.metadata or spec.machineTemplate.metadata), and in a section of a topology or a ClusterClass"}},
+		{"entries of a Cluster", write{kind: "Cluster", object: broken}, "", nil}, // not enrolled
+		{"entries of an enrolled ClusterClass", write{kind: "ClusterClass", object: strings.Replace(broken, "{metadata: {", "{metadata: {labels: {heirloom.dev/mode: enforce}, ", 1)}, "", []string{named}},
 	} {
-		Expect := NewWithT(t).Expect
-		s := newServer(t, fleet{}, nil, inherit.Policy{SyncAllowed: []string{inherit.SyncAnyKey}})
-		response := failOpen{decider: taints{s.Dependencies}, metrics: s.Metrics}.Handle(t.Context(), tc.request(t))
-		Expect(response.Allowed).To(BeTrue())
-		Expect(response.Warnings).To(HaveExactElements("heirloom: annotation sync.heirloom.dev/labels: " + tc.want))
+		t.Run(tc.name, func(t *testing.T) {
+			Expect := NewWithT(t).Expect
+			s := newServer(t, fleet{}, nil, inherit.Policy{SyncAllowed: []string{inherit.SyncAnyKey}, OnlyLabeled: true})
+			req := tc.request(t)
+			req.UserInfo.Groups = []string{tc.users}
+			response := failOpen{decider: taints{s.Dependencies}, metrics: s.Metrics}.Handle(t.Context(), req)
+			Expect(response.Allowed).To(BeTrue())
+			Expect(response.Warnings).To(Equal(tc.want))
+		})
 	}
 }

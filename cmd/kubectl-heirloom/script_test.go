@@ -68,8 +68,8 @@ func exits(ts *testscript.TestScript, _ bool, args []string) {
 }
 
 // serve serves the fleet until the test ends, and returns the kubeconfig of its management cluster. Cluster prod has a workload cluster;
-// the workload cluster of Cluster dev refuses connections. The file blind beside it leads to the workload cluster of prod, for a user who may
-// read neither PodDisruptionBudgets nor PersistentVolumes.
+// the workload cluster of Cluster dev refuses connections. Cluster old, of testdata/legacy, has a workload cluster too. The file blind beside
+// it leads to the workload cluster of prod, for a user who may read neither PodDisruptionBudgets nor PersistentVolumes.
 func serve(t *testing.T) (kubeconfig string) {
 	t.Helper()
 	Expect := NewWithT(t).Expect
@@ -102,9 +102,12 @@ func serve(t *testing.T) (kubeconfig string) {
 		served("policy", "v1", "PodDisruptionBudget", apiextensionsv1.NamespaceScoped),
 		served("crd.projectcalico.org", "v1", "BGPPeer", apiextensionsv1.ClusterScoped),
 	})
-	fill(t, own, nodes)
-	for cluster, url := range map[string]string{"prod": prod.URL, "dev": "http://127.0.0.1:1"} {
-		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: cluster + "-kubeconfig"}, Data: map[string][]byte{"value": config(url)}}
+	old, oldNodes := start("old", nil)
+	fill(t, own, nodes, "fleet", "kubectl", "kubectl-edit", "heirloom", "capi-topology")
+	fill(t, own, oldNodes, "legacy", "kubectl", "kubelet", "kubectl-label", "kyverno")
+	for cluster, url := range map[string]string{"fleet/prod": prod.URL, "fleet/dev": "http://127.0.0.1:1", "legacy/old": old.URL} {
+		namespace, name, _ := strings.Cut(cluster, "/")
+		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name + "-kubeconfig"}, Data: map[string][]byte{"value": config(url)}}
 		Expect(own.Create(t.Context(), secret)).To(Succeed())
 	}
 	complete.Store(true)
@@ -144,13 +147,13 @@ func config(url string) []byte {
 		contexts: [{name: prod, context: {cluster: c, user: u, namespace: fleet}}, {name: test, context: {cluster: c, user: u}}]}`, url)
 }
 
-// fill applies the objects of testdata/fleet, each file by the field manager of its name.
-func fill(t *testing.T, management, nodes client.Client) {
+// fill applies the objects of a directory in testdata, each file by the field manager of its name.
+func fill(t *testing.T, management, nodes client.Client, dir string, managers ...string) {
 	t.Helper()
 	Expect := NewWithT(t).Expect
 	uids := map[string]types.UID{}
-	for _, manager := range []string{"kubectl", "kubectl-edit", "heirloom", "capi-topology"} {
-		for _, object := range fleet.Objects(t, filepath.Join("testdata", "fleet", manager+".yaml")) {
+	for _, manager := range managers {
+		for _, object := range fleet.Objects(t, filepath.Join("testdata", dir, manager+".yaml")) {
 			u := object.(*unstructured.Unstructured) //nolint:forcetypeassert // it panics
 			to := management
 			switch u.GetKind() {

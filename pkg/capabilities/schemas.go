@@ -78,13 +78,12 @@ func (s *Schemas) ControlPlane(ctx context.Context, gvk schema.GroupVersionKind)
 		return inherit.Layout{}, fmt.Errorf("%s is not a kind of control plane", gvk.GroupKind())
 	}
 	gv := gvk.GroupVersion()
-	known := s.lookup(gv)
-	if known != nil {
+	if known := s.lookup(gv); known != nil {
 		if layout, ok := known.layouts[gvk.Kind]; ok {
 			return layout, nil
 		}
 	}
-	doc, err := s.fetch(ctx, gv, known)
+	doc, err := s.fetch(ctx, gv)
 	if err != nil {
 		return inherit.Layout{}, err
 	}
@@ -108,7 +107,7 @@ func (s *Schemas) refresh(ctx context.Context) error {
 			s.known.Delete(gv)
 			continue
 		}
-		_, err := s.fetch(ctx, gv, s.lookup(gv))
+		_, err := s.fetch(ctx, gv)
 		failed = append(failed, err)
 	}
 	return errors.Join(failed...)
@@ -120,6 +119,9 @@ func (s *Schemas) paths(ctx context.Context, age time.Duration) (map[string]open
 		return last.paths, nil
 	}
 	paths, err := share(ctx, &s.fetches, "index", func() (map[string]openapi.GroupVersion, error) {
+		if last := s.index.Load(); last != nil && time.Since(last.at) < age { // of a read that has just ended
+			return last.paths, nil
+		}
 		at := time.Now()
 		paths, err := s.Client.Paths()
 		if err == nil {
@@ -133,9 +135,9 @@ func (s *Schemas) paths(ctx context.Context, age time.Duration) (map[string]open
 	return paths, nil
 }
 
-// fetch reads the document of a group version, once for all concurrent callers. If the document that the caller has seen is still
-// published, fetch returns it without a read. A group version that is not published costs no request except for the index.
-func (s *Schemas) fetch(ctx context.Context, gv schema.GroupVersion, seen *document) (*document, error) {
+// fetch reads the document of a group version, once for all callers. If the known document is still published, fetch returns it without a
+// read. A group version that is not published costs no request except for the index.
+func (s *Schemas) fetch(ctx context.Context, gv schema.GroupVersion) (*document, error) {
 	paths, err := s.paths(ctx, s.UnknownFor)
 	if err != nil {
 		return nil, err
@@ -144,15 +146,15 @@ func (s *Schemas) fetch(ctx context.Context, gv schema.GroupVersion, seen *docum
 	if !ok {
 		return nil, fmt.Errorf("reading the schemas of %s: the API server publishes none", gv)
 	}
-	if seen != nil && seen.url == published.ServerRelativeURL() {
-		return seen, nil
-	}
 	doc, err := share(ctx, &s.fetches, indexKey(gv), func() (*document, error) {
+		before := s.lookup(gv) // perhaps of a read that has just ended
+		if before != nil && before.url == published.ServerRelativeURL() {
+			return before, nil
+		}
 		doc, err := read(published, gv)
 		if err != nil {
 			return nil, err
 		}
-		before := s.lookup(gv)
 		s.known.Store(gv, doc)
 		if before != nil && before.url != doc.url {
 			ctrl.LoggerFrom(ctx).Info("Schema of control planes changed", "groupVersion", gv.String())

@@ -52,6 +52,8 @@ type Options struct {
 	// OnlyWorkloadClusters deletes only the objects that admit Nodes in workload clusters. A workload cluster that does not answer is
 	// reported, but is no error.
 	OnlyWorkloadClusters bool
+	// HookJob is the name of the chart's Job that runs this; empty outside of it. The Job does nothing unless somebody uninstalls.
+	HookJob string
 	Mode
 }
 
@@ -85,6 +87,15 @@ type Cleaner struct {
 func (r Cleaner) Run(ctx context.Context) error {
 	s := &session{Cleaner: r}
 	s.management = cluster{Client: r.Management, session: s}
+	if r.HookJob != "" {
+		why, err := s.nobodyUninstalls(ctx)
+		if why != "" {
+			s.note("Nothing was done: %s. Without Helm, uninstall as docs/uninstall.md says.", why)
+		}
+		if err != nil || why != "" {
+			return err
+		}
+	}
 	if err := s.stopWebhooks(ctx); err != nil || r.OnlyWebhookConfigurations {
 		return err
 	}

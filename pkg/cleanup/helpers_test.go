@@ -238,7 +238,9 @@ func cleaning(management *apiServer, options Options) *run {
 
 // within limits the run to the objects of this Heirloom.
 func (r *run) within(namespace, watchFilter string) *run {
-	r.Config.Namespace, r.Config.WatchFilter = namespace, watchFilter
+	if r.Config.WatchFilter = watchFilter; namespace != "" {
+		r.Config.Namespaces = strings.Split(namespace, ",")
+	}
 	return r
 }
 

@@ -189,12 +189,12 @@ type scope struct {
 
 func (s *session) scope(ctx context.Context) (*scope, error) {
 	ours := &scope{watchFilter: s.Config.WatchFilter, owners: sets.New[types.UID]()}
-	if s.Config.WatchFilter == "" && s.Config.Namespace == "" {
+	if s.Config.WatchFilter == "" && len(s.Config.Namespaces) == 0 {
 		return ours, nil
 	}
 	ours.providerIDs, ours.nodeNames = sets.New[string](), sets.New[string]()
-	err := eachOf(ctx, s.management, &clusterv1.MachineList{}, s.Config.Namespace, func(m *clusterv1.Machine) {
-		if !ours.labelled(m) {
+	err := eachOf(ctx, s.management, &clusterv1.MachineList{}, s.Config.Watched(), func(m *clusterv1.Machine) {
+		if !ours.labeled(m) {
 			return
 		}
 		ours.providerIDs.Insert(m.Spec.ProviderID)
@@ -203,14 +203,14 @@ func (s *session) scope(ctx context.Context) (*scope, error) {
 			ours.nodeNames.Insert(m.Status.NodeRef.Name)
 		}
 	})
-	return ours, errors.Join(err, eachOf(ctx, s.management, &clusterv1.MachinePoolList{}, s.Config.Namespace, func(pool *clusterv1.MachinePool) {
-		if ours.labelled(pool) {
+	return ours, errors.Join(err, eachOf(ctx, s.management, &clusterv1.MachinePoolList{}, s.Config.Watched(), func(pool *clusterv1.MachinePool) {
+		if ours.labeled(pool) {
 			ours.providerIDs.Insert(pool.Spec.ProviderIDList...)
 		}
 	}))
 }
 
-func (s *scope) labelled(object metav1.Object) bool {
+func (s *scope) labeled(object metav1.Object) bool {
 	return s.watchFilter == "" || object.GetLabels()[clusterv1.WatchLabel] == s.watchFilter
 }
 
@@ -220,7 +220,7 @@ func (s *scope) hasObject(object metav1.Object, external bool) bool {
 	if refs := object.GetOwnerReferences(); external && len(refs) > 0 && s.watchFilter != "" {
 		return slices.ContainsFunc(refs, func(ref metav1.OwnerReference) bool { return s.owners.Has(ref.UID) })
 	}
-	if !s.labelled(object) {
+	if !s.labeled(object) {
 		return false
 	}
 	s.owners.Insert(object.GetUID())
@@ -243,7 +243,7 @@ func (s *session) cleanUpManagement(ctx context.Context) error {
 		external := slices.Contains(s.Config.ProviderGroups, gvk.Group)
 		list := &metav1.PartialObjectMetadataList{} // enough to skip most objects
 		list.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
-		s.each(ctx, s.management, gvk.GroupKind().String(), list, s.Config.Namespace,
+		s.each(ctx, s.management, gvk.GroupKind().String(), list, s.Config.Watched(),
 			func(object client.Object) bool {
 				return scope.hasObject(object, external) && managedfields.Recorded(object.GetManagedFields())
 			},
@@ -257,7 +257,7 @@ func (s *session) cleanUpManagement(ctx context.Context) error {
 
 // nodes cleans up the Nodes of a cluster.
 func (s *session) nodes(ctx context.Context, c cluster, ours func(*corev1.Node) bool) {
-	s.each(ctx, c, "Node", &corev1.NodeList{}, "",
+	s.each(ctx, c, "Node", &corev1.NodeList{}, []string{""},
 		func(object client.Object) bool {
 			node, is := object.(*corev1.Node)
 			return is && ours(node) && tracked(node)
@@ -270,13 +270,13 @@ const mostFailures = 20
 
 // each cleans up the wanted objects of a kind, ten at a time, and retries conflicts.
 func (s *session) each(
-	ctx context.Context, c cluster, kind string, list client.ObjectList, namespace string,
+	ctx context.Context, c cluster, kind string, list client.ObjectList, namespaces []string,
 	wanted func(client.Object) bool, cleanUp func(client.ObjectKey) (changed bool, removed []string, err error),
 ) {
 	var workers errgroup.Group
 	var failures atomic.Int64
 	workers.SetLimit(10)
-	err := eachOf(ctx, c, list, namespace, func(object client.Object) {
+	err := eachOf(ctx, c, list, namespaces, func(object client.Object) {
 		if !wanted(object) {
 			return
 		}
@@ -311,20 +311,23 @@ func again(ctx context.Context, cleanUp func() (bool, []string, error)) (changed
 	return changed, removed, cmp.Or(err, gaveUp)
 }
 
-// eachOf calls do for each object of a kind, in pages. list determines the kind, and gets no items. A kind that the API server does not
+// eachOf calls do for each object of a kind in these namespaces, in pages. list determines the kind, and gets no items. A kind that the API server does not
 // serve has no objects.
-func eachOf[T runtime.Object](ctx context.Context, c client.Client, list client.ObjectList, namespace string, do func(T)) error {
-	pages := pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-		page, _ := list.DeepCopyObject().(client.ObjectList)
-		return page, c.List(ctx, page, &client.ListOptions{Namespace: namespace, Limit: options.Limit, Continue: options.Continue})
-	})
-	pages.PageSize, pages.PageBufferSize = 100, 0 // users decide how large their objects are
-	err := pages.EachListItemWithAlloc(ctx, metav1.ListOptions{}, func(item runtime.Object) error {
-		if object, ok := item.(T); ok {
-			do(object)
-		}
-		return nil
-	})
+func eachOf[T runtime.Object](ctx context.Context, c client.Client, list client.ObjectList, namespaces []string, do func(T)) error {
+	var err error
+	for _, namespace := range namespaces {
+		pages := pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			page, _ := list.DeepCopyObject().(client.ObjectList)
+			return page, c.List(ctx, page, &client.ListOptions{Namespace: namespace, Limit: options.Limit, Continue: options.Continue})
+		})
+		pages.PageSize, pages.PageBufferSize = 100, 0 // users decide how large their objects are
+		err = errors.Join(err, pages.EachListItemWithAlloc(ctx, metav1.ListOptions{}, func(item runtime.Object) error {
+			if object, ok := item.(T); ok {
+				do(object)
+			}
+			return nil
+		}))
+	}
 	if err == nil {
 		return nil
 	}

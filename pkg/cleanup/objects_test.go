@@ -148,7 +148,7 @@ func TestListsAreReadInSmallPages(t *testing.T) {
 			},
 		})
 		seen := 0
-		Expect(eachOf(t.Context(), server, &corev1.NodeList{}, "", func(*corev1.Node) {
+		Expect(eachOf(t.Context(), server, &corev1.NodeList{}, []string{""}, func(*corev1.Node) {
 			if seen++; seen == 1 {
 				synctest.Wait()
 				Expect(pages).To(Equal(2), "this page and the next page")

@@ -70,6 +70,8 @@ func TestEachGivesUpItsOwn(t *testing.T) {
 	}{
 		{name: "without limits, all", writes: of("mine", "theirs", "far")},
 		{name: "of a namespace", namespace: "ns", managementCluster: own, writes: of("mine", "theirs")},
+		{name: "of several namespaces", namespace: "elsewhere,ns", managementCluster: own,
+			writes: slices.DeleteFunc(of("mine", "theirs", "far"), func(write string) bool { return write == "patch Node by-name-far" })},
 		{name: "of a label", watchFilter: "mine", managementCluster: own, writes: of("mine")},
 		{name: "of both", namespace: "elsewhere", watchFilter: "mine"},
 		{name: "of a Cluster that is not the management cluster, by providerID only", watchFilter: "mine",
@@ -92,7 +94,7 @@ func TestEachGivesUpItsOwn(t *testing.T) {
 // An InfraMachine belongs to the Heirloom of its Machine, whatever label its provider gives it. Its own label counts only without an owner.
 func TestProviderObjectsOfAMachine(t *testing.T) {
 	Expect := NewWithT(t).Expect
-	labelled := func(kind, apiVersion, name, filter string, owners ...string) *unstructured.Unstructured {
+	labeled := func(kind, apiVersion, name, filter string, owners ...string) *unstructured.Unstructured {
 		u := teamed(t, apiVersion, kind, name)
 		u.SetLabels(map[string]string{"team": "ml", "cluster.x-k8s.io/watch-filter": filter})
 		for _, owner := range owners {
@@ -100,9 +102,9 @@ func TestProviderObjectsOfAMachine(t *testing.T) {
 		}
 		return u
 	}
-	management := holds(served, labelled("Machine", core, "red", "red"), labelled("Machine", core, "blue", "blue", "red"),
-		labelled("InfraMachine", infra, "of-red", "", "red"), labelled("InfraMachine", infra, "of-blue", "red", "blue"),
-		labelled("InfraMachine", infra, "of-nobody", "red"), labelled("InfraMachine", infra, "of-nobody-else", "blue"))
+	management := holds(served, labeled("Machine", core, "red", "red"), labeled("Machine", core, "blue", "blue", "red"),
+		labeled("InfraMachine", infra, "of-red", "", "red"), labeled("InfraMachine", infra, "of-blue", "red", "blue"),
+		labeled("InfraMachine", infra, "of-nobody", "red"), labeled("InfraMachine", infra, "of-nobody-else", "blue"))
 	Expect(cleaning(management, Options{}).within("", "red").Run(t.Context())).To(Succeed())
 	Expect(management.written()).To(ConsistOf("patch Machine red", "patch InfraMachine of-red", "patch InfraMachine of-nobody"))
 }

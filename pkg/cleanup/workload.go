@@ -47,7 +47,7 @@ func (s *session) cleanUpWorkloads(ctx context.Context) {
 		return
 	}
 	var clusters []webhook.Identity
-	s.failed(eachOf(ctx, s.management, &clusterv1.ClusterList{}, s.Config.Namespace, func(c *clusterv1.Cluster) {
+	s.failed(eachOf(ctx, s.management, &clusterv1.ClusterList{}, s.Config.Watched(), func(c *clusterv1.Cluster) {
 		name := client.ObjectKeyFromObject(c)
 		switch {
 		case s.Config.WatchFilter != "" && c.Labels[clusterv1.WatchLabel] != s.Config.WatchFilter:

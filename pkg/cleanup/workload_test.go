@@ -140,10 +140,10 @@ node/n cleaned up in workload cluster ns/red
 // Clusters without their own API server, or with an API server that is about to be deleted, are skipped.
 func TestSkippedClustersInACleanup(t *testing.T) {
 	Expect := NewWithT(t).Expect
-	going, labelled := provisionedCluster(t, "going"), provisionedCluster(t, "labelled")
+	going, labeled := provisionedCluster(t, "going"), provisionedCluster(t, "labeled")
 	going.SetFinalizers([]string{"example.com/held"})
-	labelled.SetLabels(map[string]string{"cluster.x-k8s.io/watch-filter": "mine"})
-	management := holds(served, going, provisionedCluster(t, "own"), object(t, core, "Cluster", "new", `{}`), provisionedCluster(t, "there"), labelled)
+	labeled.SetLabels(map[string]string{"cluster.x-k8s.io/watch-filter": "mine"})
+	management := holds(served, going, provisionedCluster(t, "own"), object(t, core, "Cluster", "new", `{}`), provisionedCluster(t, "there"), labeled)
 	Expect(management.others.Delete(t.Context(), going)).To(Succeed())
 	reached := func(namespace, watchFilter string) (clusters []string, progress string) {
 		r := fleet{management: management}.run(Options{}).within(namespace, watchFilter)
@@ -160,11 +160,11 @@ func TestSkippedClustersInACleanup(t *testing.T) {
 		return clusters, r.progress.String()
 	}
 	clusters, progress := reached("", "")
-	Expect(clusters).To(Equal([]string{"labelled", "there"}))
+	Expect(clusters).To(Equal([]string{"labeled", "there"}))
 	Expect(progress).To(And(ContainSubstring("workload cluster ns/going: skipped, it is being deleted\n"),
 		ContainSubstring("workload cluster ns/new: skipped, it has never been provisioned\n")))
 	clusters, progress = reached("", "mine")
-	Expect(clusters).To(Equal([]string{"labelled"}))
+	Expect(clusters).To(Equal([]string{"labeled"}))
 	Expect(progress).NotTo(ContainSubstring("skipped"), "other Heirlooms' Clusters are skipped")
 	clusters, _ = reached("other", "")
 	Expect(clusters).To(BeEmpty())

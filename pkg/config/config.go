@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -21,12 +22,14 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
-	"github.com/heirloom-dev/heirloom/pkg/workload"
 	"github.com/heirloom-dev/heirloom/pkg/workload/webhook"
 )
 
 // The values of --enrollment.
-const enrollAll, enrollLabelled = "all", "labelled"
+const enrollAll, enrollLabeled = "all", "labeled"
+
+// enrollLabelled is a deprecated spelling of enrollLabeled.
+const enrollLabelled = "labelled"
 
 // auto is the value of --cluster-api-taint-propagation with which Heirloom detects the state.
 const auto = "auto"
@@ -62,6 +65,9 @@ func (o *Options) Complete() (*Config, error) {
 }
 
 func (c *Config) completeRules() error {
+	if c.Enrollment == enrollLabelled {
+		c.Enrollment = enrollLabeled
+	}
 	labels, labelsErr := compile("--additional-sync-machine-labels", c.AdditionalSyncMachineLabels)
 	annotations, annotationsErr := compile("--additional-sync-machine-annotations", c.AdditionalSyncMachineAnnotations)
 	state, known := map[string]inherit.TaintPropagation{
@@ -76,7 +82,7 @@ func (c *Config) completeRules() error {
 	c.Rules = inherit.Policy{
 		AdditionalLabels: labels, AdditionalAnnotations: annotations, WatchFilter: c.WatchFilter,
 		PaceEviction: c.NoExecuteLimits.Limits(), ClusterAPITaints: state,
-		Mode: inherit.Mode(c.Mode), OnlyLabelled: c.Enrollment == enrollLabelled, SyncAllowed: c.PerClusterSyncAllowed, WorkerRole: c.WorkerRole,
+		Mode: inherit.Mode(c.Mode), OnlyLabeled: c.Enrollment == enrollLabeled, SyncAllowed: c.PerClusterSyncAllowed, WorkerRole: c.WorkerRole,
 	}
 	var errs []error
 	for _, text := range c.NodeFacts {
@@ -100,7 +106,7 @@ func (c *Config) completeRules() error {
 		check(slices.Contains([]string{"none", "gentler", "any"}, c.PerClusterNoExecute), "--per-cluster-no-execute=%q: must be none, gentler or any", c.PerClusterNoExecute),
 		check(c.Rules.Mode == inherit.Enforce || c.Rules.Mode == inherit.Observe, "--mode=%q: must be enforce or observe", c.Mode),
 		check(len(broken) == 0, "--per-cluster-sync-allowed: %s", strings.Join(broken, "; ")),
-		check(c.Enrollment == enrollAll || c.Enrollment == enrollLabelled, "--enrollment=%q: must be all or labelled", c.Enrollment),
+		check(c.Enrollment == enrollAll || c.Enrollment == enrollLabeled, "--enrollment=%q: must be all or labeled", c.Enrollment),
 		check(known, "--cluster-api-taint-propagation=%q: must be auto, enabled or disabled", c.TaintPropagation))
 }
 
@@ -115,8 +121,9 @@ func (c *Config) completeObjects() (err error) {
 		check(c.SyncPeriod > 0, "--sync-period=%s: must be positive", c.SyncPeriod),
 		invalid("--watch-filter", c.WatchFilter, validation.IsValidLabelValue(c.WatchFilter)),
 	}
-	if c.Namespace != "" {
-		errs = append(errs, invalid("--namespace", c.Namespace, validation.IsDNS1123Label(c.Namespace)))
+	c.Namespaces = slices.Compact(slices.Sorted(slices.Values(c.Namespaces)))
+	for _, namespace := range c.Namespaces {
+		errs = append(errs, invalid("--namespace", namespace, validation.IsDNS1123Label(namespace)))
 	}
 	for _, group := range c.AdditionalProviderGroups {
 		errs = append(errs, invalid("--additional-provider-groups", group, validation.IsDNS1123Subdomain(group)),
@@ -153,16 +160,15 @@ func (c *Config) completeServers() error {
 }
 
 func (c *Config) completeWorkloads() error {
-	ways := []string{workload.AdmitAutomatically, workload.AdmitByLoop, workload.AdmitByPolicy, workload.AdmitByWebhook}
 	return errors.Join(
 		c.completeWorkloadWebhook(),
 		check(c.ClusterCacheConcurrency >= 1 && c.ClusterCacheClientBurst >= 1 && c.ClusterCacheClientQPS > 0,
 			"--clustercache-concurrency, --clustercache-client-qps and --clustercache-client-burst must be positive"),
-		check(slices.Contains(ways, c.WorkloadAdmission), "--workload-admission=%q: must be auto, none, webhook or policy", c.WorkloadAdmission),
-		check(c.WorkloadAdmission != workload.AdmitByWebhook || c.WorkloadWebhookURL != "",
+		check(slices.Contains(inherit.Admissions, c.WorkloadAdmission), "--workload-admission=%q: must be auto, none, webhook or policy", c.WorkloadAdmission),
+		check(c.WorkloadAdmission != inherit.AdmitByWebhook || c.WorkloadWebhookURL != "",
 			"--workload-admission=webhook needs --workload-webhook-url"),
 		check(c.WorkloadClusters || c.WorkloadWebhookURL == "", "--workload-webhook-url needs --workload-clusters"),
-		check(c.WorkloadClusters || slices.Contains([]string{workload.AdmitAutomatically, workload.AdmitByLoop}, c.WorkloadAdmission),
+		check(c.WorkloadClusters || slices.Contains([]string{inherit.AdmitAutomatically, inherit.AdmitByLoop}, c.WorkloadAdmission),
 			"--workload-admission=%s needs --workload-clusters", c.WorkloadAdmission))
 }
 
@@ -239,12 +245,25 @@ func compile(flag string, expressions []string) (compiled []*regexp.Regexp, err 
 	return compiled, err
 }
 
+// Watches reports whether Heirloom handles the objects of a namespace.
+func (c *Config) Watches(namespace string) bool {
+	return len(c.Namespaces) == 0 || slices.Contains(c.Namespaces, namespace)
+}
+
+// Watched returns the namespaces to list objects in; "" stands for all.
+func (c *Config) Watched() []string {
+	if len(c.Namespaces) == 0 {
+		return []string{metav1.NamespaceAll}
+	}
+	return c.Namespaces
+}
+
 // LeaderElectionID is the name of the leader's Lease. It differs between instances that share a management cluster with disjoint watch
 // filters or namespaces. A filter is a label value, which may be no valid name of a Lease, so it is hashed.
 func (c *Config) LeaderElectionID() string {
 	part := c.WatchFilter
-	if c.Namespace != "" {
-		part = c.Namespace + "/" + part // no label value has a slash
+	if len(c.Namespaces) > 0 {
+		part = strings.Join(c.Namespaces, ",") + "/" + part // no label value has a slash
 	}
 	if part == "" {
 		return "leader-election-heirloom"

@@ -29,7 +29,7 @@ func TestDefaults(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	c, err := complete(t)
 	Expect(err).NotTo(HaveOccurred())
-	Expect(c.Namespace).To(BeEmpty(), "all namespaces")
+	Expect(c.Watched()).To(Equal([]string{""}), "all namespaces")
 	Expect(c.WatchFilter).To(BeEmpty(), "all objects")
 	Expect(c.WorkloadClusters).To(BeTrue())
 	Expect(c.ManagementClusterKey).To(Equal(types.NamespacedName{}))
@@ -118,10 +118,21 @@ func TestFlags(t *testing.T) {
 			g.Expect(c.Rules.PaceEviction).To(BeTrue(), "no other write adds the taint")
 		}},
 		{name: "periods of leader election do not matter without leader election", args: []string{"--leader-elect-retry-period=1h"}, check: func(Gomega, *config.Config) {}},
-		{name: "a fleet may be observed, and Clusters enrolled one by one", args: []string{"--mode=observe", "--enrollment=labelled"}, check: func(g Gomega, c *config.Config) {
+		{name: "a fleet may be observed, and Clusters enrolled one by one", args: []string{"--mode=observe", "--enrollment=labeled"}, check: func(g Gomega, c *config.Config) {
 			g.Expect(c.Rules.Mode).To(Equal(inherit.Observe))
 			g.Expect(c.DetectTaintPropagation).To(BeFalse(), "it needs the right to write")
-			g.Expect(c.Rules.OnlyLabelled).To(BeTrue())
+			g.Expect(c.Rules.OnlyLabeled).To(BeTrue())
+		}},
+		{name: "several namespaces, in any order", args: []string{"--namespace=red,blue", "--namespace=red"}, check: func(g Gomega, c *config.Config) {
+			g.Expect(c.Watched()).To(Equal([]string{"blue", "red"}))
+			g.Expect([]bool{c.Watches("red"), c.Watches("green")}).To(Equal([]bool{true, false}))
+			same, err := complete(t, "--namespace=blue,red")
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(c.LeaderElectionID()).To(Equal(same.LeaderElectionID()))
+		}},
+		{name: "the old spelling of an enrollment counts", args: []string{"--enrollment=labelled"}, check: func(g Gomega, c *config.Config) {
+			g.Expect(c.Rules.OnlyLabeled).To(BeTrue())
+			g.Expect(c.Enrollment).To(Equal("labeled"))
 		}},
 		{name: "diagnostics may be insecure", args: []string{"--diagnostics-address=127.0.0.1:8080", "--insecure-diagnostics"}, check: func(g Gomega, c *config.Config) {
 			g.Expect(c.Metrics.SecureServing).To(BeFalse())
@@ -172,7 +183,7 @@ func TestBadFlags(t *testing.T) {
 		{args: []string{"--node-fact=x"}, want: []string{`--node-fact="x": must be <Kind>.<group>:<field>=<label>`}},
 		{args: []string{"--node-fact=Secret.example.com:spec.a=a"}, want: []string{"API group example.com belongs to no known provider"}},
 		{args: []string{"--mode=Observe"}, want: []string{`--mode="Observe": must be enforce or observe`}},
-		{args: []string{"--enrollment=some"}, want: []string{`--enrollment="some": must be all or labelled`}},
+		{args: []string{"--enrollment=some"}, want: []string{`--enrollment="some": must be all or labeled`}},
 		{args: []string{"--additional-provider-groups=apps,batch"}, want: []string{`groups="apps": this API group belongs to Kubernetes, not to a provider`, `groups="batch": this API group belongs to Kubernetes`}},
 		{args: []string{"--additional-provider-groups=rbac.authorization.k8s.io,kueue.x-k8s.io"}, want: []string{`"rbac.authorization.k8s.io": this API group belongs to Kubernetes`, `"kueue.x-k8s.io": this API group belongs to Kubernetes`}},
 		{args: []string{"--additional-provider-groups=cluster.x-k8s.io,k8s.io"}, want: []string{`"cluster.x-k8s.io": this API group belongs to Kubernetes`, `"k8s.io": this API group belongs to Kubernetes`}},

@@ -3,6 +3,7 @@
 package config
 
 import (
+	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -12,10 +13,12 @@ import (
 func TestLeaderElectionID(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	seen := map[string]string{}
-	for _, namespace := range []string{"", "blue", "team-a"} {
+	for _, namespace := range []string{"", "blue", "team-a", "blue,team-a"} {
 		for _, filter := range []string{"", "blue", "green", "Blue", "Team_A", "team.a", "team-a"} {
 			c := &Config{}
-			c.Namespace, c.WatchFilter = namespace, filter
+			if c.WatchFilter = filter; namespace != "" {
+				c.Namespaces = strings.Split(namespace, ",")
+			}
 			id, what := c.LeaderElectionID(), namespace+"/"+filter
 			Expect(validation.IsDNS1123Subdomain(id)).To(BeEmpty(), "%q must be the name of a Lease", id)
 			Expect(seen).NotTo(HaveKey(id), "instances for %q and %q would elect one leader", what, seen[id])

@@ -13,15 +13,14 @@ import (
 	"sigs.k8s.io/cluster-api/util/flags"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
-	"github.com/heirloom-dev/heirloom/pkg/workload"
 )
 
 // Options are the flags as they were given.
 type Options struct {
-	Kubeconfig, Namespace, WatchFilter, ManagementCluster, HealthAddr string
-	SyncPeriod, ShutdownDelay                                         time.Duration
-	KubeAPIQPS                                                        float32
-	KubeAPIBurst                                                      int
+	Kubeconfig, WatchFilter, ManagementCluster, HealthAddr string
+	SyncPeriod, ShutdownDelay                              time.Duration
+	KubeAPIQPS                                             float32
+	KubeAPIBurst                                           int
 
 	WorkloadAdmission, WorkloadWebhookURL, WorkloadWebhookKeySecret, WebhookConfiguration string
 	WorkloadWebhookPort, ClusterCacheConcurrency, ClusterCacheClientBurst                 int
@@ -36,7 +35,7 @@ type Options struct {
 	LeaderElectNamespace                                                       string
 	LeaderElectLeaseDuration, LeaderElectRenewDeadline, LeaderElectRetryPeriod time.Duration
 
-	AdditionalSyncMachineLabels, AdditionalSyncMachineAnnotations, AdditionalProviderGroups, PerClusterSyncAllowed, NodeFacts []string
+	Namespaces, AdditionalSyncMachineLabels, AdditionalSyncMachineAnnotations, AdditionalProviderGroups, PerClusterSyncAllowed, NodeFacts []string
 
 	TaintPropagation, Mode, Enrollment, WorkerRole    string
 	NoExecute, NoExecuteClusters, PerClusterNoExecute string
@@ -86,8 +85,8 @@ func (o *Options) AddCleanupFlags(fs *pflag.FlagSet) {
 func (o *Options) addWatchFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.Kubeconfig, "kubeconfig", "",
 		"Path to a kubeconfig of the management cluster. If unspecified, the service account of the Pod is used, or $KUBECONFIG or ~/.kube/config outside of a cluster.")
-	fs.StringVar(&o.Namespace, "namespace", "",
-		"Namespace that Heirloom watches. If unspecified, it watches all namespaces.")
+	fs.StringSliceVar(&o.Namespaces, "namespace", nil,
+		"List of namespaces that Heirloom watches. If unspecified, it watches all namespaces.")
 	fs.StringVar(&o.WatchFilter, "watch-filter", "",
 		"Label value that an object must carry to inherit. The label key is always "+clusterv1.WatchLabel+". If unspecified, all objects inherit.")
 	fs.StringVar(&o.ManagementCluster, "management-cluster", "",
@@ -105,8 +104,8 @@ func (o *Options) addWatchFlags(fs *pflag.FlagSet) {
 func (o *Options) addWorkloadFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.WorkloadClusters, "workload-clusters", true,
 		"Connect to workload clusters. With false, Heirloom reads no kubeconfig, and skips the Nodes of workload clusters.")
-	fs.StringVar(&o.WorkloadAdmission, "workload-admission", workload.AdmitAutomatically,
-		"How new Nodes of workload clusters get inherited entries, unless their Cluster has the label "+workload.AdmissionLabel+": auto (policy if served, otherwise webhook if a URL is set), none (only the loop adds entries), webhook (see --workload-webhook-url) or policy (a MutatingAdmissionPolicy).")
+	fs.StringVar(&o.WorkloadAdmission, "workload-admission", inherit.AdmitAutomatically,
+		"How new Nodes of workload clusters get inherited entries, unless their Cluster has the label "+inherit.AdmissionLabel+": auto (policy if served, otherwise webhook if a URL is set), none (only the loop adds entries), webhook (see --workload-webhook-url) or policy (a MutatingAdmissionPolicy).")
 	fs.StringVar(&o.WorkloadWebhookURL, "workload-webhook-url", "",
 		"URL at which API servers of workload clusters reach --workload-webhook-port: https://<host>[:<port>][/<path>]. If unspecified, no webhook is registered in workload clusters.")
 	fs.IntVar(&o.WorkloadWebhookPort, "workload-webhook-port", 9444,
@@ -185,7 +184,7 @@ func (o *Options) addRuleFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.Mode, "mode", string(inherit.Enforce),
 		"Mode for decisions: enforce writes them, except in Clusters whose label "+inherit.ModeLabel+", or whose ClusterClass's, says observe; observe writes in no Cluster, and only reports, as metrics and Events.")
 	fs.StringVar(&o.Enrollment, "enrollment", enrollAll,
-		"Clusters that Heirloom handles: all, or labelled (only Clusters with the label "+inherit.ModeLabel+" on the Cluster or its ClusterClass).")
+		"Clusters that Heirloom handles: all, or labeled (only Clusters with the label "+inherit.ModeLabel+" on the Cluster or its ClusterClass).")
 	fs.StringVar(&o.TaintPropagation, "cluster-api-taint-propagation", auto,
 		"Whether Cluster API propagates taints itself (its feature gate MachineTaintPropagation): auto, enabled or disabled. With auto, Heirloom detects it.")
 }

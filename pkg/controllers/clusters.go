@@ -131,7 +131,7 @@ func (r workloadClusters) admit(ctx context.Context, cluster *clusterv1.Cluster)
 		return 0, fmt.Errorf("reading the mode of the Cluster: %w", err)
 	}
 	if _, skipped := r.Policy().Skips(cluster, nil); skipped || observed || !enrolled || client.ObjectKeyFromObject(cluster) == r.ManagementCluster {
-		way = workload.AdmitByLoop
+		way = inherit.AdmitByLoop
 	}
 	server, err := r.Workloads.GetUncachedClient(ctx, client.ObjectKeyFromObject(cluster))
 	if err != nil {

@@ -43,9 +43,9 @@ func (w *way) Remove(_ context.Context, _ client.Client, cluster webhook.Identit
 
 // admitted makes the loop admit the Nodes of Clusters by webhook, which is the default, or by MutatingAdmissionPolicy.
 func (l *loop) admitted() {
-	l.Admission.Default = workload.AdmitByWebhook
+	l.Admission.Default = inherit.AdmitByWebhook
 	l.Admission.Ways = map[string]workload.Way{
-		workload.AdmitByWebhook: &way{"webhook", l.asked}, workload.AdmitByPolicy: &way{"policy", l.asked},
+		inherit.AdmitByWebhook: &way{"webhook", l.asked}, inherit.AdmitByPolicy: &way{"policy", l.asked},
 	}
 }
 
@@ -61,11 +61,11 @@ func TestOneWayToAdmitNodesIsSetUp(t *testing.T) {
 		asked []string
 	}{
 		{"the default", func(*loop, *clusterv1.Cluster) {}, []string{"ensure webhook in ns/c", "remove policy from ns/c"}},
-		{"what the Cluster's label says", label(workload.AdmissionLabel, "policy"), []string{"ensure policy in ns/c", "remove webhook from ns/c"}},
-		{"none where the label says so", label(workload.AdmissionLabel, "none"), none},
+		{"what the Cluster's label says", label(inherit.AdmissionLabel, "policy"), []string{"ensure policy in ns/c", "remove webhook from ns/c"}},
+		{"none where the label says so", label(inherit.AdmissionLabel, "none"), none},
 		{"none for a Cluster with the label heirloom.dev/ignore", label(inherit.IgnoreLabel, ""), none},
 		{"none for a Cluster that is only observed", label(inherit.ModeLabel, string(inherit.Observe)), none},
-		{"none for a Cluster that is not enrolled", func(l *loop, _ *clusterv1.Cluster) { l.policy.OnlyLabelled = true }, none},
+		{"none for a Cluster that is not enrolled", func(l *loop, _ *clusterv1.Cluster) { l.policy.OnlyLabeled = true }, none},
 		{"none for a Cluster that is being deleted", func(_ *loop, c *clusterv1.Cluster) { c.Finalizers = []string{"cluster.cluster.x-k8s.io"} }, none},
 		{"none for the management cluster", func(l *loop, _ *clusterv1.Cluster) { l.ManagementCluster = key("c") }, none},
 		{"nothing changes for another instance's", func(l *loop, _ *clusterv1.Cluster) { l.policy.WatchFilter = "another" }, nil},

@@ -63,8 +63,6 @@ type Dependencies struct {
 	Workloads clustercache.ClusterCache
 	// ManagementCluster is the Cluster whose Nodes are in the API server of Client; empty if there is none.
 	ManagementCluster types.NamespacedName
-	// Namespace is the namespace whose Clusters are handled; empty for all namespaces.
-	Namespace string
 	// Admission admits the Nodes of workload clusters.
 	Admission *workload.Admission
 	// ProviderGroups are the API groups of infrastructure and bootstrap providers.

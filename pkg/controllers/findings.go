@@ -26,17 +26,17 @@ type findings struct {
 	// records are the last valid records (inherit.Record) that the loop saw on Nodes. With them, a kubelet that makes its record invalid
 	// does not keep entries that its Machine loses.
 	records *byNode[string]
-	// unprotected are Nodes without a declared Always taint, unlabelled new Nodes without labels that their kubelets may not set, skipped
+	// unprotected are Nodes without a declared Always taint, unlabeled new Nodes without labels that their kubelets may not set, skipped
 	// Nodes of IgnoreLabel, pendingNodes Nodes whose write is only observed.
-	unprotected, unlabelled, skipped, pendingNodes *nodeSet
-	rollouts                                       *rollouts
+	unprotected, unlabeled, skipped, pendingNodes *nodeSet
+	rollouts                                      *rollouts
 	// gates are the closed start-up gates of Nodes.
 	gates *byNode[closedGates]
 }
 
 func newFindings(m *metrics.Metrics) findings {
 	return findings{
-		records: newByNode[string](nil), unprotected: newByNode(counted(m.NodesUnprotected)), unlabelled: newByNode[bool](nil),
+		records: newByNode[string](nil), unprotected: newByNode(counted(m.NodesUnprotected)), unlabeled: newByNode[bool](nil),
 		skipped: newByNode(counted(m.NodesSkipped)), gates: newByNode(countGates(m)), rollouts: newRollouts(m),
 		pendingNodes: newByNode(counted(func(cluster types.NamespacedName, nodes int) { m.PendingWrites(cluster, "Node", nodes) })),
 	}
@@ -54,16 +54,16 @@ func (r *nodes) track(v *visit, p owners.NodePlan) {
 	r.skipped.set(v.NodeRequest, false)
 	r.rollouts.track(v.NodeRequest, len(p.Held) > 0, p.Node.Record.Turn())
 	r.unprotected.set(v.NodeRequest, len(p.Unprotected) > 0)
-	unlabelled := p.Unlabelled && (r.unlabelled.get(v.NodeRequest) || p.Node.Registering())
-	if was := r.unlabelled.set(v.NodeRequest, unlabelled); was && !unlabelled {
-		r.Metrics.NodeLabelled(v.now.Sub(p.Node.Object.CreationTimestamp.Time))
+	unlabeled := p.Unlabeled && (r.unlabeled.get(v.NodeRequest) || p.Node.Registering())
+	if was := r.unlabeled.set(v.NodeRequest, unlabeled); was && !unlabeled {
+		r.Metrics.NodeLabeled(v.now.Sub(p.Node.Object.CreationTimestamp.Time))
 	}
 }
 
 // forget drops the findings about a Node that inherits nothing for now, but not its record; skipped says that the Node is
 // skipped because of IgnoreLabel.
 func (r *nodes) forget(req NodeRequest, skipped bool) {
-	for _, set := range []*nodeSet{r.unprotected, r.unlabelled} {
+	for _, set := range []*nodeSet{r.unprotected, r.unlabeled} {
 		set.set(req, false)
 	}
 	r.gates.set(req, closedGates{})
@@ -74,7 +74,7 @@ func (r *nodes) forget(req NodeRequest, skipped bool) {
 // known returns the Nodes of a Cluster about which the loop remembers anything.
 func (f findings) known(cluster types.NamespacedName) []NodeRequest {
 	all := f.records.in(cluster)
-	for _, set := range []*nodeSet{f.unprotected, f.unlabelled, f.skipped, f.pendingNodes, f.rollouts.read} {
+	for _, set := range []*nodeSet{f.unprotected, f.unlabeled, f.skipped, f.pendingNodes, f.rollouts.read} {
 		all = append(all, set.in(cluster)...)
 	}
 	return append(all, f.gates.in(cluster)...)

@@ -69,7 +69,7 @@ func TestPendingWritesAreCounted(t *testing.T) {
 func TestModesOfClustersAreCounted(t *testing.T) {
 	cluster := theCluster()
 	l := newLoop(t, cluster)
-	l.policy.OnlyLabelled = true
+	l.policy.OnlyLabeled = true
 	sees := func(mode string) {
 		l.t.Helper()
 		l.Expect(l.see(cluster)).To(Succeed())

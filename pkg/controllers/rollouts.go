@@ -161,7 +161,7 @@ func (r *nodes) mayBegin(ctx context.Context, v *visit) (why string, requeueAfte
 // decide decides which Clusters go on or begin. The caller has the lock.
 func (r *nodes) decide(ctx context.Context, v *visit) error {
 	s, all := r.rollouts, &clusterv1.ClusterList{}
-	if err := r.Client.List(ctx, all, client.InNamespace(r.Namespace), client.UnsafeDisableDeepCopy); err != nil { // they are only read
+	if err := r.Client.List(ctx, all, client.UnsafeDisableDeepCopy); err != nil { // they are only read
 		return fmt.Errorf("listing the Clusters: %w", err)
 	}
 	var states []pace.Cluster

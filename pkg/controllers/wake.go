@@ -50,7 +50,7 @@ func changed() predicate.Predicate {
 }
 
 // resumed passes the creation of a Cluster, which its objects may precede, and updates after which all its objects must be reconciled: the
-// Cluster is no longer paused or labelled, its label cleans up its objects, or its mode or the keys that it names have changed.
+// Cluster is no longer paused or skipped, its label cleans up its objects, or its mode or the keys that it names have changed.
 func resumed() predicate.Predicate {
 	held := func(cluster *clusterv1.Cluster) bool {
 		return inherit.Paused(cluster) || inherit.SkippedByLabel(cluster)

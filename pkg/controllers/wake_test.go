@@ -22,7 +22,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
-	"github.com/heirloom-dev/heirloom/pkg/workload"
 	"github.com/heirloom-dev/heirloom/test/sim/fakeclient"
 )
 
@@ -170,7 +169,7 @@ func resumed(before, _ metav1.Object) { before.(*clusterv1.Cluster).Spec.Paused 
 func names(before, _ metav1.Object) {
 	before.SetAnnotations(pairs(inherit.SyncLabelsAnnotation + "=team"))
 }
-func labelled(before, _ metav1.Object)  { before.SetLabels(pairs("another=label")) }
+func labeled(before, _ metav1.Object)   { before.SetLabels(pairs("another=label")) }
 func annotated(before, _ metav1.Object) { before.SetAnnotations(pairs(clusterv1.PausedAnnotation)) }
 
 // update returns a function that sends an update event for an object with this change.
@@ -203,7 +202,7 @@ func TestEventsEnqueueDependents(t *testing.T) {
 		{"a workload's Machine", update("m-d", something), []string{"AcmeConfig/config-d", "AcmeMachine/infra-d", "Machine/m-d", "in d: Node/m-d"}},
 		{"an InfraMachine", update("infra-c", something), []string{"AcmeConfig/config-c", "AcmeMachine/infra-c", "Machine/m-c"}},
 		{"a BootstrapConfig", update("config-c", something), []string{"AcmeConfig/config-c", "AcmeMachine/infra-c", "Machine/m-c"}},
-		{"a Node's label", update("Node/m-c", labelled), []string{"Node/m-c"}},
+		{"a Node's label", update("Node/m-c", labeled), []string{"Node/m-c"}},
 		{"a Node again", update("Node/m-c", resynced), []string{"Node/m-c"}},
 		{"a Node's deletion", update("Node/m-c", func(before, _ metav1.Object) { before.SetDeletionTimestamp(&metav1.Time{Time: time.Unix(1, 0)}) }), []string{"Node/m-c"}},
 		{"a Node's taint", update("Node/m-c", func(before, _ metav1.Object) { before.(*corev1.Node).Spec.Taints = []corev1.Taint{{Key: "x"}} }), []string{"Node/m-c"}},
@@ -236,7 +235,7 @@ func TestIrrelevantUpdatesEnqueueNothing(t *testing.T) {
 		for _, object := range []string{"c", "class", "cp-c", "md-c", "ms-c", "mp-c", "m-c", "infra-c", "config-c", "Node/m-c"} {
 			l.updated(f[object], status)
 		}
-		l.updated(f["c"], labelled)
+		l.updated(f["c"], labeled)
 		l.updated(f["c"], paused)
 		l.updated(f["d"], resumed)
 		l.eventually(l.written).Should(ConsistOf(everything("d")))
@@ -253,7 +252,7 @@ func TestEventsEnqueueWorkloadClusters(t *testing.T) {
 		policies := func(machine string, change func(before, after metav1.Object)) func() {
 			return func() {
 				for _, c := range []string{"c", "d"} {
-					l.change(f[c], func() { f[c].SetLabels(pairs(workload.AdmissionLabel + "=policy")) })
+					l.change(f[c], func() { f[c].SetLabels(pairs(inherit.AdmissionLabel + "=policy")) })
 				}
 				l.updated(f[machine], change)
 			}
@@ -266,7 +265,7 @@ func TestEventsEnqueueWorkloadClusters(t *testing.T) {
 			asked []string
 		}{
 			{"its connection", func() { l.workloads.connected <- event.GenericEvent{Object: f["d"]} }, []string{byWebhook}},
-			{"its Cluster's label", func() { l.updated(f["d"], labelled) }, []string{byWebhook}},
+			{"its Cluster's label", func() { l.updated(f["d"], labeled) }, []string{byWebhook}},
 			{"its Cluster's annotation", func() { l.updated(f["d"], annotated) }, []string{byWebhook}},
 			{"its Cluster's spec", func() { l.updated(f["d"], generation) }, []string{byWebhook}},
 			{"its Cluster again", func() { l.updated(f["d"], resynced) }, []string{byWebhook}},

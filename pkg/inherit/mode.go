@@ -26,14 +26,14 @@ const (
 // Cluster takes precedence over its class's label. An operator who lets Heirloom only observe grants no right to write, so no label can ask
 // for writes then.
 func (p Policy) ModeOf(cluster *clusterv1.Cluster, class *clusterv1.ClusterClass) (mode Mode, enrolled bool) {
-	var labelled []metav1.Object
+	var labeled []metav1.Object
 	if cluster != nil {
-		labelled = append(labelled, cluster)
+		labeled = append(labeled, cluster)
 	}
 	if class != nil {
-		labelled = append(labelled, class)
+		labeled = append(labeled, class)
 	}
-	for _, object := range labelled {
+	for _, object := range labeled {
 		switch value, there := object.GetLabels()[ModeLabel]; {
 		case there && Mode(value) == Enforce && p.Mode != Observe:
 			return Enforce, true
@@ -41,5 +41,5 @@ func (p Policy) ModeOf(cluster *clusterv1.Cluster, class *clusterv1.ClusterClass
 			return Observe, true
 		}
 	}
-	return cmp.Or(p.Mode, Enforce), !p.OnlyLabelled
+	return cmp.Or(p.Mode, Enforce), !p.OnlyLabeled
 }

@@ -250,15 +250,15 @@ func TestNodesStayValid(t *testing.T) {
 		labels, annotations map[string]string
 		node                map[string]string
 		says                string
-		labelled, annotated bool
+		labeled, annotated  bool
 		tainted             bool
 	}{
-		{name: "what fits", labels: map[string]string{label: "1"}, annotations: map[string]string{annotation: "1"}, labelled: true, annotated: true, tainted: true},
+		{name: "what fits", labels: map[string]string{label: "1"}, annotations: map[string]string{annotation: "1"}, labeled: true, annotated: true, tainted: true},
 		{name: "a long annotation that fits", annotations: map[string]string{annotation: long}, annotated: true, tainted: true},
 		{name: "a long annotation that does not fit beside the Node's own", annotations: map[string]string{annotation: long}, node: map[string]string{"own": long[:2000]}, says: "a Node has no room for all of them", tainted: true},
 		{name: "labels for which there is room, but not for their record", labels: many, says: "a Node has no room for all of them", tainted: true},
 		{name: "a label that no API server takes", labels: map[string]string{label: "not valid"}, annotations: map[string]string{annotation: "1"}, says: "no Node can carry it", annotated: true, tainted: true},
-		{name: "an annotation that no API server takes", labels: map[string]string{label: "1"}, annotations: map[string]string{"node.cluster.x-k8s.io/not valid": "1"}, says: "no Node can carry it", labelled: true, tainted: true},
+		{name: "an annotation that no API server takes", labels: map[string]string{label: "1"}, annotations: map[string]string{"node.cluster.x-k8s.io/not valid": "1"}, says: "no Node can carry it", labeled: true, tainted: true},
 		{name: "a Node that has no room even for the record of its taints", labels: map[string]string{label: "1"}, node: full, says: "a Node has no room for all of them", tainted: true},
 	} {
 		for name, turn := range map[string]inherit.Turn{"kubelet": kubelet, "others": privileged} {
@@ -275,7 +275,7 @@ func TestNodesStayValid(t *testing.T) {
 				}
 				Expect(apivalidation.ValidateAnnotations(got.Annotations, nil)).To(BeEmpty())
 				Expect(got.Labels).To(HaveKeyWithValue("mine", "1"))
-				Expect(len(unrecorded(got).Labels) > 1).To(Equal(tc.labelled))
+				Expect(len(unrecorded(got).Labels) > 1).To(Equal(tc.labeled))
 				_, annotated := got.Annotations[annotation]
 				Expect(annotated).To(Equal(tc.annotated))
 				Expect(len(got.Taints) > 0).To(Equal(tc.tainted))

@@ -72,7 +72,7 @@ func TestUnprotected(t *testing.T) {
 	}
 }
 
-func TestUnlabelled(t *testing.T) {
+func TestUnlabeled(t *testing.T) {
 	policy := inherit.Policy{AdditionalLabels: regexes(`^kubernetes\.io/extra$`)}
 	for _, tc := range []struct {
 		name          string
@@ -89,8 +89,8 @@ func TestUnlabelled(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			plan := policy.PlanNode(old(tc.node.node()), inherit.SourceOfMachine(tc.machine.machine()), inherit.Turn{})
-			NewWithT(t).Expect(plan.Unlabelled).To(Equal(tc.want))
-			NewWithT(t).Expect(plan.Written().Unlabelled).To(BeFalse())
+			NewWithT(t).Expect(plan.Unlabeled).To(Equal(tc.want))
+			NewWithT(t).Expect(plan.Written().Unlabeled).To(BeFalse())
 		})
 	}
 }

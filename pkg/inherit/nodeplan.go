@@ -58,10 +58,10 @@ type NodePlan struct {
 	// Gates are the closed start-up gates, Opened the taints of gates that the write opens.
 	Gates  []taint.Gate
 	Opened []taint.ID
-	// Unprotected are the Always taints that the Node lacks, without waiting taints. Unlabelled says that it lacks labels that its kubelet
+	// Unprotected are the Always taints that the Node lacks, without waiting taints. Unlabeled says that it lacks labels that its kubelet
 	// may not set.
 	Unprotected []taint.ID
-	Unlabelled  bool
+	Unlabeled   bool
 
 	always     []corev1.Taint
 	restricted map[string]string
@@ -83,7 +83,7 @@ func (p NodePlan) Written() NodePlan {
 }
 
 func (p NodePlan) withMissing() NodePlan {
-	p.Unprotected, p.Unlabelled = nil, false
+	p.Unprotected, p.Unlabeled = nil, false
 	there := taint.ByID(p.Node.Taints)
 	for _, t := range p.always {
 		if !same(there, t) {
@@ -91,8 +91,8 @@ func (p NodePlan) withMissing() NodePlan {
 		}
 	}
 	for key, value := range p.restricted {
-		now, labelled := p.Node.Labels[key]
-		p.Unlabelled = p.Unlabelled || !labelled || now != value
+		now, labeled := p.Node.Labels[key]
+		p.Unlabeled = p.Unlabeled || !labeled || now != value
 	}
 	return p
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -149,6 +150,15 @@ func (of *NoExecuteOf) read(kind string, object metav1.Object, n NoExecute) (pro
 		}
 	}
 	return problems
+}
+
+// noExecuteProblem returns what is wrong with the value of one of the labels, whatever the operator allows, or "".
+func noExecuteProblem(label, value string) string {
+	object := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{label: value}}}
+	if _, problems := (NoExecute{PerCluster: PerClusterAny}).Of(object, nil); len(problems) > 0 {
+		return "is wrong: " + strings.SplitN(problems[0], ": ", 2)[1]
+	}
+	return ""
 }
 
 // allows reports whether a Cluster may choose a setting, which is gentler than the installation's or not.

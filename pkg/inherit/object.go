@@ -15,7 +15,7 @@
 //	left out       drop.go        keys that a rule leaves out, and why; fit.go: entries without room
 //	order          effective.go   a Node inherits from its Machine as it will be
 //	fields         fields.go      in-place fields and their paths
-//	skipped        skip.go        objects that are paused, being deleted or labelled
+//	skipped        skip.go        objects that are paused, being deleted or labeled
 //	identity       nodesource.go  which Machine a Node belongs to
 package inherit
 

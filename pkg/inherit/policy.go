@@ -23,7 +23,7 @@ type Policy struct {
 	PaceEviction     bool             // the loop limits in which order and at which rate existing Nodes get taints that evict Pods
 	ClusterAPITaints TaintPropagation // whether Cluster API propagates taints itself
 	Mode             Mode             // Observe writes in no Cluster, whatever its ModeLabel; empty means Enforce
-	OnlyLabelled     bool             // Clusters without ModeLabel inherit nothing
+	OnlyLabeled      bool             // Clusters without ModeLabel inherit nothing
 	// SyncAllowed limits the keys that SyncLabelsAnnotation and SyncAnnotationsAnnotation may name: keys, prefixes that end with *, or
 	// SyncAnyKey.
 	SyncAllowed []string

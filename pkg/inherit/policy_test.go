@@ -57,7 +57,7 @@ func TestModeOf(t *testing.T) {
 		c.Labels = map[string]string{inherit.ModeLabel: value}
 		return c
 	}
-	observe, labelled := inherit.Policy{Mode: inherit.Observe}, inherit.Policy{OnlyLabelled: true}
+	observe, labeled := inherit.Policy{Mode: inherit.Observe}, inherit.Policy{OnlyLabeled: true}
 	for _, tc := range []struct {
 		name     string
 		policy   inherit.Policy
@@ -71,11 +71,11 @@ func TestModeOf(t *testing.T) {
 		{"the label of a Cluster comes before its class's", inherit.Policy{}, cluster("observe"), class("enforce"), inherit.Observe, true},
 		{"a class has the mode of its Clusters", inherit.Policy{}, &clusterv1.Cluster{}, class("observe"), inherit.Observe, true},
 		{"an installation that only observes writes in no Cluster", observe, cluster("enforce"), class("enforce"), inherit.Observe, true},
-		{"nor does it enroll more Clusters", inherit.Policy{Mode: inherit.Observe, OnlyLabelled: true}, &clusterv1.Cluster{}, nil, inherit.Observe, false},
+		{"nor does it enroll more Clusters", inherit.Policy{Mode: inherit.Observe, OnlyLabeled: true}, &clusterv1.Cluster{}, nil, inherit.Observe, false},
 		{"a mistyped label asks for no writes", inherit.Policy{}, cluster("Enforce"), nil, inherit.Observe, true},
-		{"a Cluster without the label is not enrolled", labelled, &clusterv1.Cluster{}, &clusterv1.ClusterClass{}, inherit.Enforce, false},
-		{"an object without a Cluster is not enrolled", labelled, nil, nil, inherit.Enforce, false},
-		{"a class enrolls its Clusters", labelled, &clusterv1.Cluster{}, class("observe"), inherit.Observe, true},
+		{"a Cluster without the label is not enrolled", labeled, &clusterv1.Cluster{}, &clusterv1.ClusterClass{}, inherit.Enforce, false},
+		{"an object without a Cluster is not enrolled", labeled, nil, nil, inherit.Enforce, false},
+		{"a class enrolls its Clusters", labeled, &clusterv1.Cluster{}, class("observe"), inherit.Observe, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			mode, enrolled := tc.policy.ModeOf(tc.cluster, tc.class)

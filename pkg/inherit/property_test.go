@@ -154,7 +154,7 @@ func TestLabelsReadSuffice(t *testing.T) {
 		if made, want := patchOf(read, part), patchOf(full, whole); made != want || fmt.Sprint(problems) != fmt.Sprint(sameProblems) {
 			t.Fatalf("made %.2000s: %v\nwant %.2000s: %v", made, sameProblems, want, problems)
 		}
-		if unlabelled(policy, from, full) != unlabelled(policy, from, read) || part.Equal(read) != whole.Equal(full) {
+		if unlabeled(policy, from, full) != unlabeled(policy, from, read) || part.Equal(read) != whole.Equal(full) {
 			t.Fatal("the Node seems to miss something else")
 		}
 	})
@@ -163,8 +163,8 @@ func TestLabelsReadSuffice(t *testing.T) {
 	}
 }
 
-func unlabelled(policy inherit.Policy, from inherit.NodeSource, s inherit.NodeState) bool {
-	return policy.PlanNode(old(s), from, inherit.Turn{}).Unlabelled
+func unlabeled(policy inherit.Policy, from inherit.NodeSource, s inherit.NodeState) bool {
+	return policy.PlanNode(old(s), from, inherit.Turn{}).Unlabeled
 }
 
 // foreign is the pattern of labels that others write.

@@ -156,8 +156,8 @@ func marks(key string) bool { return domain(key) == taint.OwnDomain }
 // forged reports whether the Node has the record's label with the value of its Machine. Cluster API propagates every label of a Machine in
 // this domain to the Node. Such a record is not believed, and Heirloom does not fight with Cluster API over the label.
 func forged(node Node, from NodeSource) bool {
-	value, labelled := from.Labels[RecordLabel]
-	return labelled && node.Labels[RecordLabel] == value
+	value, labeled := from.Labels[RecordLabel]
+	return labeled && node.Labels[RecordLabel] == value
 }
 
 // withRecord returns the state with a record of the entries that the Node has from its Machine, and of the state of the Node. Admission

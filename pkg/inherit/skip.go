@@ -32,7 +32,7 @@ const (
 	ClusterIsCleanedUp    Reason = "its Cluster carries the label " + IgnoreLabel + "=" + IgnoreAndCleanUp
 	ClusterIsPaused       Reason = "its Cluster is paused"
 	ClusterDoesNotExist   Reason = "its Cluster does not exist"
-	ClusterIsNotEnrolled  Reason = "neither its Cluster nor the ClusterClass carries the label " + ModeLabel + " (--enrollment=labelled)"
+	ClusterIsNotEnrolled  Reason = "neither its Cluster nor the ClusterClass carries the label " + ModeLabel + " (--enrollment=labeled)"
 	NothingDeclares       Reason = "no topology declares anything for it"
 	OwnerIsNotFound       Reason = "its owner does not exist, or cannot own such an object in Cluster API"
 	IsNoMachine           Reason = "no Machine matches it, or several do"

@@ -122,18 +122,14 @@ func ParseNamedKeys(list string) (keys, broken []string) {
 // Names reports whether the annotations of objects of this kind name keys.
 func Names(kind string) bool { return kind == "Cluster" || kind == "ClusterClass" }
 
-// NamingProblems returns the problems of the annotations of an object or a template: entries that have no effect. names says whether
-// annotations name keys there at all.
-func (p Policy) NamingProblems(annotations map[string]string, names bool) (problems []string) {
+// NamingProblems returns the problems of the annotations of a Cluster or a ClusterClass: entries that have no effect.
+func (p Policy) NamingProblems(annotations map[string]string) (problems []string) {
 	for _, name := range []string{SyncLabelsAnnotation, SyncAnnotationsAnnotation} {
 		keys, broken := ParseNamedKeys(annotations[name])
 		for _, key := range keys {
 			if !p.mayName(key) {
 				broken = append(broken, fmt.Sprintf("%q is not allowed (--per-cluster-sync-allowed)", shorten(key)))
 			}
-		}
-		if !names && has(annotations, name) {
-			broken = []string{"it has effect only in metadata.annotations of a Cluster or a ClusterClass"}
 		}
 		for _, problem := range broken {
 			problems = append(problems, fmt.Sprintf("annotation %s: %s", name, problem))

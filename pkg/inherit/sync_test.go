@@ -69,14 +69,11 @@ func TestNamingProblems(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	policy := inherit.Policy{SyncAllowed: []string{inherit.SyncAnyKey, "node.kubernetes.io/pool*"}}
 	longest := strings.Repeat("a", 253+1+63)
-	Expect(policy.NamingProblems(annotations("sync.heirloom.dev/labels=a,example.com/*,*,node.kubernetes.io/*,"+longest), true)).To(BeEmpty())
-	Expect(policy.NamingProblems(annotations("sync.heirloom.dev/labels=a b,k8s.io/*; sync.heirloom.dev/annotations=/x"), true)).To(Equal([]string{
+	Expect(policy.NamingProblems(annotations("sync.heirloom.dev/labels=a,example.com/*,*,node.kubernetes.io/*," + longest))).To(BeEmpty())
+	Expect(policy.NamingProblems(annotations("sync.heirloom.dev/labels=a b,k8s.io/*; sync.heirloom.dev/annotations=/x"))).To(Equal([]string{
 		`annotation sync.heirloom.dev/labels: "a b" is neither a key nor a prefix that ends with *`,
 		`annotation sync.heirloom.dev/labels: "k8s.io/*" is not allowed (--per-cluster-sync-allowed)`,
 		`annotation sync.heirloom.dev/annotations: "/x" is neither a key nor a prefix that ends with *`,
-	}))
-	Expect(policy.NamingProblems(annotations("sync.heirloom.dev/labels=a,b c"), false)).To(Equal([]string{
-		"annotation sync.heirloom.dev/labels: it has effect only in metadata.annotations of a Cluster or a ClusterClass",
 	}))
 	keys, problems := inherit.ParseNamedKeys(longest + "a,b")
 	Expect(keys).To(Equal([]string{"b"}), "no object can have a longer key")

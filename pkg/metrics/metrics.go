@@ -27,8 +27,8 @@ type Metrics struct {
 	noExecute, halted                                    *prometheus.GaugeVec
 	gatesClosed, gatesLate, gatesSince                   *prometheus.GaugeVec
 
-	forged   prometheus.Counter
-	labelled prometheus.Histogram
+	forged  prometheus.Counter
+	labeled prometheus.Histogram
 }
 
 // New registers the metrics.
@@ -76,7 +76,7 @@ func New(registerer prometheus.Registerer) (*Metrics, error) {
 		skipped: perCluster("heirloom_skipped_nodes",
 			"Nodes that inherit nothing because their Machine, MachinePool or Cluster has the label heirloom.dev/ignore, by Cluster; "+
 				"its labels are empty for the management cluster's own Nodes."),
-		labelled: prometheus.NewHistogram(prometheus.HistogramOpts{
+		labeled: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "heirloom_node_labels_delay_seconds",
 			Help:    "Seconds from the creation of a Node until it has all inherited labels that its kubelet may not set itself.",
 			Buckets: []float64{0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800},
@@ -85,7 +85,7 @@ func New(registerer prometheus.Registerer) (*Metrics, error) {
 			"Clusters by the state of the connection to their API server (connected, disconnected).", "state"),
 	}
 	for _, c := range []prometheus.Collector{
-		info, m.admissions, m.rejections, m.lookups, m.forged, m.keys, m.drift, m.writes, m.noExecute, m.halted, m.unprotected, m.skipped, m.labelled, m.workloads,
+		info, m.admissions, m.rejections, m.lookups, m.forged, m.keys, m.drift, m.writes, m.noExecute, m.halted, m.unprotected, m.skipped, m.labeled, m.workloads,
 		m.pending, m.modes, m.gatesClosed, m.gatesLate, m.gatesSince,
 	} {
 		if err := m.register(c); err != nil {
@@ -206,11 +206,11 @@ func setOrDelete(gauge *prometheus.GaugeVec, count int, labels ...string) {
 	gauge.WithLabelValues(labels...).Set(float64(count))
 }
 
-// NodeLabelled records how long a new Node lacked some of its labels. The API server of a workload cluster reports the time of its
+// NodeLabeled records how long a new Node lacked some of its labels. The API server of a workload cluster reports the time of its
 // creation: an implausible value would outweigh all other Nodes for good, so it is dropped.
-func (m *Metrics) NodeLabelled(after time.Duration) {
+func (m *Metrics) NodeLabeled(after time.Duration) {
 	if after >= 0 && after <= 24*time.Hour {
-		m.labelled.Observe(after.Seconds())
+		m.labeled.Observe(after.Seconds())
 	}
 }
 

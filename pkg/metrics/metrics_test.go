@@ -61,7 +61,7 @@ func exercise(t *testing.T, registry *prometheus.Registry) {
 	m.NodesSkipped(red, 3)
 	m.NodesSkipped(types.NamespacedName{}, 1)
 	m.NodesSkipped(types.NamespacedName{}, 0)
-	m.NodeLabelled(1500 * time.Millisecond)
+	m.NodeLabeled(1500 * time.Millisecond)
 	m.WorkloadClusters(2, 1)
 	m.WorkloadRejected()
 	Expect(m.Certificate(func() (time.Time, bool) { return time.Unix(1800000000, 0), true })).To(Succeed())
@@ -178,11 +178,11 @@ func TestImplausibleDelaysDoNotCount(t *testing.T) {
 	Expect(err).NotTo(HaveOccurred())
 	now := time.Now()
 	for _, created := range []time.Time{time.Unix(0, 0), {}, now.Add(time.Second), now.AddDate(1000, 0, 0), now.AddDate(0, 0, -2)} {
-		m.NodeLabelled(now.Sub(created))
+		m.NodeLabeled(now.Sub(created))
 	}
 	Expect(samples(t, registry)).To(ContainElements("heirloom_node_labels_delay_seconds_count 0", "heirloom_node_labels_delay_seconds_sum 0"))
-	m.NodeLabelled(0)
-	m.NodeLabelled(24 * time.Hour)
+	m.NodeLabeled(0)
+	m.NodeLabeled(24 * time.Hour)
 	Expect(samples(t, registry)).To(ContainElements("heirloom_node_labels_delay_seconds_count 2", "heirloom_node_labels_delay_seconds_sum 86400"))
 }
 

@@ -71,7 +71,7 @@ func TestSkipped(t *testing.T) {
 		{name: "an object as it should be is not"},
 		{name: "an object that another instance watches", policy: watched, object: label(clusterv1.WatchLabel, "green"), why: "it does not carry the label cluster.x-k8s.io/watch-filter=blue"},
 		{name: "an object that this instance watches is not", policy: watched, object: label(clusterv1.WatchLabel, "blue")},
-		{name: "an object of a Cluster that is not enrolled", policy: inherit.Policy{OnlyLabelled: true}, why: inherit.ClusterIsNotEnrolled},
+		{name: "an object of a Cluster that is not enrolled", policy: inherit.Policy{OnlyLabeled: true}, why: inherit.ClusterIsNotEnrolled},
 		{name: "a paused object", object: pause, why: inherit.IsPaused},
 		{name: "an object of a paused Cluster", cluster: func(c metav1.Object) { c.(*clusterv1.Cluster).Spec.Paused = new(true) }, why: inherit.ClusterIsPaused},
 	} {
@@ -95,7 +95,7 @@ func TestSkipped(t *testing.T) {
 	}
 }
 
-// A Cluster that is not known yet may be paused or labelled: no object inherits until it is. An object that names none inherits.
+// A Cluster that is not known yet may be paused or skipped: no object inherits until it is. An object that names none inherits.
 func TestObjectsOfUnknownClustersAreSkipped(t *testing.T) {
 	for kind, object := range children() {
 		found := evaluate(t, admission(holds(t, world()[1:]...), holds(t)), object, inherit.Policy{})

@@ -207,8 +207,8 @@ func (c *Chain) Observes(
 	class, err := c.Reading(FromCachePromptly).ClusterClass(ctx, cluster)
 	mode, enrolled := policy.ModeOf(cluster, class)
 	if err != nil {
-		_, labelled := cluster.Labels[inherit.ModeLabel]
-		return policy.Of(cluster, nil), mode == inherit.Observe || !labelled, true, err
+		_, labeled := cluster.Labels[inherit.ModeLabel]
+		return policy.Of(cluster, nil), mode == inherit.Observe || !labeled, true, err
 	}
 	return policy.Of(cluster, class), mode == inherit.Observe, enrolled, nil
 }
@@ -223,7 +223,7 @@ func (k Kind) decide(ctx context.Context, c *Chain, object metav1.Object, cluste
 		return skip(why), nil
 	}
 	if cluster == nil && ClusterName(object) != "" && !policy.SkipNothing {
-		return skip(inherit.ClusterDoesNotExist), nil // it may be paused or labelled; its event wakes the object
+		return skip(inherit.ClusterDoesNotExist), nil // it may be paused or skipped; its event wakes the object
 	}
 	rules, err := k.of(object)
 	if err != nil {

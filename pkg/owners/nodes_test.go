@@ -64,7 +64,7 @@ func TestTheSourceOfANode(t *testing.T) {
 		{name: "a Machine of another namespace makes no match ambiguous", cached: []client.Object{c, ours(), tenants(ours())}, want: []string{"fromMachine"}},
 		{name: "a paused Machine hands down nothing", cached: []client.Object{c, ours(of(pause))}, why: inherit.IsPaused},
 		{name: "nor does one of a paused Cluster", cached: []client.Object{ours(), pausedCluster()}, why: inherit.ClusterIsPaused},
-		{name: "nor does one whose Cluster is not enrolled", policy: inherit.Policy{OnlyLabelled: true}, cached: []client.Object{c, ours()}, why: inherit.ClusterIsNotEnrolled},
+		{name: "nor does one whose Cluster is not enrolled", policy: inherit.Policy{OnlyLabeled: true}, cached: []client.Object{c, ours()}, why: inherit.ClusterIsNotEnrolled},
 		{name: "nor does one whose Cluster does not exist", cached: []client.Object{ours()}, why: inherit.ClusterDoesNotExist},
 		{name: "a Node that is being deleted inherits until it is gone", change: also[*corev1.Node](deleting), cached: []client.Object{c, ours()}, want: []string{"fromMachine"}},
 		{name: "a Node without a Machine inherits nothing", node: "other", cached: []client.Object{c, ours()}, why: inherit.IsNoMachine},

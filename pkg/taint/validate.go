@@ -4,14 +4,17 @@ package taint
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
@@ -140,6 +143,8 @@ type metadata struct {
 	Name        string            `json:"name"`
 	Labels      map[string]string `json:"labels"`
 	Annotations map[string]string `json:"annotations"`
+	// OwnerReferences are only read from the metadata of the object itself.
+	OwnerReferences []metav1.OwnerReference `json:"ownerReferences"`
 }
 
 type carrierSpec struct {
@@ -180,14 +185,17 @@ type place struct {
 	} `json:"spec"`
 }
 
+// id identifies a section: in a topology by its name, because its class may change; in a ClusterClass by its class.
+func (p place) id() string { return cmp.Or(p.Name, p.Class) }
+
 // ValidateCarrier returns an error, with its field path, for each taint that the object may not declare, typed or by annotation; at most
 // MostProblems errors. Of an update, it checks only taints that differ from old; old is nil for a create. controlPlane says that the object
 // is a control plane of any provider.
 func ValidateCarrier(object, old *Carrier, controlPlane bool) field.ErrorList {
 	old = cmp.Or(old, &Carrier{})
 	spec := field.NewPath("spec")
-	_, labelled := object.Metadata.Labels[clusterv1.MachineControlPlaneLabel] // of a Machine
-	machine := Role(controlPlane || labelled)
+	_, labeled := object.Metadata.Labels[clusterv1.MachineControlPlaneLabel] // of a Machine
+	machine := Role(controlPlane || labeled)
 	errs := slices.Concat(
 		object.Metadata.validate(field.NewPath("metadata"), machine, old.Metadata),
 		Validate(spec.Child("taints"), machine, object.Spec.Taints, old.Spec.Taints),
@@ -213,18 +221,48 @@ func (m metadata) validate(path *field.Path, role Role, old metadata) field.Erro
 	return errs
 }
 
-// Annotations calls a function with the annotations of each place that Machines inherit from, and first with the annotations of the object
-// itself.
-func (c *Carrier) Annotations(each func(annotations map[string]string, itself bool)) {
-	places := []metadata{c.Metadata, c.Spec.Template.Metadata, c.Spec.MachineTemplate.Metadata, c.Spec.Template.Spec.MachineTemplate.Metadata}
-	for _, s := range []sections{c.Spec.Topology, c.Spec.sections} {
-		for _, section := range slices.Concat([]place{s.ControlPlane}, s.Workers.MachineDeployments, s.Workers.MachinePools) {
-			places = append(places, section.Metadata)
+// Place is a part of an object that has labels and annotations.
+type Place struct {
+	// Path is the path of the metadata. Name is the same, with the names of sections in place of their indexes.
+	Path, Name string
+	// Kind is the kind of the object that has this metadata, or gets it from a template of its kind.
+	Kind string
+	// ForMachines says that Machines inherit from here: a template of Machines, or a section of a topology or a ClusterClass.
+	ForMachines         bool
+	Labels, Annotations map[string]string
+}
+
+// Places returns the places of an object of this kind: first its own metadata, then every place that others inherit from.
+func (c *Carrier) Places(kind string) []Place {
+	of, isTemplate := strings.CutSuffix(kind, "Template")
+	places := []Place{
+		c.Metadata.place("metadata", kind, false),
+		c.Spec.Template.Metadata.place("spec.template.metadata", of, !isTemplate),
+		c.Spec.MachineTemplate.Metadata.place("spec.machineTemplate.metadata", kind, true),
+		c.Spec.Template.Spec.MachineTemplate.Metadata.place("spec.template.spec.machineTemplate.metadata", kind, true),
+	}
+	for path, s := range map[string]sections{"spec.topology.": c.Spec.Topology, "spec.": c.Spec.sections} {
+		places = append(places, s.ControlPlane.Metadata.place(path+"controlPlane.metadata", kind, true))
+		for pools, all := range map[string][]place{"machineDeployments": s.Workers.MachineDeployments, "machinePools": s.Workers.MachinePools} {
+			for i, section := range all {
+				at := section.Metadata.place(fmt.Sprintf("%sworkers.%s[%d].metadata", path, pools, i), kind, true)
+				at.Name = fmt.Sprintf("%sworkers.%s[%s].metadata", path, pools, section.id())
+				places = append(places, at)
+			}
 		}
 	}
-	for i, at := range places {
-		each(at.Annotations, i == 0)
-	}
+	slices.SortStableFunc(places[1:], func(a, b Place) int { return cmp.Compare(a.Path, b.Path) })
+	return places
+}
+
+func (m metadata) place(path, kind string, forMachines bool) Place {
+	return Place{Path: path, Name: path, Kind: kind, ForMachines: forMachines, Labels: m.Labels, Annotations: m.Annotations}
+}
+
+// IsManaged reports whether a controller of Cluster API manages the object, and copies labels and annotations to it.
+func (c *Carrier) IsManaged() bool {
+	_, ofTopology := c.Metadata.Labels[clusterv1.ClusterTopologyOwnedLabel]
+	return ofTopology || slices.ContainsFunc(c.Metadata.OwnerReferences, func(owner metav1.OwnerReference) bool { return ptr.Deref(owner.Controller, false) })
 }
 
 func (s sections) validate(path *field.Path, old sections) field.ErrorList {
@@ -237,14 +275,12 @@ func (s sections) validate(path *field.Path, old sections) field.ErrorList {
 }
 
 func validateAll(path *field.Path, all, old []place) (errs field.ErrorList) {
-	// In a topology, a section is identified by its name, because its class may change; in a ClusterClass, by its class.
-	id := func(p place) string { return cmp.Or(p.Name, p.Class) }
 	before := map[string]place{}
 	for _, p := range old {
-		before[id(p)] = p
+		before[p.id()] = p
 	}
 	for i := 0; i < len(all) && len(errs) < MostProblems; i++ {
-		errs = append(errs, all[i].validate(path.Index(i), Worker, before[id(all[i])])...)
+		errs = append(errs, all[i].validate(path.Index(i), Worker, before[all[i].id()])...)
 	}
 	return errs
 }

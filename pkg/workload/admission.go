@@ -30,20 +30,6 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/workload/webhook"
 )
 
-// AdmissionLabel on a Cluster says how its Nodes are admitted. The default is --workload-admission.
-const AdmissionLabel = "heirloom.dev/workload-admission"
-
-// The ways to admit the Nodes of workload clusters: values of AdmissionLabel and of --workload-admission.
-const (
-	// AdmitAutomatically leaves the choice to Heirloom: by policy if the workload cluster supports it, otherwise by webhook if
-	// --workload-webhook-url is set, otherwise by the loop.
-	AdmitAutomatically = "auto"
-	// AdmitByLoop sets up nothing in admission: the loop applies the inherited entries.
-	AdmitByLoop    = "none"
-	AdmitByWebhook = "webhook"
-	AdmitByPolicy  = "policy"
-)
-
 // The reasons of the Events on a Cluster about how its Nodes are admitted. docs/monitoring.md explains each reason.
 const (
 	ReasonRegistered = "WorkloadAdmissionRegistered"
@@ -68,8 +54,8 @@ const discoverEvery = time.Minute
 // errNoAPIServer replaces the message of a server that does not answer like an API server.
 var errNoAPIServer = errors.New("it does not answer like an API server")
 
-// preferred has the ways that AdmitAutomatically tries, the best first.
-var preferred = []string{AdmitByPolicy, AdmitByWebhook}
+// preferred has the ways that inherit.AdmitAutomatically tries, the best first.
+var preferred = []string{inherit.AdmitByPolicy, inherit.AdmitByWebhook}
 
 // Way makes Nodes of a workload cluster inherit in the write that creates them.
 type Way interface {
@@ -112,14 +98,14 @@ func (a ByPolicy) Remove(ctx context.Context, server client.Client, cluster webh
 
 // Admission admits the Nodes of workload clusters.
 type Admission struct {
-	// Default is the way of Clusters without AdmissionLabel.
+	// Default is the way of Clusters without inherit.AdmissionLabel.
 	Default string
 	// Ways are the available ways, by name.
 	Ways map[string]Way
 	// Changes delivers an event when the admission of all workload clusters must be checked again.
 	Changes <-chan event.GenericEvent
 
-	// All three have the Cluster's name as key. chosen has the way (a string) that AdmitAutomatically has found. registered has the
+	// All three have the Cluster's name as key. chosen has the way (a string) that inherit.AdmitAutomatically has found. registered has the
 	// time.Time at which the API server last got a new configuration for the admission of Nodes. Before the time.Time in rests, Ensure does
 	// nothing.
 	chosen, registered, rests sync.Map
@@ -134,7 +120,7 @@ func (a *Admission) Forget(cluster types.NamespacedName) {
 
 // Of returns the name of the way in which the Nodes of the Cluster should be admitted.
 func (a *Admission) Of(cluster metav1.Object) string {
-	if way, ok := cluster.GetLabels()[AdmissionLabel]; ok {
+	if way, ok := cluster.GetLabels()[inherit.AdmissionLabel]; ok {
 		return way
 	}
 	return a.Default
@@ -142,11 +128,11 @@ func (a *Admission) Of(cluster metav1.Object) string {
 
 // FollowsMachines reports whether a change of a Machine may require a new write of the parameters of the Cluster's policy.
 func (a *Admission) FollowsMachines(cluster metav1.Object) bool {
-	if way := a.Of(cluster); way != AdmitAutomatically {
-		return way == AdmitByPolicy
+	if way := a.Of(cluster); way != inherit.AdmitAutomatically {
+		return way == inherit.AdmitByPolicy
 	}
 	chosen, known := a.chosen.Load(webhook.IdentityOf(cluster).NamespacedName)
-	return !known || chosen == AdmitByPolicy
+	return !known || chosen == inherit.AdmitByPolicy
 }
 
 // visit is one run of Ensure for a workload cluster.
@@ -159,7 +145,7 @@ type visit struct {
 	undiscovered bool
 }
 
-// Ensure sets up this way to admit the Nodes of a workload cluster, and removes the others; with AdmitByLoop, or a way that is not
+// Ensure sets up this way to admit the Nodes of a workload cluster, and removes the others; with inherit.AdmitByLoop, or a way that is not
 // available, it only removes. It removes the others after API servers have had time to use the new way (handover), so that Nodes are
 // admitted at every moment. again is the time until the next call is needed, zero if nothing is left to do. If the way cannot be set up,
 // the others stay. tell is called with a reason and a sentence for an operator. The client reads from the workload cluster's API server. A
@@ -173,7 +159,7 @@ func (a *Admission) Ensure(
 	}
 	ctx = ctrl.LoggerInto(ctx, logr.Discard()) // an API server may answer with any number of warnings
 	v, others := &visit{Admission: a, server: server, cluster: cluster, tell: tell}, preferred
-	if way == AdmitAutomatically {
+	if way == inherit.AdmitAutomatically {
 		way, others, err = v.best(ctx)
 	} else {
 		err = v.setUpChosen(ctx, way)
@@ -205,8 +191,8 @@ func timeOf(times *sync.Map, cluster webhook.Identity) time.Time {
 // setUpChosen sets up the way that an operator has chosen.
 func (v *visit) setUpChosen(ctx context.Context, way string) error {
 	if v.Ways[way] == nil {
-		if way != "" && way != AdmitByLoop {
-			v.tell(ReasonUnknown, fmt.Sprintf("Label %s: admission by %q is not available; see --workload-admission and --workload-webhook-url", AdmissionLabel, way))
+		if way != "" && way != inherit.AdmitByLoop {
+			v.tell(ReasonUnknown, fmt.Sprintf("Label %s: admission by %q is not available; see --workload-admission and --workload-webhook-url", inherit.AdmissionLabel, way))
 		}
 		return nil
 	}
@@ -251,12 +237,12 @@ func (v *visit) best(ctx context.Context) (way string, worse []string, err error
 		}
 		reasons = append(reasons, fmt.Sprintf("Not by %s: %s.", way, why))
 	}
-	if before, _ := v.chosen.Swap(v.cluster.NamespacedName, AdmitByLoop); before == AdmitByLoop && v.undiscovered {
-		return AdmitByLoop, nil, nil // it has been said
+	if before, _ := v.chosen.Swap(v.cluster.NamespacedName, inherit.AdmitByLoop); before == inherit.AdmitByLoop && v.undiscovered {
+		return inherit.AdmitByLoop, nil, nil // it has been said
 	}
 	v.tell(ReasonFallback, "Only the loop adds inherited entries to new Nodes, a moment after they register: until then, Pods that do not tolerate "+
-		"their taints can be scheduled there. To accept this, set the label "+AdmissionLabel+"=none. "+strings.Join(reasons, " "))
-	return AdmitByLoop, nil, nil
+		"their taints can be scheduled there. To accept this, set the label "+inherit.AdmissionLabel+"=none. "+strings.Join(reasons, " "))
+	return inherit.AdmitByLoop, nil, nil
 }
 
 // setUp sets up a way. It reports a new registration and a lack of room; it returns all other errors without a report.

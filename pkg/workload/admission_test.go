@@ -316,8 +316,8 @@ func TestMachinesAreFollowedForPolicies(t *testing.T) {
 	Expect(a.FollowsMachines(object)).To(BeFalse())
 	a.Forget(cluster.NamespacedName)
 	Expect(a.FollowsMachines(object)).To(BeTrue(), "a new Cluster with this name is not known")
-	object.Labels = map[string]string{workload.AdmissionLabel: "none"}
+	object.Labels = map[string]string{inherit.AdmissionLabel: "none"}
 	Expect(a.FollowsMachines(object)).To(BeFalse())
-	object.Labels[workload.AdmissionLabel] = "policy"
+	object.Labels[inherit.AdmissionLabel] = "policy"
 	Expect(a.FollowsMachines(object)).To(BeTrue())
 }

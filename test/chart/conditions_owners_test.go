@@ -18,10 +18,10 @@ import (
 func TestNewOwnersAreAskedAboutIfTheTemplateMayBeAnother(t *testing.T) {
 	asked := conditionsOf(t, "siblings.heirloom.dev")
 	for _, tc := range []struct {
-		name       string
-		from, to   []string
-		relabelled bool
-		want       bool
+		name      string
+		from, to  []string
+		relabeled bool
+		want      bool
 	}{
 		{"the Machine of a MachineSet", []string{"MachineSet"}, []string{"Machine"}, false, false},
 		{"the Machine beside its MachineSet", []string{"MachineSet"}, []string{"MachineSet", "Machine"}, false, false},
@@ -39,7 +39,7 @@ func TestNewOwnersAreAskedAboutIfTheTemplateMayBeAnother(t *testing.T) {
 			after := before.DeepCopy()
 			before.SetOwnerReferences(references(tc.from))
 			after.SetOwnerReferences(references(tc.to))
-			if tc.relabelled {
+			if tc.relabeled {
 				after.SetLabels(map[string]string{"cluster.x-k8s.io/cluster-name": "c"})
 			}
 			NewWithT(t).Expect(asked.match(t, before, after)).To(Equal(tc.want))

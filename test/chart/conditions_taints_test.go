@@ -47,11 +47,36 @@ func TestTaintsAreJudgedWhereSomethingMayBeWrong(t *testing.T) {
 		{"something else than taints", nil, machine("", `"taints":[1]`), true},
 		{"keys for Nodes, which only a Cluster can name", nil, machine(`,"annotations":{"sync.heirloom.dev/labels":"team"}`, ""), true},
 		{"a label in Heirloom's domain", nil, machine(`,"labels":{"heirloom.node-restriction.kubernetes.io/x":""}`, ""), true},
+		{"an unknown key", nil, machine(`,"annotations":{"taints.heirloom.dev/initialise":"a:NoSchedule"}`, ""), true},
+		{"an unknown key that stays", machine(`,"annotations":{"heirloom.dev/x":""}`, ""), machine(`,"annotations":{"heirloom.dev/x":"","other":"1"}`, ""), false},
+		{"the opt-out label", nil, machine(`,"labels":{"heirloom.dev/ignore":""}`, ""), false},
+		{"a label of Clusters", nil, machine(`,"labels":{"heirloom.dev/mode":"observe"}`, ""), true},
 		{"a label in another domain", nil, machine(`,"labels":{"node-restriction.kubernetes.io/x":""}`, ""), false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			NewWithT(t).Expect(asked.match(t, tc.old, tc.object)).To(Equal(tc.want))
 		})
+	}
+}
+
+// API servers call the validating webhook for Clusters and ClusterClasses if they change a topology, a class or one of Heirloom's own keys.
+func TestClustersAreJudgedWhereSomethingMayBeWrong(t *testing.T) {
+	asked := conditionsOf(t, "topology.taints.heirloom.dev")
+	cluster := func(metadata string) *unstructured.Unstructured {
+		return read(t, `{"apiVersion":"cluster.x-k8s.io/v1beta2","kind":"Cluster","metadata":{"name":"c"`+metadata+`},"spec":{}}`)
+	}
+	const mode = `,"labels":{"heirloom.dev/mode":"enforced"}`
+	for _, tc := range []struct {
+		old, object *unstructured.Unstructured
+		want        bool
+	}{
+		{nil, cluster(`,"labels":{"team":"a"}`), false},
+		{nil, cluster(mode), true},
+		{cluster(""), cluster(mode), true},
+		{cluster(mode), cluster(mode + `,"annotations":{"a":"b"}`), false},
+		{cluster(""), cluster(`,"annotations":{"sync.heirloom.dev/label":"b"}`), true},
+	} {
+		NewWithT(t).Expect(asked.match(t, tc.old, tc.object)).To(Equal(tc.want), "%v", tc.object)
 	}
 }
 

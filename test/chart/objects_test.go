@@ -57,7 +57,7 @@ func newCluster(t *testing.T) *cluster {
 	t.Cleanup(func() { Expect(cp.GiveBack(context.Background())).To(Succeed()) })
 	c, err := client.New(cp.AdminConfig(), client.Options{})
 	Expect(err).NotTo(HaveOccurred())
-	for _, name := range []string{releaseNamespace, fleetNamespace, "red", "blue"} {
+	for _, name := range []string{releaseNamespace, fleetNamespace, "edge", "red", "blue"} {
 		Expect(c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 			Name: name, Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"},
 		}})).To(Succeed())
@@ -148,11 +148,11 @@ func before(a, b unstructured.Unstructured) bool {
 // The notes of an installation that does not write everywhere begin with its mode and the next step. They name deprecated values.
 func TestNotesBeginWithTheMode(t *testing.T) {
 	for name, args := range map[string][]string{
-		"observe":  {"--set=mode=observe"},
-		"labelled": {"--set=enrollment=labelled"},
-		"both":     {"--set=mode=observe,enrollment=labelled"},
-		"enforce":  nil,
-		"former":   {"--set=uninstall.release=true"},
+		"observe": {"--set=mode=observe"},
+		"labeled": {"--set=enrollment=labeled"},
+		"both":    {"--set=mode=observe,enrollment=labeled"},
+		"enforce": nil,
+		"former":  {"--set=uninstall.release=true"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			out, _, err := controlplane.Helm(t.Context(), os.DevNull, append([]string{"install", "heirloom", chartDir(t), "--dry-run=client", "--namespace", releaseNamespace}, args...)...)

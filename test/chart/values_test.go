@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -14,6 +15,7 @@ import (
 	cliflag "k8s.io/component-base/cli/flag"
 	"sigs.k8s.io/yaml"
 
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/workload/webhook"
 	"github.com/heirloom-dev/heirloom/test/controlplane"
 	"github.com/heirloom-dev/heirloom/test/markdown"
@@ -47,6 +49,39 @@ func TestURLsAreThoseOfTheProgram(t *testing.T) {
 			NewWithT(t).Expect(err == nil).To(Equal(refused == nil), "helm: %v; the program: %v", err, refused)
 		})
 	}
+}
+
+// Helm accepts exactly the facts that the program accepts.
+func TestFactsAreThoseOfTheProgram(t *testing.T) {
+	const machines, infra = "cluster.x-k8s.io/Machine", "infrastructure.cluster.x-k8s.io/AcmeMachine"
+	facts := [][3]string{
+		{machines, "spec.failureDomain", "zone"}, {machines, "metadata.labels['a/b']", "zone"}, {machines, "spec.version", "v"}, {machines, "status.failureDomain", "zone"},
+		{infra, "spec.a_b.c1", "x"}, {infra, "spec.failureDomain", "x"}, {infra, "metadata.annotations['a']", "x"}, {infra, ".spec", "x"}, {infra, "spec.", "x"}, {infra, "spec.x[0]", "x"},
+		{infra, "metadata.finalizers['a']", "x"}, {infra, "metadata.labels['']", "x"}, {infra, "metadata.labels[a]", "x"},
+		{"cluster.x-k8s.io/MachineSet", "spec.x", "x"}, {"metal3.io/BareMetalHost", "spec.x", "x"}, {"extra.example.com/Host", "spec.x", "x"}, {"bootstrap.cluster.x-k8s.io/AcmeConfig", "spec.x", "x"},
+	}
+	labels := slices.Concat(inherit.NeverKeys, inherit.FamilyLabels, inherit.TopologyLabels,
+		[]string{"a", "machinedeployment.clusters.x-k8s.io/x", "a.heirloom.dev/b", "notheirloom.dev/b", "node.cluster.x-k8s.io/a", "node-role.kubernetes.io/a", inherit.RecordLabel})
+	for _, domain := range slices.Concat(inherit.NeverDomains, inherit.BookkeepingDomains, inherit.BookkeepingFamilies) {
+		labels = append(labels, domain+"/a", "x."+domain+"/a")
+	}
+	for _, label := range labels {
+		facts = append(facts, [3]string{infra, "spec.x", label})
+	}
+	for _, fact := range facts {
+		group, kind, _ := strings.Cut(fact[0], "/")
+		_, err := render(t, values{"additionalProviderGroups": []any{"extra.example.com"},
+			"facts": []any{values{"group": group, "kind": kind, "fieldPath": fact[1], "label": fact[2]}}})
+		options, flags := newFlags()
+		NewWithT(t).Expect(flags.Parse([]string{"--additional-provider-groups=extra.example.com", "--node-fact=" + kind + "." + group + ":" + fact[1] + "=" + fact[2]})).To(Succeed())
+		_, refused := options.Complete()
+		NewWithT(t).Expect(err == nil).To(Equal(refused == nil), "%v: helm: %v; the program: %v", fact, err, refused)
+	}
+}
+
+// labelled is the deprecated spelling of labeled.
+func TestEnrollmentKeepsItsOldSpelling(t *testing.T) {
+	NewWithT(t).Expect(arguments(t, values{"enrollment": "labelled"})).To(Equal(arguments(t, values{"enrollment": "labeled"})))
 }
 
 // The schema has the cipher suites of the program.

@@ -14,6 +14,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -26,7 +27,8 @@ import (
 )
 
 // A disruption budget delays the Node's taint, and the softened taint keeps new Pods away meanwhile. The Pod is evicted once its budget
-// allows an eviction, and the Node gets the taint only afterwards. When the declaration is removed, nothing is left of the taint.
+// allows an eviction. Its successor finds no Node, so the roll-out halts. When the successor is gone, the Node gets the taint. When the
+// declaration is removed, nothing is left of the taint.
 func TestNoExecuteWithinBudgets(t *testing.T) {
 	const name = "budgets"
 	drain := func(effect corev1.TaintEffect) corev1.Taint {
@@ -59,8 +61,19 @@ func TestNoExecuteWithinBudgets(t *testing.T) {
 		r.Expect(inherit.WaitsForPods(node)).To(BeTrue())
 		r.Expect(node.Spec.Taints).To(And(ContainElement(drain("NoSchedule")), Not(ContainElement(drain("NoExecute")))))
 	})
-	r.step("without the budget the Pod leaves, and the taint comes", func() {
+	r.step("without the budget the Pod leaves, and its successor halts the roll-out", func() {
 		r.Expect(shared.Delete(r.ctx, budget)).To(Succeed())
+		r.eventuallyNode(node, func(g Gomega) {
+			events := &eventsv1.EventList{}
+			g.Expect(shared.List(r.ctx, events, client.InNamespace(name))).To(Succeed())
+			g.Expect(events.Items).To(ContainElement(And(HaveField("Reason", "NoExecuteTaintsHalted"), HaveField("Type", corev1.EventTypeWarning),
+				HaveField("Note", ContainSubstring("1 unschedulable Pods since")), HaveField("Note", ContainSubstring(name+"/web-")))))
+		})
+		r.Expect(node.Spec.Taints).NotTo(ContainElement(drain("NoExecute")))
+	})
+	r.step("without the successor the taint comes", func() {
+		web := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "web"}}
+		r.Expect(shared.Patch(r.ctx, web, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":0}}`)))).To(Succeed())
 		r.eventuallyNode(node, func(g Gomega) {
 			g.Expect(node.Spec.Taints).To(ContainElement(HaveField("Effect", corev1.TaintEffectNoExecute)))
 		})

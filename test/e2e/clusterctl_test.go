@@ -70,7 +70,7 @@ func TestClusterctl(t *testing.T) {
 	m.Expect(container.Image).To(Equal("registry.example.com/mirror/heirloom:v0.1.1"))
 	m.Expect(container.Args).To(ContainElements(
 		"--namespace=fleet", "--watch-filter=blue", "--v=4", "--management-cluster=fleet/self", "--no-execute-rate=0.5",
-		"--mode=observe", "--enrollment=labelled",
+		"--mode=observe", "--enrollment=labeled",
 		"--workload-admission=policy", `--additional-sync-machine-labels=^example\.com/.*$,^team$`,
 		`--additional-sync-machine-annotations=^note\.example\.com/`,
 	))
@@ -84,7 +84,7 @@ HEIRLOOM_WATCH_FILTER: blue
 HEIRLOOM_LOG_LEVEL: 4
 HEIRLOOM_MANAGEMENT_CLUSTER: fleet/self
 HEIRLOOM_MODE: observe
-HEIRLOOM_ENROLLMENT: labelled
+HEIRLOOM_ENROLLMENT: labeled
 HEIRLOOM_NO_EXECUTE_RATE: 0.5
 HEIRLOOM_WORKLOAD_ADMISSION: policy
 HEIRLOOM_ADDITIONAL_SYNC_MACHINE_LABELS: '^example\.com/.*$,^team$'

@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"slices"
+	"sync"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -12,10 +13,13 @@ import (
 )
 
 // From the chart to the Node, with Cluster API's managers: the declarations of a topology reach every Node and are removed again, Always
-// taints stay, new Nodes have all entries, and no write needs Heirloom.
+// taints stay, new Nodes have all entries, and no write needs Heirloom. Meanwhile, another Cluster moves from bootstrap configurations to
+// declarations.
 func TestWalk(t *testing.T) {
 	w := newWorld(t, nil, "fleet")
-	f := &fleet{world: w, namespace: "fleet"}
+	f, legacy := &fleet{world: w, namespace: "fleet"}, &fleet{world: w, namespace: "legacy"}
+	var adoption sync.WaitGroup
+	adoption.Go(legacy.adopt)
 	f.build()
 	f.expectBuilt()
 	f.expectPromised("annotated-cluster", 30, "leader", "workers")
@@ -37,6 +41,10 @@ func TestWalk(t *testing.T) {
 	scaled(2)(f)
 	f.expectBuilt()
 	f.expectPromised("annotated-changed", 31, "leader", "changed")
+	adoption.Wait()
+	if t.Failed() {
+		t.FailNow() // the failure was in another goroutine
+	}
 
 	w.Expect(w.StopHeirloom()).To(Succeed())
 	f.dropTaints()

@@ -61,7 +61,7 @@ func TestRequiredKeysInTheModeOfTheCluster(t *testing.T) {
 	t.Parallel()
 	s := sharedScene(t)
 	const problem = "declare label tier in MachineDeployment a"
-	for kind, over := range map[string]map[string]any{"enforced": {}, "observed": {"mode": "observe"}, "enrolled": {"enrollment": "labelled"}} {
+	for kind, over := range map[string]map[string]any{"enforced": {}, "observed": {"mode": "observe"}, "enrolled": {"enrollment": "labeled"}} {
 		name := s.own("mode-" + kind)
 		s.ensureNamespace(name)
 		over["requiredKeys"] = []any{map[string]any{"label": "tier", "kind": "Cluster"}, map[string]any{"label": "tier", "kind": "MachineDeployment"}}

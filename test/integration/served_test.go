@@ -31,16 +31,16 @@ func needsPolicies(t *testing.T, cp *controlplane.ControlPlane) {
 // byDefault returns the default way of admission in the workload cluster if the program has a URL for webhooks.
 func (a abroad) byDefault() string {
 	if a.ServesAdmissionPolicies() {
-		return workload.AdmitByPolicy
+		return inherit.AdmitByPolicy
 	}
-	return workload.AdmitByWebhook
+	return inherit.AdmitByWebhook
 }
 
 // admittedByLoop turns off admission in the workload cluster, so that only the loop writes its Nodes.
 func (s *scene) admittedByLoop(a abroad) {
 	s.t.Helper()
 	s.get(a.cluster)
-	s.update(a.cluster, func() { a.cluster.Labels = map[string]string{workload.AdmissionLabel: workload.AdmitByLoop} })
+	s.update(a.cluster, func() { a.cluster.Labels = map[string]string{inherit.AdmissionLabel: inherit.AdmitByLoop} })
 	s.Eventually(func() []string { return s.ways(a.Client) }).WithTimeout(patience).Should(BeEmpty())
 }
 
@@ -56,7 +56,7 @@ func (s *scene) refusedPolicy(a abroad) bool {
 // admitBefore registers the default admission in a workload cluster, like an earlier program of this installation that no longer runs.
 func (s *scene) admitBefore(a abroad, installed string) {
 	s.t.Helper()
-	if a.byDefault() == workload.AdmitByPolicy {
+	if a.byDefault() == inherit.AdmitByPolicy {
 		s.Expect(policy.Ensure(s.ctx, a.Client, workload.ByPolicy{Installed: installed}.Owner(webhook.IdentityOf(a.cluster)), nil, inherit.Policy{})).Error().To(Succeed())
 		return
 	}

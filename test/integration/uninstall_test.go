@@ -25,7 +25,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/pkg/workload"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/workload/webhook"
 	"github.com/heirloom-dev/heirloom/test/controlplane"
 	"github.com/heirloom-dev/heirloom/test/stage"
@@ -193,7 +193,7 @@ func remains(objects []unstructured.Unstructured) []string {
 	for _, object := range objects {
 		name := object.GetKind() + " " + object.GetNamespace() + "/" + object.GetName()
 		for key := range labels.Merge(labels.Merge(map[string]string{}, object.GetLabels()), object.GetAnnotations()) {
-			if strings.HasPrefix(key, "heirloom.dev/") && key != workload.AdmissionLabel {
+			if strings.HasPrefix(key, "heirloom.dev/") && key != inherit.AdmissionLabel {
 				found = append(found, name+" has "+key)
 			}
 		}

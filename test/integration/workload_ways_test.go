@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/pkg/workload"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/workload/policy"
 	"github.com/heirloom-dev/heirloom/pkg/workload/webhook"
 )
@@ -18,7 +18,7 @@ import (
 func (s *scene) admitted(a abroad, way string) {
 	s.t.Helper()
 	s.get(a.cluster)
-	s.update(a.cluster, func() { a.cluster.Labels = map[string]string{workload.AdmissionLabel: way} })
+	s.update(a.cluster, func() { a.cluster.Labels = map[string]string{inherit.AdmissionLabel: way} })
 	s.Eventually(func(g Gomega) { g.Expect(s.ways(a.Client)).To(Equal([]string{way})) }).WithTimeout(patience).Should(Succeed())
 }
 
@@ -27,8 +27,8 @@ func (s *scene) ways(c client.Client) []string {
 	s.t.Helper()
 	var found []string
 	for way, object := range map[string]client.Object{
-		workload.AdmitByWebhook: &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: webhook.ObjectName}},
-		workload.AdmitByPolicy:  &admissionregistrationv1.MutatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: policy.Name}},
+		inherit.AdmitByWebhook: &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: webhook.ObjectName}},
+		inherit.AdmitByPolicy:  &admissionregistrationv1.MutatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: policy.Name}},
 	} {
 		err := c.Get(s.ctx, client.ObjectKeyFromObject(object), object)
 		if meta.IsNoMatchError(err) {

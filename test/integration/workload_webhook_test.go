@@ -12,8 +12,8 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
-	"github.com/heirloom-dev/heirloom/pkg/workload"
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
@@ -24,7 +24,7 @@ func TestWorkloadClustersCallByURL(t *testing.T) {
 	s := newScene(t, stage.Options{WorkloadWebhook: true})
 	a := s.abroad("called")
 	s.Eventually(func() []string { return s.ways(a.Client) }).WithTimeout(patience).Should(Equal([]string{a.byDefault()}), "by default")
-	s.admitted(a, workload.AdmitByWebhook)
+	s.admitted(a, inherit.AdmitByWebhook)
 
 	kubelet, node := s.kubeletOf(a.ControlPlane, a.m.Name), stage.Node(a.m.Name)
 	s.Eventually(func(g Gomega) { // an API server reads a new webhook only after a moment

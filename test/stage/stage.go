@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -158,7 +159,7 @@ func (s *Stage) kubeconfig() string {
 func (s *Stage) install(ctx context.Context) error {
 	namespaces := []string{Namespace}
 	if watched, ok := s.options.Values["watchNamespace"].(string); ok && watched != "" {
-		namespaces = append(namespaces, watched) // the chart puts a Role there
+		namespaces = append(namespaces, strings.Split(watched, ",")...) // the chart puts a Role there
 	}
 	for _, name := range namespaces {
 		err := s.Client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})

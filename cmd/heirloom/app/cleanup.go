@@ -74,6 +74,9 @@ answer, the command does the rest and ends with an error.`,
 	fs.BoolVar(&what.OnlyWorkloadClusters, "only-workload-clusters", false,
 		"Delete the objects through which workload clusters admit Nodes, and keep all inherited entries. "+
 			"A workload cluster that does not answer within ten seconds is no error; the command reports it, also in an Event on its Cluster.")
+	fs.StringVar(&what.HookJob, "hook-job", "",
+		"Name of the Job, in --leader-elect-namespace, that runs this command for helm uninstall. The command does nothing if another tool than Helm "+
+			"or Argo CD has created the Job, or if Helm has not installed Heirloom.")
 	command.MarkFlagsMutuallyExclusive("only-workload-clusters", "only-webhook-configurations")
 	return command
 }

@@ -115,7 +115,7 @@ func (h *Heirloom) wire(ctx context.Context, c *config.Config, environment Envir
 	admission := chain
 	admission.Live, admission.Freshness, admission.Count = live, owners.FromCacheElseLive, h.metrics.OwnerLookup
 	h.Key, h.Webhooks = keys.Key, webhooks.Dependencies{
-		Chain: &admission, Metrics: h.metrics, Namespace: c.Namespace, Policy: policy, ManagementCluster: c.ManagementClusterKey,
+		Chain: &admission, Metrics: h.metrics, Watches: c.Watches, Policy: policy, ManagementCluster: c.ManagementClusterKey,
 	}
 	recorder := controllers.Brief(mgr.GetEventRecorder("heirloom"))
 	var clusterCache clustercache.ClusterCache // nil, unless Heirloom reaches workload clusters
@@ -130,7 +130,7 @@ func (h *Heirloom) wire(ctx context.Context, c *config.Config, environment Envir
 		return err
 	}
 	return controllers.Setup(mgr, &controllers.Dependencies{
-		ManagementCluster: c.ManagementClusterKey, ProviderGroups: c.ProviderGroups, NoExecute: c.NoExecuteLimits, Namespace: c.Namespace,
+		ManagementCluster: c.ManagementClusterKey, ProviderGroups: c.ProviderGroups, NoExecute: c.NoExecuteLimits,
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Chain: &chain, Metrics: h.metrics, SchemaChanges: schemas.Subscribe,
 		Workloads: clusterCache, Admission: nodes, Recorder: recorder, Policy: policy, PolicyChanges: gate.Subscribe,
 	})

@@ -76,8 +76,11 @@ func cacheOptions(c *config.Config) cache.Options {
 			key.Namespace: {FieldSelector: fields.OneTermEqualSelector("metadata.name", key.Name)},
 		}}
 	}
-	if c.Namespace != "" {
-		options.DefaultNamespaces = map[string]cache.Config{c.Namespace: {}}
+	if len(c.Namespaces) > 0 {
+		options.DefaultNamespaces = map[string]cache.Config{}
+		for _, namespace := range c.Namespaces {
+			options.DefaultNamespaces[namespace] = cache.Config{}
+		}
 		// The class of a Cluster may be in another namespace.
 		options.ByObject[&clusterv1.ClusterClass{}] = cache.ByObject{Namespaces: map[string]cache.Config{cache.AllNamespaces: {}}}
 	}

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	"github.com/heirloom-dev/heirloom/pkg/config"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/workload"
 	"github.com/heirloom-dev/heirloom/pkg/workload/webhook"
 )
@@ -20,12 +21,12 @@ import (
 func addAdmission(
 	ctx context.Context, mgr ctrl.Manager, c *config.Config, policy workload.ByPolicy,
 ) (*workload.Admission, *webhook.Keys, error) {
-	keys, ways := &webhook.Keys{Client: mgr.GetClient(), Secret: c.WorkloadWebhookKeyName}, map[string]workload.Way{workload.AdmitByPolicy: policy}
+	keys, ways := &webhook.Keys{Client: mgr.GetClient(), Secret: c.WorkloadWebhookKeyName}, map[string]workload.Way{inherit.AdmitByPolicy: policy}
 	admission := &workload.Admission{Default: c.WorkloadAdmission, Ways: ways, Changes: keys.Subscribe()}
 	if c.WorkloadWebhookURL == "" {
 		return admission, keys, nil
 	}
-	ways[workload.AdmitByWebhook] = &webhook.Registrar{
+	ways[inherit.AdmitByWebhook] = &webhook.Registrar{
 		Management: mgr.GetAPIReader(), Installed: c.WebhookConfiguration, BaseURL: c.WorkloadWebhookURL, Key: keys.Key,
 	}
 	if _, err := mgr.GetCache().GetInformer(ctx, &corev1.Secret{}, cache.BlockUntilSynced(false)); err != nil {

@@ -24,7 +24,7 @@ func newReportCommand(f *cli.Factory) *cobra.Command {
 		Use:   "report [cluster/NAME... | NAME...]",
 		Short: "Count missing and differing entries in each pool, and find Nodes without a key",
 		Long: `Count, for each pool of a Cluster, such as a control plane or a MachineDeployment, its Nodes and all deviations: entries that are
-missing or differ, and who has set them; objects that are paused or labelled; Nodes that wait for a NoExecute taint; Nodes without
+missing or differ, and who has set them; objects that are paused or skipped; Nodes that wait for a NoExecute taint; Nodes without
 an Always taint of their Machine. ADMISSION shows how new Nodes get inherited entries: by policy, by webhook, or only by the loop, a
 moment after they have registered. CSV has all columns of the wide table.
 

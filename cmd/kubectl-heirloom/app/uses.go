@@ -34,7 +34,9 @@ The exit code is 0 if no object uses the label, 1 if an object does, and 2 if so
 
   # Which objects select this value, in Cluster prod?
   kubectl heirloom uses node.cluster.x-k8s.io/pool=gpu prod`,
-		RunE: func(cmd *cobra.Command, args []string) error { return o.uses(cmd.Context(), args) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return o.run(cmd.Context(), func(ctx context.Context) error { return o.uses(ctx, args) })
+		},
 	}
 	o.addFlags(command)
 	command.ValidArgsFunction = f.CompleteLabel

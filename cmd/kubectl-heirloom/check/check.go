@@ -53,7 +53,7 @@ func (c *Checker) checks() []check {
 	const uncalled = "See docs/runbooks/HeirloomWebhooksNotCalled.md."
 	return []check{
 		{"installed", "Install it: docs/getting-started.md#install", c.deploymentsErr, c.installed},
-		{"mode", "Upgrade with mode=enforce, and with enrollment=labelled if only labelled Clusters should be written: docs/try-it-safely.md", c.treesErr, c.mode},
+		{"mode", "Upgrade with mode=enforce, and with enrollment=labeled if only labeled Clusters should be written: docs/try-it-safely.md", c.treesErr, c.mode},
 		{"versions", "Use compatible releases: docs/support.md", nil, c.versions},
 		{"registered", `Run "helm upgrade" with the same values. If the problem returns, find out who changes the configurations.`, c.hooksErr, c.registered},
 		{"certificates", "See docs/runbooks/HeirloomCertificateExpiring.md.", c.hooksErr, c.certificates},

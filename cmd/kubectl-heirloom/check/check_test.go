@@ -210,7 +210,7 @@ func unselected(by func(*admissionv1.MutatingWebhook, *metav1.LabelSelector)) fu
 
 // observing and only set the mode and the enrollment of the installation, inMode the label of the Cluster. mute lets no webhook answer.
 func observing(s *scenery) { flags("--mode=observe")(s) }
-func only(s *scenery)      { flags("--enrollment=labelled")(s) }
+func only(s *scenery)      { flags("--enrollment=labeled")(s) }
 func mute(s *scenery)      { s.mute = true }
 
 func inMode(mode string) func(*scenery) {
@@ -276,9 +276,9 @@ func TestFleet(t *testing.T) {
 		s.md.Spec.Template.Annotations, s.ms.Spec.Template.Annotations, s.machine.Annotations = declared, declared, declared
 	}
 	untainted := func(s *scenery) { s.node.Spec.Taints = nil }
-	relabelled := func(s *scenery) { s.node.Labels[nodePool] = "cpu" }
+	relabeled := func(s *scenery) { s.node.Labels[nodePool] = "cpu" }
 	ownedBy := func(manager string) func(*scenery) {
-		return func(s *scenery) { relabelled(s); s.node.ManagedFields = owned(manager) }
+		return func(s *scenery) { relabeled(s); s.node.ManagedFields = owned(manager) }
 	}
 	expect(t, []finding{
 		{"workload-clusters", "unreachable", cutOff, Warning, []string{"0 of 1 workload clusters could be reached", "fleet/c: no route to host", "HeirloomWorkloadClusterDisconnected"}},
@@ -292,10 +292,10 @@ func TestFleet(t *testing.T) {
 		{"nodes", "no rights", denied("MachineList"), Unknown, []string{"no right"}},
 		{"nodes", "a taint is missing", untainted, Failed, []string{"0 of 1 Nodes are as declared", `fleet/c: taint "gpu:NoSchedule" is missing: n`, "HeirloomNodesUnprotected"}},
 		{"nodes", "a taint is missing where Heirloom only observes", both(observing, untainted), OK, []string{"0 of 1 Nodes are as declared", "fleet/c: observing: would be written: n"}},
-		{"nodes", "a label has another value", relabelled, Failed, []string{`fleet/c: label "` + nodePool + `" differs: n`}},
+		{"nodes", "a label has another value", relabeled, Failed, []string{`fleet/c: label "` + nodePool + `" differs: n`}},
 		{"nodes", "it has just registered", both(untainted, func(s *scenery) { s.node.CreationTimestamp = metav1.NewTime(now().Add(-time.Minute)) }), OK, []string{"fleet/c: still registering: n"}},
 		{"nodes", "it waits for its turn", evict, OK, []string{"1 of 1 Nodes", "fleet/c: a NoExecute taint waits for its turn: n"}},
-		{"nodes", "nobody waits", both(evict, flags("--no-execute-rate=0")), Failed, []string{`taint "drain:NoExecute" is missing`}},
+		{"nodes", "nobody waits", both(evict, flags("--no-execute-rate=0", "--no-execute=pace", "--no-execute-clusters=100%", "--per-cluster-no-execute=none")), Failed, []string{`taint "drain:NoExecute" is missing`}},
 		{"nodes", "strangers", func(s *scenery) {
 			for i := range 12 {
 				s.nodes = append(s.nodes, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("x%02d", i), UID: "x"}})

@@ -35,8 +35,13 @@ const (
 )
 
 func (c *Checker) readTrees(ctx context.Context) ([]*compare.Tree, error) {
-	clusters, err := c.Clusters(ctx, c.Settings.Config.Namespace)
-	return c.Trees(ctx, clusters), err
+	var all []types.NamespacedName
+	var errs []error
+	for _, namespace := range c.Settings.Config.Watched() {
+		clusters, err := c.Clusters(ctx, namespace)
+		all, errs = append(all, clusters...), append(errs, err)
+	}
+	return c.Trees(ctx, all), errors.Join(errs...)
 }
 
 // each calls a function for each object of the Clusters that could be read, and adds the other Clusters to the findings.
@@ -85,7 +90,7 @@ func (c *Checker) observes(ctx context.Context, cluster *clusterv1.Cluster) (obs
 func (c *Checker) enforced(ctx context.Context) (all []types.NamespacedName, none answer) {
 	observed, enrolled := c.observes(ctx, nil)
 	if enrolled && !observed {
-		all = append(all, types.NamespacedName{Namespace: cmp.Or(c.Settings.Config.Namespace, metav1.NamespaceDefault), Name: "heirloom-check"})
+		all = append(all, types.NamespacedName{Namespace: cmp.Or(c.Settings.Config.Watched()[0], metav1.NamespaceDefault), Name: "heirloom-check"})
 	}
 	none = result(Skipped, "No Cluster is enrolled: label a Cluster with %s=%s.", inherit.ModeLabel, inherit.Observe)
 	for _, of := range c.trees {
@@ -213,15 +218,19 @@ func (c *Checker) mutation(ctx context.Context) answer {
 	if in, none := c.enforced(ctx); len(in) == 0 {
 		return none
 	}
-	sets := &clusterv1.MachineSetList{}
-	if err := c.Store.List(ctx, sets, client.InNamespace(c.Settings.Config.Namespace)); err != nil { // the trees have read them already
-		return result(Unknown, "This could not be checked: %v", err)
+	var all []clusterv1.MachineSet
+	for _, namespace := range c.Settings.Config.Watched() {
+		sets := &clusterv1.MachineSetList{}
+		if err := c.Store.List(ctx, sets, client.InNamespace(namespace)); err != nil { // the trees have read them already
+			return result(Unknown, "This could not be checked: %v", err)
+		}
+		all = append(all, sets.Items...)
 	}
-	for i := range sets.Items {
-		machine, what := machineOf(&sets.Items[i]), fmt.Sprintf("A Machine of MachineSet %s/%s", sets.Items[i].Namespace, sets.Items[i].Name)
+	for i := range all {
+		machine, what := machineOf(&all[i]), fmt.Sprintf("A Machine of MachineSet %s/%s", all[i].Namespace, all[i].Name)
 		o := c.Of(ctx, inherit.Ref{Kind: "Machine", Object: machine.DeepCopy()}, clusterv1.GroupVersion.WithKind("Machine"))
 		missing := slices.IndexFunc(o.Entries, func(e compare.Entry) bool { return e.Status == compare.Missing })
-		if missing < 0 || o.Skipped != "" || o.Observed() || sets.Items[i].DeletionTimestamp != nil || !c.called(ctx, giver, machine) {
+		if missing < 0 || o.Skipped != "" || o.Observed() || all[i].DeletionTimestamp != nil || !c.called(ctx, giver, machine) {
 			continue
 		}
 		e := o.Entries[missing]

@@ -69,8 +69,8 @@ const (
 // Describe describes a cleanup of everything.
 func Describe(s settings.Settings, what cleanup.Options) string {
 	scope := "in all namespaces"
-	if s.Config.Namespace != "" {
-		scope = "in namespace " + s.Config.Namespace
+	if len(s.Config.Namespaces) > 0 {
+		scope = "in namespace " + strings.Join(s.Config.Namespaces, ", ")
 	}
 	if s.Config.WatchFilter != "" {
 		scope += ", with watch filter " + s.Config.WatchFilter

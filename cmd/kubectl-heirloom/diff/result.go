@@ -120,8 +120,8 @@ func flatten(path string, value any, into map[string]string) {
 	}
 }
 
-// changed describes a change by Heirloom, such as "+ label team=ml".
-func changed(e compare.Entry) string {
+// Changed describes a change by Heirloom, such as "+ label team=ml".
+func Changed(e compare.Entry) string {
 	has := compare.Text(e.Kind, e.Key, e.Value, e.Propagation)
 	switch {
 	case e.Status == compare.Missing:
@@ -138,7 +138,7 @@ func (o *Object) rows() (all [][2]string) {
 		all = append(all, [2]string{text, "the files"})
 	}
 	for _, e := range o.Changes {
-		row := [2]string{changed(e)}
+		row := [2]string{Changed(e)}
 		if e.Source != nil { // an object declares it
 			row[1] = e.From.String()
 		}

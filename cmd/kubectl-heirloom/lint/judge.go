@@ -64,6 +64,7 @@ func (l *linter) judge(ctx context.Context, object client.Object) error {
 	plan := asNew(l.Policy.Of(cluster, class), m)
 	node, toNode := plan.Result, plan.LeftOut
 	declared := append(l.topology(ctx, object), own)
+	l.registered(machines{object, cluster, class, declared}, m, node)
 	_, noRoom := inherit.Fit(has, decided.Desired, func() inherit.Object { return has }, nil)
 	l.leftOut(declared, errors.Join(decided.Problems(), noRoom, toMachine.Problems(), toNode.Problems()))
 	dropped := slices.Concat(toNode, toMachine, decided.Dropped) // the reason of the last rule on the way counts

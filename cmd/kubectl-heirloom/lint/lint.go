@@ -44,6 +44,7 @@ type linter struct {
 	Settings
 	world    world
 	chain    *owners.Chain
+	configs  map[string]*manifest.Object // all objects of the files, by configName
 	findings []Finding
 }
 
@@ -58,7 +59,7 @@ type subject struct {
 // Lint judges the objects together: a Cluster with its ClusterClass, and a MachineDeployment with the Cluster that manages it.
 func Lint(set *manifest.Set, by Settings) (*Report, error) {
 	by.Policy.PaceEviction, by.Policy.SkipNothing = false, true // lint knows no Nodes, and a pause ends
-	l := &linter{Settings: by, world: world{}}
+	l := &linter{Settings: by, world: world{}, configs: map[string]*manifest.Object{}}
 	l.chain = &owners.Chain{Cache: l.world, Layout: func(_ context.Context, gvk schema.GroupVersionKind) (inherit.Layout, error) {
 		return inherit.ControlPlaneLayout(gvk.Version, func(...string) bool { return true }), nil // with room for all fields of the contract
 	}}
@@ -89,7 +90,7 @@ func Lint(set *manifest.Set, by Settings) (*Report, error) {
 	return l.report(len(subjects)), nil
 }
 
-// ofClusterAPI returns the objects of Cluster API, and sets the namespace of objects that have none.
+// ofClusterAPI returns the objects of Cluster API, and sets the namespace of objects that have none. It keeps all objects in configs.
 func (l *linter) ofClusterAPI(objects []*manifest.Object) (all []*manifest.Object) {
 	named := sets.New[string]()
 	for _, object := range objects {
@@ -104,6 +105,9 @@ func (l *linter) ofClusterAPI(objects []*manifest.Object) (all []*manifest.Objec
 	}
 	for _, object := range all {
 		object.SetNamespace(cmp.Or(object.GetNamespace(), l.Namespace))
+	}
+	for _, object := range objects {
+		l.configs[configName(object.GetKind(), cmp.Or(object.GetNamespace(), l.Namespace), object.GetName())] = object
 	}
 	return all
 }
@@ -205,11 +209,18 @@ func (l *linter) itself(s *subject) {
 		}
 	}
 	kind := s.GroupVersionKind().Kind
-	s.carrier.Annotations(func(annotations map[string]string, itself bool) {
-		for _, problem := range l.Policy.NamingProblems(annotations, itself && inherit.Names(kind)) {
+	for _, place := range s.carrier.Places(kind) {
+		for _, mistake := range inherit.Mistakes(place, taint.Place{}) {
+			if !s.carrier.IsManaged() && !manifest.Placeholder(mistake.String()) {
+				l.found(mistakenKey, s, fmt.Sprintf("%s.%ss[%s]", place.Path, mistake.What, mistake.Name), "Correct, move or remove it.", "%v", mistake)
+			}
+		}
+	}
+	if inherit.Names(kind) {
+		for _, problem := range l.Policy.NamingProblems(s.carrier.Metadata.Annotations) {
 			l.found(namesNothing, s, "", "Correct or remove the entry: it has no effect.", "%s", problem)
 		}
-	})
+	}
 	switch o := s.chained.(type) {
 	case *clusterv1.MachinePool:
 		if len(s.carrier.Spec.Template.Spec.Taints) > 0 {
@@ -258,14 +269,9 @@ func replaces(path string) string {
 // author of the object, put them in both places.
 func (l *linter) misplaced(s *subject, template inherit.Content, where string) {
 	for _, e := range keys(inherit.Content{Labels: s.GetLabels(), Annotations: s.GetAnnotations()}) {
-		problem := "is for Nodes, but reaches no Node from here"
-		if e.What == "annotation" && slices.Contains(taint.Annotations, e.Name) {
-			problem = "declares taints, but reaches no Machine from here"
-		} else if l.onNode(e) != "" {
-			continue
-		}
-		if _, both := template.Value(e); !both {
-			l.found(wrongPlace, s, fmt.Sprintf("metadata.%ss[%s]", e.What, e.Name), fmt.Sprintf("Move it to the %ss of %s.", e.What, where), "%s %s %s", e.What, e.Name, problem)
+		if _, both := template.Value(e); !both && l.onNode(e) == "" {
+			l.found(wrongPlace, s, fmt.Sprintf("metadata.%ss[%s]", e.What, e.Name), fmt.Sprintf("Move it to the %ss of %s.", e.What, where),
+				"%s %s is for Nodes, but reaches no Node from here", e.What, e.Name)
 		}
 	}
 }

@@ -39,30 +39,33 @@ type Rule struct {
 
 // The rules. HL008, HL010, HL011, HL013 and HL014 were notes about correct manifests.
 var (
-	refusedTaint      = Rule{"HL001", "refused-taint", Error, "A taint that Heirloom's webhook refuses: reserved, invalid, declared twice, or unreadable."}
-	typedInPool       = Rule{"HL002", "typed-taint-in-machinepool", Error, "Typed taints in the template of a MachinePool, which Cluster API refuses."}
-	typedWithoutGate  = Rule{"HL003", "typed-taint-without-gate", Error, "Typed taints, although Cluster API's gate `MachineTaintPropagation` is off according to the settings."}
-	declaredTwice     = Rule{"HL004", "taint-declared-twice", Warning, "The same taint declared in two ways; one declaration has no effect."}
-	neverInherited    = Rule{"HL005", "never-inherited", Warning, "A key in a template or a topology that no rule propagates, regardless of settings."}
-	notForNodes       = Rule{"HL006", "not-for-nodes", Note, "A label or an annotation that reaches Machines but no Node, and the flag that would propagate it."}
-	wrongPlace        = Rule{"HL007", "wrong-place", Warning, "An entry for Nodes in a place from which it reaches no Node, such as the object's own metadata."}
-	listReplaced      = Rule{"HL009", "list-replaced", Warning, "A list of a topology that replaces the list of the ClusterClass, so that items are lost."}
-	leftOut           = Rule{"HL012", "left-out", Warning, "An entry that an API server would refuse in the child, so that Heirloom leaves it out."}
-	usedBySelector    = Rule{"HL015", "used-by-selector", Warning, "A label for Nodes that a selector uses, so that changes do not reach existing objects."}
-	unreadableObject  = Rule{"HL016", "unreadable-object", Error, "An object with a field of the wrong type, such as a label that is a number."}
-	unfilledTemplate  = Rule{"HL017", "unfilled-template", Note, "Variables without a value, so that a part could not be checked."}
-	duplicateKey      = Rule{"HL018", "duplicate-key", Error, "A key that an object has twice, often because a line `---` is missing."}
-	unknownKind       = Rule{"HL019", "unknown-kind", Error, "An object of `cluster.x-k8s.io` whose kind or version is unknown, so that it was not checked."}
-	namesNothing      = Rule{"HL020", "names-nothing", Warning, "An entry of `sync.heirloom.dev/labels` or `sync.heirloom.dev/annotations` that has no effect."}
-	mapReplaced       = Rule{"HL021", "map-replaced", Warning, "A patch of a ClusterClass that replaces all labels or annotations of the control plane, so that declarations are lost."}
-	gateForAutoscaler = Rule{"HL024", "gate-for-autoscaler", Warning, "A start-up gate of an autoscaled pool whose taint cluster-autoscaler takes for permanent, unless its flags name the key."}
+	refusedTaint        = Rule{"HL001", "refused-taint", Error, "A taint that Heirloom's webhook refuses: reserved, invalid, declared twice, or unreadable."}
+	typedInPool         = Rule{"HL002", "typed-taint-in-machinepool", Error, "Typed taints in the template of a MachinePool, which Cluster API refuses."}
+	typedWithoutGate    = Rule{"HL003", "typed-taint-without-gate", Error, "Typed taints, although Cluster API's gate `MachineTaintPropagation` is off according to the settings."}
+	declaredTwice       = Rule{"HL004", "taint-declared-twice", Warning, "The same taint declared in two ways; one declaration has no effect."}
+	neverInherited      = Rule{"HL005", "never-inherited", Warning, "A key in a template or a topology that no rule propagates, regardless of settings."}
+	notForNodes         = Rule{"HL006", "not-for-nodes", Note, "A label or an annotation that reaches Machines but no Node, and the flag that would propagate it."}
+	wrongPlace          = Rule{"HL007", "wrong-place", Warning, "An entry for Nodes in a place from which it reaches no Node, such as the object's own metadata."}
+	listReplaced        = Rule{"HL009", "list-replaced", Warning, "A list of a topology that replaces the list of the ClusterClass, so that items are lost."}
+	leftOut             = Rule{"HL012", "left-out", Warning, "An entry that an API server would refuse in the child, so that Heirloom leaves it out."}
+	usedBySelector      = Rule{"HL015", "used-by-selector", Warning, "A label for Nodes that a selector uses, so that changes do not reach existing objects."}
+	unreadableObject    = Rule{"HL016", "unreadable-object", Error, "An object with a field of the wrong type, such as a label that is a number."}
+	unfilledTemplate    = Rule{"HL017", "unfilled-template", Note, "Variables without a value, so that a part could not be checked."}
+	duplicateKey        = Rule{"HL018", "duplicate-key", Error, "A key that an object has twice, often because a line `---` is missing."}
+	unknownKind         = Rule{"HL019", "unknown-kind", Error, "An object of `cluster.x-k8s.io` whose kind or version is unknown, so that it was not checked."}
+	namesNothing        = Rule{"HL020", "names-nothing", Warning, "An entry of `sync.heirloom.dev/labels` or `sync.heirloom.dev/annotations` that has no effect."}
+	mapReplaced         = Rule{"HL021", "map-replaced", Warning, "A patch of a ClusterClass that replaces all labels or annotations of the control plane, so that declarations are lost."}
+	gateForAutoscaler   = Rule{"HL024", "gate-for-autoscaler", Warning, "A start-up gate of an autoscaled pool whose taint cluster-autoscaler takes for permanent, unless its flags name the key."}
+	registeredTwice     = Rule{"HL022", "registered-twice", Warning, "A label or a taint in a bootstrap configuration that the pool declares as well: leave it to the pool."}
+	registeredOtherwise = Rule{"HL023", "registered-otherwise", Warning, "A label or a taint in a bootstrap configuration with another value or effect than the pool declares."}
+	mistakenKey         = Rule{"HL025", "mistaken-key", Error, "A key of `heirloom.dev` or a subdomain that is unknown, in the wrong place, or has a value that it does not know."}
 )
 
 // Rules returns all rules, by ID.
 func Rules() []Rule {
 	return []Rule{
 		refusedTaint, typedInPool, typedWithoutGate, declaredTwice, neverInherited, notForNodes, wrongPlace, listReplaced, leftOut, usedBySelector,
-		unreadableObject, unfilledTemplate, duplicateKey, unknownKind, namesNothing, mapReplaced, gateForAutoscaler,
+		unreadableObject, unfilledTemplate, duplicateKey, unknownKind, namesNothing, mapReplaced, registeredTwice, registeredOtherwise, gateForAutoscaler, mistakenKey,
 	}
 }
 

@@ -82,10 +82,10 @@ func of(ctx context.Context, w compare.World, cluster *clusterv1.Cluster) Cluste
 	policy, found := w.Settings.Policy(), Cluster{Namespace: cluster.Namespace, Name: cluster.Name, Mode: "none", From: "installation"}
 	class, err := w.Store.Chain(types.NamespacedName{}).ClusterClass(ctx, cluster)
 	mode, enrolled := policy.ModeOf(cluster, class)
-	label, labelled := cluster.Labels[inherit.ModeLabel]
+	label, labeled := cluster.Labels[inherit.ModeLabel]
 	from := "Cluster"
-	if !labelled && class != nil {
-		label, labelled = class.Labels[inherit.ModeLabel]
+	if !labeled && class != nil {
+		label, labeled = class.Labels[inherit.ModeLabel]
 		from = "ClusterClass"
 	}
 	why, leftOut := w.Settings.LeavesOut(cluster.Namespace)
@@ -94,9 +94,9 @@ func of(ctx context.Context, w compare.World, cluster *clusterv1.Cluster) Cluste
 		found.Note = string(why)
 	case policy.LeftToAnother(cluster):
 		found.Note = inherit.NotFiltered + policy.WatchFilter
-	case labelled && label == string(inherit.Enforce) && mode == inherit.Observe:
+	case labeled && label == string(inherit.Enforce) && mode == inherit.Observe:
 		found.Mode, found.Note = string(mode), "the installation only observes (--mode=observe), so it has no right to write"
-	case labelled:
+	case labeled:
 		found.Mode, found.From = string(mode), from
 	case err != nil:
 		found.Mode, found.Note = "unknown", cli.OneLine(err)

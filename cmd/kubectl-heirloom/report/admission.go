@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/pkg/workload"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/workload/policy"
 	"github.com/heirloom-dev/heirloom/pkg/workload/webhook"
 )
@@ -28,7 +28,7 @@ func Admission(ctx context.Context, server client.Reader, installed string) stri
 		binding := policy.Binding(schema.GroupVersion{Group: admissionv1.GroupName, Version: version})
 		switch err := server.Get(ctx, client.ObjectKeyFromObject(binding), binding); {
 		case err == nil:
-			return workload.AdmitByPolicy
+			return inherit.AdmitByPolicy
 		case !apierrors.IsNotFound(err) && !meta.IsNoMatchError(err):
 			return Unknown
 		}
@@ -39,7 +39,7 @@ func Admission(ctx context.Context, server client.Reader, installed string) stri
 		return Unknown
 	}
 	if slices.ContainsFunc(configuration.Webhooks, func(w admissionv1.MutatingWebhook) bool { return w.Name == webhook.WebhookName }) {
-		return workload.AdmitByWebhook
+		return inherit.AdmitByWebhook
 	}
 	return "loop"
 }

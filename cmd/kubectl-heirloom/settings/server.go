@@ -164,7 +164,7 @@ func (s *Settings) parse(arguments []string) (fs *pflag.FlagSet) {
 // HandlesAll reports whether a Heirloom handles the objects of all namespaces and watch filters.
 func HandlesAll(d *appsv1.Deployment) bool {
 	config := Of([]appsv1.Deployment{*d}).Config
-	return config.Namespace == "" && config.WatchFilter == ""
+	return len(config.Namespaces) == 0 && config.WatchFilter == ""
 }
 
 // ManagerOf returns the manager's container in a Deployment.

@@ -45,8 +45,8 @@ func (s Settings) Policy() inherit.Policy {
 
 // LeavesOut reports whether the server never touches the objects of a namespace, with the reason.
 func (s Settings) LeavesOut(namespace string) (inherit.Reason, bool) {
-	if only := s.Config.Namespace; only != "" && namespace != only {
-		return inherit.Reason("the server only watches namespace " + only), true
+	if !s.Config.Watches(namespace) {
+		return inherit.Reason("the server only watches namespace " + strings.Join(s.Config.Namespaces, ", ")), true
 	}
 	return "", false
 }

@@ -39,7 +39,7 @@ noExecuteRate: 0.5
 noExecute: budgets
 noExecuteDeadline: 1h
 mode: observe
-enrollment: labelled
+enrollment: labeled
 perClusterSyncAllowed: ["example.com/*", team]
 workerRole: worker
 zoneFromFailureDomain: true
@@ -67,6 +67,7 @@ func TestValuesBecomeTheChartsFlags(t *testing.T) {
 		{"another name", []string{allValues, "nameOverride: inherit"}},
 		{"another whole name", []string{allValues, "fullnameOverride: inherit"}},
 		{"a later file", []string{allValues, `{workloadClusters: {concurrency: 3}, additionalSyncMachineLabels: [c], leaderElection: {enabled: false}, replicaCount: 1}`}},
+		{"several namespaces", []string{allValues, `watchNamespace: [fleet, edge]`}},
 		{"empty ones", []string{`{watchNamespace: "", watchFilter: "", managementCluster: "", perClusterSyncAllowed: [], additionalSyncMachineLabels: [], workloadClusters: {webhookURL: ""}}`}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

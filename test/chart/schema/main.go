@@ -43,8 +43,9 @@ func run(args []string) error {
 	}
 	described, found := describe(string(schema), descriptions)
 	found = slices.DeleteFunc(found, func(value string) bool { return value == "uninstall.release" }) // deprecated
-	// The schema knows "namespace", to refuse it in words, and "enabled", for a chart that depends on this chart.
-	if expected := slices.Concat(documented, []string{"namespace", "enabled"}); !slices.Equal(found, expected) {
+	// The schema knows names of other charts, to refuse them in words, and "enabled", for a chart that depends on this chart.
+	others := []string{"namespace", "crds", "featureGates", "prometheus", "serviceMonitor", "webhook", "enabled"}
+	if expected := slices.Concat(documented, others); !slices.Equal(found, expected) {
 		return fmt.Errorf("the values of %s are\n%s\nand the documented values are\n%s", file,
 			strings.Join(found, " "), strings.Join(expected, " "))
 	}

@@ -34,15 +34,15 @@ type change struct {
 // changes are the rows of the table, in their order.
 func changes() []change {
 	return []change{
-		{name: "create the Clusters", do: create, done: labelled("first")},
-		{name: "change a label in the class", do: class(setLabel("second")), done: labelled("second")},
-		{name: "remove a label from the class", do: class(dropLabel), done: labelled("")},
-		{name: "add a label to the class", do: class(setLabel("third")), done: labelled("third")},
-		{name: "remove it again", do: class(dropLabel), done: labelled("")},
+		{name: "create the Clusters", do: create, done: labeled("first")},
+		{name: "change a label in the class", do: class(setLabel("second")), done: labeled("second")},
+		{name: "remove a label from the class", do: class(dropLabel), done: labeled("")},
+		{name: "add a label to the class", do: class(setLabel("third")), done: labeled("third")},
+		{name: "remove it again", do: class(dropLabel), done: labeled("")},
 		{name: "add an annotation to the class", do: class(setAnnotation(annotation, "yes")), done: annotated("yes")},
 		{name: "remove an annotation from the class", do: class(setAnnotation(annotation, "")), done: annotated("")},
-		{name: "add a label to each topology", do: topologies(setLabel("topology")), done: labelled("topology")},
-		{name: "remove a label from each topology", do: topologies(dropLabel), done: labelled("")},
+		{name: "add a label to each topology", do: topologies(setLabel("topology")), done: labeled("topology")},
+		{name: "remove a label from each topology", do: topologies(dropLabel), done: labeled("")},
 		{
 			name: "add an Always taint to the class", promised: true, done: tainted(true),
 			do: class(setAnnotation(taint.AlwaysAnnotation, "measured=yes:NoSchedule")),
@@ -52,7 +52,7 @@ func changes() []change {
 	}
 }
 
-func labelled(value string) func(corev1.Node) bool {
+func labeled(value string) func(corev1.Node) bool {
 	return func(node corev1.Node) bool { return node.Labels[label] == value }
 }
 

@@ -26,7 +26,7 @@ import (
 	"github.com/heirloom-dev/heirloom/test/sim/apiserver"
 )
 
-// configuration has one webhook for Machines that are not labelled, and for Nodes.
+// configuration has one webhook for Machines that are not labeled, and for Nodes.
 func configuration(policy admissionregistrationv1.FailurePolicyType) *admissionregistrationv1.MutatingWebhookConfiguration {
 	return &admissionregistrationv1.MutatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: "heirloom"},
@@ -38,7 +38,7 @@ func configuration(policy admissionregistrationv1.FailurePolicyType) *admissionr
 				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update},
 				Rule:       admissionregistrationv1.Rule{APIGroups: []string{"cluster.x-k8s.io", ""}, APIVersions: []string{"*"}, Resources: []string{"machines", "nodes"}},
 			}},
-			MatchConditions: []admissionregistrationv1.MatchCondition{{Name: "unlabelled", Expression: "!has(object.metadata.labels) || !('skip' in object.metadata.labels)"}},
+			MatchConditions: []admissionregistrationv1.MatchCondition{{Name: "unlabeled", Expression: "!has(object.metadata.labels) || !('skip' in object.metadata.labels)"}},
 		}},
 	}
 }

@@ -159,7 +159,7 @@ func (s *side) waitForHooks(ctx context.Context, name string) {
 	s.hooks.take()
 }
 
-// configuration returns the step that creates a configuration with webhooks for objects that are labelled with its name. Each webhook is a line
+// configuration returns the step that creates a configuration with webhooks for objects that are labeled with its name. Each webhook is a line
 // of YAML; one more webhook answers probes.
 func (of step) configuration() step {
 	var b strings.Builder

@@ -99,9 +99,9 @@ func newWorld(s Schedule) *World {
 	if s.Options.TypedTaints == ignoresTaints {
 		w.flags = append(w.flags, "--cluster-api-taint-propagation=disabled") // no webhook of Cluster API refuses the dry run that detects it
 	}
-	if s.Options.Labelled {
-		w.flags = append(w.flags, "--enrollment=labelled")
-		w.history.policy = inherit.Policy{OnlyLabelled: true}
+	if s.Options.Labeled {
+		w.flags = append(w.flags, "--enrollment=labeled")
+		w.history.policy = inherit.Policy{OnlyLabeled: true}
 	}
 	if s.Options.Facts {
 		w.flags = append(w.flags, factFlag)

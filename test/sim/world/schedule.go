@@ -51,8 +51,8 @@ type Options struct {
 	Resync bool `json:"resync,omitempty"`
 	// Unguarded is a workload cluster without the admission plugin NodeRestriction.
 	Unguarded bool `json:"unguarded,omitempty"`
-	// Labelled leaves Clusters without the label heirloom.dev/mode alone.
-	Labelled bool `json:"labelled,omitempty"`
+	// Labeled leaves Clusters without the label heirloom.dev/mode alone.
+	Labeled bool `json:"labeled,omitempty"`
 }
 
 // What Cluster API does with typed taints.
@@ -110,7 +110,7 @@ func drawn(t *rapid.T, seed uint64) Schedule {
 	d := draws{T: t}
 	d.Options = Options{
 		TypedTaints: d.oneOf(propagatesTaints, propagatesTaints, ignoresTaints, refusesTaints), TwoSets: d.below(2) == 1, Resync: d.below(2) == 1,
-		Unguarded: d.below(4) == 3, Labelled: d.below(4) == 3,
+		Unguarded: d.below(4) == 3, Labeled: d.below(4) == 3,
 	}
 	d.ControlPlanes, d.Pools, d.Topologies = d.below(2) == 1, d.below(3) == 2, d.below(3) == 2
 	d.StartupTaints, d.Facts, d.Budgets = d.below(2) == 1, d.below(3) == 2, d.below(3) == 2

@@ -243,7 +243,7 @@ func (w *World) load() error {
 // create creates a Cluster whose control plane is ready, and its sets.
 func (w *World) create(ctx context.Context, name string) error {
 	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: fleet, Name: name}}
-	if w.options.Labelled {
+	if w.options.Labeled {
 		cluster.Labels = map[string]string{inherit.ModeLabel: string(inherit.Enforce)}
 	}
 	cluster.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: name, Port: 6443}

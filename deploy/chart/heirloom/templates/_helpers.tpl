@@ -85,6 +85,16 @@ annotations:
 {{- if or .Values.uninstall.cleanup .Values.uninstall.release }}true{{ end }}
 {{- end }}
 
+{{- /* The namespaces that are watched, as a list in YAML; empty: all. */ -}}
+{{- define "heirloom.watched" -}}
+{{- kindIs "slice" .Values.watchNamespace | ternary .Values.watchNamespace (splitList "," (toString .Values.watchNamespace)) | compact | toYaml }}
+{{- end }}
+
+{{- /* Which Clusters are enrolled. labelled is a deprecated spelling. */ -}}
+{{- define "heirloom.enrollment" -}}
+{{- eq .Values.enrollment "labelled" | ternary "labeled" .Values.enrollment }}
+{{- end }}
+
 {{- /* Service and Certificate. */ -}}
 {{- define "heirloom.webhookName" -}}
 {{- include "heirloom.fullname" . }}-webhook
@@ -287,13 +297,23 @@ objectSelector:
 {{- /* What the program does not watch it is not asked about, and neither about what is excluded. Does not concern cluster-scoped objects. */ -}}
 {{- define "heirloom.watchedNamespace" -}}
 {{- $own := dict }}
-{{- if .Values.watchNamespace }}
-{{- $own = dict "matchLabels" (dict "kubernetes.io/metadata.name" .Values.watchNamespace) }}
+{{- $watched := include "heirloom.watched" . | fromYamlArray }}
+{{- if eq (len $watched) 1 }}
+{{- $own = dict "matchLabels" (dict "kubernetes.io/metadata.name" (first $watched)) }}
+{{- else if $watched }}
+{{- $own = dict "matchExpressions" (list (dict "key" "kubernetes.io/metadata.name" "operator" "In" "values" $watched)) }}
 {{- else if .Values.webhooks.excludeNamespaces }}
 {{- $own = dict "matchExpressions" (list (dict "key" "kubernetes.io/metadata.name" "operator" "NotIn" "values" .Values.webhooks.excludeNamespaces)) }}
 {{- end }}
 namespaceSelector:
   {{- include "heirloom.bothSelectors" (list $own .Values.webhooks.namespaceSelector) | nindent 2 }}
+{{- end }}
+
+{{- /* A key of Heirloom in labels or annotations is new, or has another value. Takes a list: the optional map, and the map before. */ -}}
+{{- define "heirloom.ownKeyChanged" -}}
+{{- $new := index . 0 }}{{ $old := index . 1 -}}
+{{ $new }} != {{ $old }} && {{ $new }}.orValue({}).exists(k,
+k.contains('heirloom.dev/') && {{ $new }}.orValue({})[?k] != {{ $old }}.orValue({})[?k])
 {{- end }}
 
 {{- /* Typed taints that the validating webhook might refuse. The test is rough, so that API servers can afford it: whatever it lets

@@ -24,7 +24,9 @@ type: {{ .type }}
 {{- fail (printf "workloadClusters.service.%s needs workloadClusters.service.type=LoadBalancer" $field) }}
 {{- end }}
 {{- end }}
-{{- if and .Values.watchNamespace (has .Values.watchNamespace .Values.webhooks.excludeNamespaces) }}
-{{- fail (printf "webhooks.excludeNamespaces has %s, which is the only namespace that is watched: no webhook would be called" .Values.watchNamespace) }}
+{{- range include "heirloom.watched" . | fromYamlArray }}
+{{- if has . $.Values.webhooks.excludeNamespaces }}
+{{- fail (printf "webhooks.excludeNamespaces has %s, which is a namespace of watchNamespace: remove it from one of the two" .) }}
+{{- end }}
 {{- end }}
 {{- end }}
