@@ -70,7 +70,11 @@ func newRollouts(m *metrics.Metrics) *rollouts {
 		return counted(func(cluster types.NamespacedName, nodes int) { m.NoExecuteNodes(cluster, state, nodes) })
 	}
 	r.waiting, r.heldUp = newByNode[bool](count(metrics.NoExecuteWaiting)), newByNode[bool](count(metrics.NoExecuteHeldUp))
-	r.done, r.turns = newByNode[bool](count(metrics.NoExecuteDone)), newByNode[time.Time](nil)
+	r.done, r.turns = newByNode[bool](count(metrics.NoExecuteDone)), newByNode(func(cluster types.NamespacedName, turns map[string]time.Time) {
+		if len(turns) == 0 { // no roll-out, no halt
+			m.NoExecuteHalted(cluster, false)
+		}
+	})
 	return r
 }
 
@@ -116,6 +120,14 @@ func (r *rollouts) waits(cluster types.NamespacedName) int {
 	waiting, _ := r.waiting.counts(cluster)
 	heldUp, _ := r.heldUp.counts(cluster)
 	return waiting + heldUp
+}
+
+// endHalt says that nobody looks for harm in a Cluster for now.
+func (r *rollouts) endHalt(key types.NamespacedName) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.cluster(key).halted = ""
+	r.metrics.NoExecuteHalted(key, false)
 }
 
 // begin says that a Node of a Cluster has its turn.
@@ -173,7 +185,7 @@ func (r *nodes) stateOf(ctx context.Context, cluster *clusterv1.Cluster, now tim
 		return state
 	}
 	settings, _ := r.noExecuteOf(ctx, cluster)
-	state.Wave, state.Halted = settings.Wave, settings.Paused || of.halted != ""
+	state.Wave, state.Halted = settings.Wave, settings.Paused || of.halted != "" && turns > 0
 	return state
 }
 
@@ -230,10 +242,12 @@ func (r *nodes) noExecuteOf(ctx context.Context, cluster *clusterv1.Cluster) (of
 // since the roll-out began, Pods have become unschedulable, or Nodes have stopped being ready.
 func (r *nodes) halts(ctx context.Context, v *visit, p owners.NodePlan) (why string, err error) {
 	if v.settings.Paused {
+		r.rollouts.endHalt(v.Cluster)
 		return "paused by " + v.settings.By, nil
 	}
 	since := r.rollouts.since(v.Cluster)
 	if since.IsZero() {
+		r.rollouts.endHalt(v.Cluster)
 		return "", nil
 	}
 	r.rollouts.mu.Lock()
