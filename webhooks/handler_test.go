@@ -152,8 +152,8 @@ func TestInheritedEntriesAreCounted(t *testing.T) {
 	g.Expect(s.countedIn(t, "heirloom_drift_repaired_total")).To(BeEmpty(), "the update takes nothing away")
 	s.asks(t, write{kind: "Node", object: node(old), old: node(gpu)}.request(t))
 	g.Expect(s.countedIn(t, "heirloom_inherited_keys_total")).To(ConsistOf(
-		"admission injected Node taint", "admission injected Node taint", "admission removed Node taint"))
-	g.Expect(s.countedIn(t, "heirloom_drift_repaired_total")).To(ConsistOf("admission Node taint"))
+		"injected Node taint admission", "injected Node taint admission", "removed Node taint admission"))
+	g.Expect(s.countedIn(t, "heirloom_drift_repaired_total")).To(ConsistOf("Node taint admission"))
 }
 
 // A write in a Cluster in observe mode passes unchanged, and counts as observed.

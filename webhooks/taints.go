@@ -91,7 +91,7 @@ func (h taints) judge(ctx context.Context, req admission.Request, object, old *t
 	status := apierrors.NewInvalid(schema.GroupKind{Group: req.Kind.Group, Kind: req.Kind.Kind}, req.Name, errs).Status()
 	refusal := admission.Errored(http.StatusUnprocessableEntity, errs.ToAggregate())
 	refusal.Result = &status
-	refused := answer{outcome: metrics.Refused, refusal: &refusal}
+	refused := answer{outcome: metrics.Rejected, refusal: &refusal}
 	if len(errs) == taint.MostProblems {
 		refused.warnings = []string{"heirloom: this list of errors may be incomplete"}
 	}

@@ -49,7 +49,7 @@ func TestTaints(t *testing.T) {
 				return
 			}
 			Expect(response.Allowed).To(BeFalse())
-			Expect(s.counted(t)).To(HaveExactElements(HaveSuffix(string(req.Operation) + " refused")))
+			Expect(s.counted(t)).To(HaveExactElements(HaveSuffix(string(req.Operation) + " rejected")))
 			Expect(response.Result.Code).To(BeEquivalentTo(http.StatusUnprocessableEntity))
 			Expect(response.Result.Reason).To(Equal(metav1.StatusReasonInvalid))
 			Expect(response.Result.Details.Kind).To(Equal(req.Kind.Kind))
@@ -90,18 +90,18 @@ func TestTaintsInTheModeOfTheCluster(t *testing.T) {
 		request write
 		outcome string
 	}{
-		{"an enforced Cluster", inherit.Policy{}, clusters(""), machine, "refused"},
+		{"an enforced Cluster", inherit.Policy{}, clusters(""), machine, "rejected"},
 		{"a Cluster that is only observed", inherit.Policy{}, clusters(observed), machine, "observed"},
 		{"a Cluster whose class is only observed", inherit.Policy{}, ofClass, machine, "observed"},
-		{"a Cluster whose class does not exist", inherit.Policy{}, ofClass.with(func(f *fleet) { f.classes = nil }), machine, "refused"},
+		{"a Cluster whose class does not exist", inherit.Policy{}, ofClass.with(func(f *fleet) { f.classes = nil }), machine, "rejected"},
 		{"an installation that only observes", observing, clusters(""), machine, "observed"},
 		{"an installation that only observes, whatever the label says", observing, clusters(enforced), machine, "observed"},
 		{"a Cluster that is not enrolled", labeled, clusters(""), machine, "unmatched"},
 		{"a control plane names its Cluster by label", inherit.Policy{}, clusters(observed), write{kind: "AcmeControlPlane", object: template}, "observed"},
-		{"a Cluster itself, in the write that labels it", labeled, fleet{}, write{kind: "Cluster", object: fmt.Sprintf(inClass, enforced)}, "refused"},
+		{"a Cluster itself, in the write that labels it", labeled, fleet{}, write{kind: "Cluster", object: fmt.Sprintf(inClass, enforced)}, "rejected"},
 		{"a ClusterClass that is only observed", inherit.Policy{}, fleet{}, write{kind: "ClusterClass", object: "{metadata: {" + observed + "}, spec: {workers: {machineDeployments: [{class: a, " + wrong + "}]}}}"}, "observed"},
 		{"a ClusterClass that is not enrolled", labeled, fleet{}, write{kind: "ClusterClass", object: "{spec: {workers: {machineDeployments: [{class: a, " + wrong + "}]}}}"}, "unmatched"},
-		{"an unknown Cluster", inherit.Policy{}, fleet{}, machine, "refused"},
+		{"an unknown Cluster", inherit.Policy{}, fleet{}, machine, "rejected"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			Expect := NewWithT(t).Expect
@@ -110,7 +110,7 @@ func TestTaintsInTheModeOfTheCluster(t *testing.T) {
 			req.Namespace = "ns"
 			response := failOpen{decider: taints{s.Dependencies}, metrics: s.Metrics}.Handle(t.Context(), req)
 			Expect(s.counted(t)).To(HaveExactElements(HaveSuffix("CREATE " + tc.outcome)))
-			Expect(response.Allowed).To(Equal(tc.outcome != "refused"))
+			Expect(response.Allowed).To(Equal(tc.outcome != "rejected"))
 			Expect(response.Warnings).To(HaveLen(map[string]int{"observed": 1}[tc.outcome]))
 		})
 	}

@@ -35,7 +35,7 @@ func newWorkload(d Dependencies, key func(context.Context) []byte) http.Handler 
 		uid := func(name types.NamespacedName) types.UID { return d.uidOf(r.Context(), name) }
 		cluster, ok := workloadwebhook.Verify(key(r.Context()), r.URL.EscapedPath(), uid)
 		if !ok || r.Method != http.MethodPost {
-			d.Metrics.WorkloadDenied() // without a reason: a difference would reveal which Clusters exist
+			d.Metrics.WorkloadRejected() // without a reason: a difference would reveal which Clusters exist
 			http.Error(w, http.StatusText(http.StatusForbidden), http.StatusForbidden)
 			return
 		}

@@ -58,7 +58,7 @@ func workloadServer(s server) http.Handler {
 // denied returns the number of denied requests.
 func (s server) denied(t *testing.T) int {
 	t.Helper()
-	return len(s.countedIn(t, "heirloom_workload_admission_denied_total"))
+	return len(s.countedIn(t, "heirloom_workload_admission_rejected_total"))
 }
 
 // bare is a request about Node node-1.

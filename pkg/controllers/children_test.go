@@ -48,7 +48,7 @@ func TestChildrenInherit(t *testing.T) {
 		l.Expect(managedfields.Recorded(s.child.GetManagedFields())).To(BeTrue())
 		l.counted(
 			fmt.Sprintf(`resync_writes_total{kind="%s",result="applied"} 1`, s.kind),
-			fmt.Sprintf(`inherited_keys_total{by="resync",change="injected",kind="%s",what="label"} %d`, s.kind, s.labels()),
+			fmt.Sprintf(`inherited_keys_total{action="injected",kind="%s",type="label",writer="resync"} %d`, s.kind, s.labels()),
 		)
 
 		l.Expect(l.see(s.about)).To(Succeed())
@@ -76,7 +76,7 @@ func TestChildrenLoseRemovedDeclarations(t *testing.T) {
 		raw, err := json.Marshal(l.stored(s.child))
 		l.Expect(err).NotTo(HaveOccurred())
 		l.Expect(string(raw)).To(And(Not(ContainSubstring(`"team"`)), ContainSubstring(`"mine":"yes"`), Not(ContainSubstring(`"heirloom"`))))
-		l.counted(fmt.Sprintf(`inherited_keys_total{by="resync",change="removed",kind="%s",what="label"} %d`, s.kind, s.labels()))
+		l.counted(fmt.Sprintf(`inherited_keys_total{action="removed",kind="%s",type="label",writer="resync"} %d`, s.kind, s.labels()))
 		l.Expect(l.see(s.about)).To(Succeed())
 		l.wrote()
 	})

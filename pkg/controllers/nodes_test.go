@@ -64,8 +64,8 @@ func TestANodeInheritsFromItsMachine(t *testing.T) {
 	l.live.take()
 	l.counted(
 		`resync_writes_total{kind="Node",result="applied"} 1`,
-		`inherited_keys_total{by="resync",change="injected",kind="Node",what="label"} 1`,
-		`inherited_keys_total{by="resync",change="injected",kind="Node",what="taint"} 1`,
+		`inherited_keys_total{action="injected",kind="Node",type="label",writer="resync"} 1`,
+		`inherited_keys_total{action="injected",kind="Node",type="taint",writer="resync"} 1`,
 	)
 	l.Expect(l.seeNode("m")).To(Succeed())
 	l.wrote()
@@ -112,8 +112,8 @@ func TestNodesLoseRemovedDeclarations(t *testing.T) {
 	l.Expect(n.Labels).To(And(HaveLen(2), HaveKeyWithValue("mine", "yes"), HaveKey(inherit.RecordLabel)))
 	l.Expect(l.taintsOf("m")).To(Equal("mine:NoSchedule"))
 	l.counted(
-		`inherited_keys_total{by="resync",change="removed",kind="Node",what="label"} 1`,
-		`inherited_keys_total{by="resync",change="removed",kind="Node",what="taint"} 1`,
+		`inherited_keys_total{action="removed",kind="Node",type="label",writer="resync"} 1`,
+		`inherited_keys_total{action="removed",kind="Node",type="taint",writer="resync"} 1`,
 	)
 	l.told()
 }
@@ -301,7 +301,7 @@ func TestDriftIsRepairedByLiveOwners(t *testing.T) {
 	l.Expect(l.seeNode("m")).To(Succeed())
 	l.Expect(l.taintsOf("m")).To(Equal("gpu:NoSchedule"))
 	l.told(`Normal DriftRepaired Machine/m: Restored inherited entries of Node m: label "node.cluster.x-k8s.io/pool", taint "gpu:NoSchedule"`)
-	l.counted(`drift_repaired_total{by="resync",kind="Node",what="taint"} 1`, `drift_repaired_total{by="resync",kind="Node",what="label"} 1`)
+	l.counted(`drift_repaired_total{kind="Node",type="taint",writer="resync"} 1`, `drift_repaired_total{kind="Node",type="label",writer="resync"} 1`)
 
 	l.lag(md, ms, m)
 	l.change(md, func() { declare(md) })

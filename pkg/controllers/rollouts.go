@@ -67,7 +67,11 @@ func newRollouts(m *metrics.Metrics) *rollouts {
 		return counted(func(cluster types.NamespacedName, nodes int) { m.NoExecuteNodes(cluster, state, nodes) })
 	}
 	r.waiting, r.heldUp = newByNode[bool](count(metrics.NoExecuteWaiting)), newByNode[bool](count(metrics.NoExecuteHeldUp))
-	r.done, r.turns = newByNode[bool](count(metrics.NoExecuteDone)), newByNode[time.Time](nil)
+	r.done, r.turns = newByNode[bool](count(metrics.NoExecuteDone)), newByNode(func(cluster types.NamespacedName, turns map[string]time.Time) {
+		if len(turns) == 0 { // no roll-out, no halt
+			m.NoExecuteHalted(cluster, false)
+		}
+	})
 	return r
 }
 
@@ -120,6 +124,14 @@ func (r *rollouts) in(cluster types.NamespacedName) pace.Rollout {
 	return pace.Rollout{Waiting: r.waits(cluster), Turns: r.turns.values(cluster)}
 }
 
+// endHalt says that nobody looks for harm in a Cluster for now.
+func (r *rollouts) endHalt(key types.NamespacedName) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.cluster(key).halted = ""
+	r.metrics.NoExecuteHalted(key, false)
+}
+
 // begin says that a Node of a Cluster has its turn.
 func (r *rollouts) begin(key types.NamespacedName, now time.Time) {
 	r.mu.Lock()
@@ -170,6 +182,7 @@ func (r *nodes) stateOf(ctx context.Context, cluster *clusterv1.Cluster, now tim
 	of := r.rollouts.cluster(key)
 	unknown := !of.surveyed && !r.survey(ctx, cluster, of, now)
 	rollout := r.rollouts.in(key)
+	halted := of.halted != "" && len(rollout.Turns) > 0
 	if now.Sub(of.begun) < begunFor {
 		rollout.Turns = append(rollout.Turns, of.begun)
 	}
@@ -177,7 +190,7 @@ func (r *nodes) stateOf(ctx context.Context, cluster *clusterv1.Cluster, now tim
 		return pace.Cluster{Name: key.String()}
 	}
 	settings, _ := r.noExecuteOf(ctx, cluster)
-	state := rollout.Cluster(key.String(), settings, of.halted != "")
+	state := rollout.Cluster(key.String(), settings, halted)
 	state.Unknown = unknown
 	return state
 }
@@ -230,10 +243,12 @@ func (r *nodes) noExecuteOf(ctx context.Context, cluster *clusterv1.Cluster) (of
 // since the roll-out began, Pods have become unschedulable, or Nodes have stopped being ready.
 func (r *nodes) halts(ctx context.Context, v *visit, p owners.NodePlan) (why string, err error) {
 	if v.settings.Paused {
+		r.rollouts.endHalt(v.Cluster)
 		return "paused by " + v.settings.By, nil
 	}
 	since := r.rollouts.in(v.Cluster).Began()
 	if since.IsZero() {
+		r.rollouts.endHalt(v.Cluster)
 		return "", nil
 	}
 	r.rollouts.mu.Lock()

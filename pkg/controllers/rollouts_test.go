@@ -41,7 +41,7 @@ type thousand struct {
 func newThousand(t *testing.T, clusters int, nodes func(cluster int) int, waves map[int]string) *thousand {
 	t.Helper()
 	f := &thousand{
-		loop: newLoop(t), shelf: &shelf{pools: map[string]*clusterv1.MachinePool{}}, servers: map[string]*shelf{}, random: rand.New(rand.NewPCG(1, 2)), //nolint:gosec // a test repeats itself
+		loop: newLoop(t), shelf: &shelf{pools: map[string]*clusterv1.MachinePool{}}, servers: map[string]*shelf{}, random: rand.New(rand.NewPCG(1, 2)),
 		soft: map[string]map[string]bool{}, tainted: map[string]map[string]bool{}, began: map[string]time.Time{}, ended: map[string]time.Time{},
 	}
 	f.shelf.Client, f.ManagementCluster = f.server, client.ObjectKey{}
@@ -288,4 +288,32 @@ func TestSettingsThatAreNotAllowed(t *testing.T) {
 		f.Expect(len(f.tainted["c0000"])).To(Equal(1))
 		f.Expect(f.events.take()).To(ContainElement("Warning NotInherited Cluster/c0000: label heirloom.dev/no-execute-rate of Cluster c0000: the operator does not allow it (--per-cluster-no-execute=gentler)"))
 	})
+}
+
+// A halt is reported until the roll-out goes on, is paused by hand, or is over because nobody declares the taint any more.
+func TestTheEndOfAHalt(t *testing.T) {
+	for name, end := range map[string]func(f *thousand){
+		"its cause is gone": func(f *thousand) { f.servers["c0000"].nodes[4].Status.Conditions[0].Status = corev1.ConditionTrue },
+		"it is paused":      func(f *thousand) { f.shelf.clusters[0].Labels[inherit.NoExecuteLabel] = inherit.NoExecutePaused },
+		"nobody declares it": func(f *thousand) {
+			f.shelf.pools["c0000"].Spec.Template.Annotations = nil
+			f.looksAtAll(time.Now())
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inUse(t, func(t *testing.T) {
+				f := newThousand(t, 1, func(int) int { return 5 }, nil)
+				f.declare()
+				f.run(30*time.Second, 0)
+				f.servers["c0000"].nodes[4].Status.Conditions = []corev1.NodeCondition{{
+					Type: corev1.NodeReady, Status: corev1.ConditionUnknown, LastTransitionTime: metav1.Now(),
+				}}
+				f.run(2*time.Minute, 0)
+				f.Expect(f.samples()).To(ContainElement(`no_execute_halted{cluster_name="c0000",cluster_namespace="ns"} 1`))
+				end(f)
+				f.run(10*time.Minute, 0)
+				f.notCounted("no_execute_halted")
+			})
+		})
+	}
 }

@@ -71,7 +71,7 @@ func TestAStartupGateOpens(t *testing.T) {
 	l.setsCondition(n)
 	l.looks("m", "cni:NoSchedule,gpu:NoSchedule", 10*time.Second)
 	l.told("Normal StartupGateOpened Machine/m: Start-up gates of Node m are open: removed net:NoSchedule")
-	l.counted(`inherited_keys_total{by="resync",change="removed",kind="Node",what="taint"} 1`)
+	l.counted(`inherited_keys_total{action="removed",kind="Node",type="taint",writer="resync"} 1`)
 
 	l.Expect(l.server.Create(t.Context(), readyPod())).To(Succeed())
 	l.Expect(l.seeNode("m")).To(Succeed())

@@ -103,53 +103,73 @@ func (n NoExecute) Of(cluster *clusterv1.Cluster, class *clusterv1.ClusterClass)
 
 // read takes the settings in the labels of an object that n allows.
 func (of *NoExecuteOf) read(kind string, object metav1.Object, n NoExecute) (problems []string) {
-	problem := func(label, format string, args ...any) {
-		problems = append(problems, fmt.Sprintf("label %s of %s %s: ", label, kind, object.GetName())+fmt.Sprintf(format, args...))
-	}
-	labels := object.GetLabels()
-	const allowed = "the operator does not allow it (--per-cluster-no-execute=%s)"
-	switch how, there := labels[NoExecuteLabel]; {
-	case !there:
-	case how == NoExecutePace || how == NoExecuteBudgets:
-		if gentler := how == NoExecuteBudgets || !n.Budgets; !n.allows(gentler) {
-			problem(NoExecuteLabel, allowed, n.PerCluster)
-		} else {
-			of.Budgets = how == NoExecuteBudgets
+	by := kind + " " + object.GetName()
+	for _, label := range []struct {
+		name string
+		take func(value string, n NoExecute) (problem string)
+	}{{NoExecuteLabel, of.takeHow(by)}, {NoExecuteRateLabel, of.takeRate}, {NoExecuteDeadlineLabel, of.takeDeadline}, {WaveLabel, of.takeWave}} {
+		value, there := object.GetLabels()[label.name]
+		if !there {
+			continue
 		}
-	default:
-		of.Paused, of.By = true, kind+" "+object.GetName()
-		if how != NoExecutePaused {
-			problem(NoExecuteLabel, "%q counts as paused: must be pace, budgets or paused", how)
-		}
-	}
-	if text, there := labels[NoExecuteRateLabel]; there {
-		switch rate, err := strconv.ParseFloat(text, 64); {
-		case err != nil || !(rate > 0) || math.IsInf(rate, 0):
-			problem(NoExecuteRateLabel, "%q is not a number of Nodes per minute, greater than 0", text)
-		case !n.allows(n.Rate == 0 || rate <= n.Rate):
-			problem(NoExecuteRateLabel, allowed, n.PerCluster)
-		default:
-			of.Rate = rate
-		}
-	}
-	if text, there := labels[NoExecuteDeadlineLabel]; there {
-		switch deadline, err := time.ParseDuration(text); {
-		case err != nil || deadline < 0:
-			problem(NoExecuteDeadlineLabel, "%q is not a duration such as 2h", text)
-		case !n.allows(deadline == 0 || n.Deadline > 0 && deadline >= n.Deadline):
-			problem(NoExecuteDeadlineLabel, allowed, n.PerCluster)
-		default:
-			of.Deadline = deadline
-		}
-	}
-	if text, there := labels[WaveLabel]; there {
-		if wave, err := strconv.ParseInt(text, 10, 32); err == nil && wave >= 0 && wave < LastWave {
-			of.Wave = int(wave)
-		} else {
-			problem(WaveLabel, "%q is not a number, 0 or more", text)
+		if problem := label.take(value, n); problem != "" {
+			problems = append(problems, fmt.Sprintf("label %s of %s: %s", label.name, by, problem))
 		}
 	}
 	return problems
+}
+
+func (of *NoExecuteOf) takeHow(by string) func(string, NoExecute) string {
+	return func(how string, n NoExecute) string {
+		switch {
+		case how != NoExecutePace && how != NoExecuteBudgets:
+			if of.Paused, of.By = true, by; how != NoExecutePaused {
+				return fmt.Sprintf("%q counts as paused: must be pace, budgets or paused", how)
+			}
+		case !n.allows(how == NoExecuteBudgets || !n.Budgets):
+			return n.forbids()
+		default:
+			of.Budgets = how == NoExecuteBudgets
+		}
+		return ""
+	}
+}
+
+func (of *NoExecuteOf) takeRate(text string, n NoExecute) string {
+	switch rate, err := strconv.ParseFloat(text, 64); {
+	case err != nil || !(rate > 0) || math.IsInf(rate, 0):
+		return fmt.Sprintf("%q is not a number of Nodes per minute, greater than 0", text)
+	case !n.allows(n.Rate == 0 || rate <= n.Rate):
+		return n.forbids()
+	default:
+		of.Rate = rate
+	}
+	return ""
+}
+
+func (of *NoExecuteOf) takeDeadline(text string, n NoExecute) string {
+	switch deadline, err := time.ParseDuration(text); {
+	case err != nil || deadline < 0:
+		return fmt.Sprintf("%q is not a duration such as 2h", text)
+	case !n.allows(deadline == 0 || n.Deadline > 0 && deadline >= n.Deadline):
+		return n.forbids()
+	default:
+		of.Deadline = deadline
+	}
+	return ""
+}
+
+func (of *NoExecuteOf) takeWave(text string, _ NoExecute) string {
+	wave, err := strconv.ParseInt(text, 10, 32)
+	if err != nil || wave < 0 || wave >= LastWave {
+		return fmt.Sprintf("%q is not a number, 0 or more", text)
+	}
+	of.Wave = int(wave)
+	return ""
+}
+
+func (n NoExecute) forbids() string {
+	return fmt.Sprintf("the operator does not allow it (--per-cluster-no-execute=%s)", n.PerCluster)
 }
 
 // noExecuteProblem returns what is wrong with the value of one of the labels, whatever the operator allows, or "".

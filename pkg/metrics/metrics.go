@@ -22,12 +22,12 @@ import (
 type Metrics struct {
 	registerer prometheus.Registerer
 
-	admissions, rejections, lookups, keys, drift, writes     *prometheus.CounterVec
-	unprotected, skipped, ignored, workloads, pending, modes *prometheus.GaugeVec
-	noExecute, halted                                        *prometheus.GaugeVec
-	gatesClosed, gatesLate, gatesSince                       *prometheus.GaugeVec
+	admissions, rejections, lookups, keys, drift, writes *prometheus.CounterVec
+	unprotected, skipped, workloads, pending, modes      *prometheus.GaugeVec
+	noExecute, halted                                    *prometheus.GaugeVec
+	gatesClosed, gatesLate, gatesSince                   *prometheus.GaugeVec
 
-	denials prometheus.Counter
+	forged  prometheus.Counter
 	labeled prometheus.Histogram
 }
 
@@ -38,23 +38,23 @@ func New(registerer prometheus.Registerer) (*Metrics, error) {
 	m := &Metrics{
 		registerer: registerer,
 		admissions: counter("heirloom_admission_requests_total",
-			"Admission requests answered, by kind, operation and outcome (injected, unchanged, unmatched, refused, failed, observed).",
+			"Admission requests answered, by kind, operation and outcome (injected, unchanged, unmatched, rejected, failed, observed).",
 			"kind", "operation", "outcome"),
 		rejections: counter("heirloom_admission_requests_rejected_total",
 			"Admission requests rejected before decoding, by server (management, workload) and reason "+
 				"(too_large, too_many, too_slow, unauthenticated). The webhook's failurePolicy applies to them.", "server", "reason"),
 		lookups: counter("heirloom_admission_owner_lookups_total",
 			"Owner lookups for admission requests, by result (cached, live, missing, error).", "result"),
-		denials: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "heirloom_workload_admission_denied_total",
-			Help: "Requests denied by the webhook for workload clusters, because their path matches no known Cluster.",
+		forged: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "heirloom_workload_admission_rejected_total",
+			Help: "Requests rejected by the webhook for workload clusters, because their path matches no known Cluster.",
 		}),
 		keys: counter("heirloom_inherited_keys_total",
 			"Entries that objects gained or lost by inheritance, by writer (admission, resync), kind of the object, "+
-				"type of the entry (label, annotation, taint, field) and change (injected, removed).", "by", "kind", "what", "change"),
+				"type of the entry (label, annotation, taint, field) and action (injected, removed).", "writer", "kind", "type", "action"),
 		drift: counter("heirloom_drift_repaired_total",
 			"Inherited entries that others removed or changed and that Heirloom restored, by writer (admission, resync), "+
-				"kind of the object and type of the entry (label, annotation, taint, field).", "by", "kind", "what"),
+				"kind of the object and type of the entry (label, annotation, taint, field).", "writer", "kind", "type"),
 		writes: counter("heirloom_resync_writes_total",
 			"Writes sent by the resync loop, by kind and result (applied, conflict, error).", "kind", "result"),
 		pending: gauge("heirloom_pending_writes",
@@ -76,7 +76,6 @@ func New(registerer prometheus.Registerer) (*Metrics, error) {
 		skipped: perCluster("heirloom_skipped_nodes",
 			"Nodes that inherit nothing because their Machine, MachinePool or Cluster has the label heirloom.dev/ignore, by Cluster; "+
 				"its labels are empty for the management cluster's own Nodes."),
-		ignored: perCluster("heirloom_ignored_nodes", "Deprecated: use heirloom_skipped_nodes."),
 		labeled: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "heirloom_node_labels_delay_seconds",
 			Help:    "Seconds from the creation of a Node until it has all inherited labels that its kubelet may not set itself.",
@@ -86,7 +85,7 @@ func New(registerer prometheus.Registerer) (*Metrics, error) {
 			"Clusters by the state of the connection to their API server (connected, disconnected).", "state"),
 	}
 	for _, c := range []prometheus.Collector{
-		info, m.admissions, m.rejections, m.lookups, m.denials, m.keys, m.drift, m.writes, m.noExecute, m.halted, m.unprotected, m.skipped, m.ignored, m.labeled, m.workloads,
+		info, m.admissions, m.rejections, m.lookups, m.forged, m.keys, m.drift, m.writes, m.noExecute, m.halted, m.unprotected, m.skipped, m.labeled, m.workloads,
 		m.pending, m.modes, m.gatesClosed, m.gatesLate, m.gatesSince,
 	} {
 		if err := m.register(c); err != nil {
@@ -134,19 +133,19 @@ func (m *Metrics) OwnerLookup(result LookupResult) {
 	m.lookups.WithLabelValues(string(result)).Inc()
 }
 
-// WorkloadDenied counts a request to the webhook of workload clusters that was denied.
-func (m *Metrics) WorkloadDenied() {
-	m.denials.Inc()
+// WorkloadRejected counts a request to the webhook of workload clusters that was rejected.
+func (m *Metrics) WorkloadRejected() {
+	m.forged.Inc()
 }
 
 // Key counts a label, annotation, taint or field that an object gained or lost.
-func (m *Metrics) Key(by By, kind, what string, change KeyChange) {
-	m.keys.WithLabelValues(string(by), kind, what, string(change)).Inc()
+func (m *Metrics) Key(by Writer, kind, typ string, action Action) {
+	m.keys.WithLabelValues(string(by), kind, typ, string(action)).Inc()
 }
 
 // Drift counts a label, annotation, taint or field that was repaired.
-func (m *Metrics) Drift(by By, kind, what string) {
-	m.drift.WithLabelValues(string(by), kind, what).Inc()
+func (m *Metrics) Drift(by Writer, kind, typ string) {
+	m.drift.WithLabelValues(string(by), kind, typ).Inc()
 }
 
 // Write counts a write of the resync loop.
@@ -174,7 +173,6 @@ func (m *Metrics) NodesUnprotected(cluster types.NamespacedName, nodes int) {
 // series.
 func (m *Metrics) NodesSkipped(cluster types.NamespacedName, nodes int) {
 	setOrDelete(m.skipped, nodes, cluster.Namespace, cluster.Name)
-	setOrDelete(m.ignored, nodes, cluster.Namespace, cluster.Name)
 }
 
 // StartupGates sets the numbers of closed and of late start-up gates of a Cluster's Nodes, and the time of the registration of the oldest
@@ -246,10 +244,10 @@ type (
 	Rejection string
 	// LookupResult is the result of an owner lookup for an admission request.
 	LookupResult string
-	// By is the writer: admission or resync.
-	By string
-	// KeyChange is the change of an inherited entry.
-	KeyChange string
+	// Writer is the part of Heirloom that wrote: admission or resync.
+	Writer string
+	// Action is the change of an inherited entry.
+	Action string
 	// WriteResult is the result of a write of the resync loop.
 	WriteResult string
 	// Mode is the mode of a Cluster.
@@ -264,7 +262,7 @@ const (
 	Injected  Outcome = "injected"  // the answer changes the object
 	Unchanged Outcome = "unchanged" // the object needs no change
 	Unmatched Outcome = "unmatched" // the object has no owner that is known, or is skipped
-	Refused   Outcome = "refused"   // validation refused the object
+	Rejected  Outcome = "rejected"  // validation rejected the object
 	Failed    Outcome = "failed"    // Heirloom could not compute the answer, and the object passed unchanged
 
 	ManagementServer Server = "management" // answers the management cluster's API servers
@@ -280,11 +278,11 @@ const (
 	Missing      LookupResult = "missing" // there is no such owner, or its kind is not served
 	LookupFailed LookupResult = "error"
 
-	ByAdmission By = "admission"
-	ByResync    By = "resync"
+	ByAdmission Writer = "admission"
+	ByResync    Writer = "resync"
 
-	KeyInjected KeyChange = "injected" // also by a new value
-	KeyRemoved  KeyChange = "removed"
+	KeyInjected Action = "injected" // also by a new value
+	KeyRemoved  Action = "removed"
 
 	ModeEnforce Mode = "enforce"
 	ModeObserve Mode = "observe"

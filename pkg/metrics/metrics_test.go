@@ -63,7 +63,7 @@ func exercise(t *testing.T, registry *prometheus.Registry) {
 	m.NodesSkipped(types.NamespacedName{}, 0)
 	m.NodeLabeled(1500 * time.Millisecond)
 	m.WorkloadClusters(2, 1)
-	m.WorkloadDenied()
+	m.WorkloadRejected()
 	Expect(m.Certificate(func() (time.Time, bool) { return time.Unix(1800000000, 0), true })).To(Succeed())
 }
 
@@ -78,9 +78,9 @@ func TestMetrics(t *testing.T) {
 		`heirloom_admission_requests_rejected_total{reason="too_many",server="workload"} 1`,
 		`heirloom_admission_owner_lookups_total{result="cached"} 1`,
 		`heirloom_admission_owner_lookups_total{result="live"} 1`,
-		`heirloom_inherited_keys_total{by="admission",change="injected",kind="Machine",what="label"} 1`,
-		`heirloom_inherited_keys_total{by="resync",change="removed",kind="Node",what="taint"} 1`,
-		`heirloom_drift_repaired_total{by="resync",kind="Node",what="taint"} 1`,
+		`heirloom_inherited_keys_total{action="injected",kind="Machine",type="label",writer="admission"} 1`,
+		`heirloom_inherited_keys_total{action="removed",kind="Node",type="taint",writer="resync"} 1`,
+		`heirloom_drift_repaired_total{kind="Node",type="taint",writer="resync"} 1`,
 		`heirloom_resync_writes_total{kind="Node",result="conflict"} 1`,
 		`heirloom_no_execute_nodes{cluster_name="red",cluster_namespace="fleet",state="waiting"} 3`,
 		`heirloom_no_execute_halted{cluster_name="red",cluster_namespace="fleet"} 1`,
@@ -90,7 +90,6 @@ func TestMetrics(t *testing.T) {
 		`heirloom_unprotected_nodes{cluster_name="",cluster_namespace=""} 2`,
 		`heirloom_unprotected_nodes{cluster_name="red",cluster_namespace="fleet"} 4`,
 		`heirloom_skipped_nodes{cluster_name="red",cluster_namespace="fleet"} 3`,
-		`heirloom_ignored_nodes{cluster_name="red",cluster_namespace="fleet"} 3`,
 		`heirloom_pending_writes{cluster_name="red",cluster_namespace="fleet",kind="Machine"} 2`,
 		`heirloom_pending_writes{cluster_name="red",cluster_namespace="fleet",kind="Node"} 1`,
 		`heirloom_cluster_mode{cluster_name="red",cluster_namespace="fleet",mode="enforce"} 1`,
@@ -98,7 +97,7 @@ func TestMetrics(t *testing.T) {
 		`heirloom_node_labels_delay_seconds_bucket{le="2"} 1`,
 		`heirloom_workload_clusters{state="connected"} 2`,
 		`heirloom_workload_clusters{state="disconnected"} 1`,
-		`heirloom_workload_admission_denied_total 1`,
+		`heirloom_workload_admission_rejected_total 1`,
 		`heirloom_webhook_certificate_expiration_timestamp_seconds 1.8e+09`,
 	))
 	Expect(samples(t, registry)).NotTo(ContainElement(ContainSubstring("blue")), "a Cluster without such Nodes has no series")

@@ -51,43 +51,52 @@ type Cluster struct {
 	Halted, Unknown bool
 }
 
-// Next decides which of the Clusters go on or begin, at most this number at a time, in the order of their waves, then by name. A wave begins
-// when the earlier waves are over. For each Cluster that waits or is under way, it returns the reason why it may not give turns, or "", by name.
-// It is a function of the states alone, so that a new leader goes on where the last one was.
-func Next(clusters []Cluster, most int) map[string]string {
+// Next decides which of the Clusters go on or begin, in the order of their waves, then by name, and no more than limit at a time. A wave
+// begins when the earlier waves are over. For each Cluster that waits or is under way, it returns the reason why it may not give turns, or
+// "", by name. It is a function of the states alone, so that a new leader goes on where the last one was.
+func Next(clusters []Cluster, limit int) map[string]string {
 	clusters = slices.SortedFunc(slices.Values(clusters), func(a, b Cluster) int {
 		return cmp.Or(cmp.Compare(a.Wave, b.Wave), cmp.Compare(a.Name, b.Name))
 	})
-	why := map[string]string{}
-	left := most
+	why, left := map[string]string{}, limit
 	for _, c := range clusters {
 		if c.UnderWay {
-			why[c.Name] = ""
-			if left--; left < 0 {
-				why[c.Name] = limited(most)
-			}
+			left--
+			why[c.Name] = limited(left+1, limit)
 		}
 	}
-	first := slices.IndexFunc(clusters, func(c Cluster) bool { return c.Waits || c.UnderWay || c.Unknown }) // the first that is not over
 	for _, c := range clusters {
-		switch {
-		case !c.Waits || c.UnderWay:
-		case clusters[first].Wave < c.Wave:
-			why[c.Name] = "an earlier wave, in which Cluster " + clusters[first].Name + " is not over"
-		case slices.ContainsFunc(clusters, func(other Cluster) bool { return other.Unknown && other.Wave <= c.Wave && other.Name != c.Name }):
-			why[c.Name] = "a Cluster whose Nodes have not been read yet"
-		case left <= 0:
-			why[c.Name] = limited(most)
-		default:
-			why[c.Name] = ""
-			if !c.Halted {
-				left--
-			}
+		if !c.Waits || c.UnderWay {
+			continue
+		}
+		if why[c.Name] = before(clusters, c); why[c.Name] != "" {
+			continue
+		}
+		if why[c.Name] = limited(left, limit); why[c.Name] == "" && !c.Halted {
+			left--
 		}
 	}
 	return why
 }
 
-func limited(most int) string {
-	return fmt.Sprintf("the number of Clusters at a time, %d (--no-execute-clusters)", most)
+// before returns the reason why a Cluster may not begin before others of the sorted Clusters, or "".
+func before(clusters []Cluster, c Cluster) string {
+	for _, other := range clusters {
+		switch {
+		case other.Name == c.Name || other.Wave > c.Wave:
+		case other.Wave < c.Wave && (other.Waits || other.UnderWay || other.Unknown):
+			return "an earlier wave, in which Cluster " + other.Name + " is not over"
+		case other.Unknown:
+			return "a Cluster whose Nodes have not been read yet"
+		}
+	}
+	return ""
+}
+
+// limited returns the reason why no further Cluster may begin if no place is left, or "".
+func limited(left, limit int) string {
+	if left > 0 {
+		return ""
+	}
+	return fmt.Sprintf("the number of Clusters at a time, %d (--no-execute-clusters)", limit)
 }
