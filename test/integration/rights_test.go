@@ -50,7 +50,8 @@ func TestRights(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			own := fleetName + "/own"
 			args := []string{"--insecure-diagnostics=false", "--management-cluster=" + own}
-			values := map[string]any{"watchNamespace": namespace, "managementCluster": own}
+			// The rights to Pods that must leave are used on a real cluster: TestNoExecuteWithinBudgets.
+			values := map[string]any{"watchNamespace": namespace, "managementCluster": own, "noExecute": "pace"}
 			if namespace != "" {
 				values["certificates"], values["startupGates"] = map[string]any{"mode": "self"}, map[string]any{"daemonSets": true, "csiNodes": true}
 				args = append(args, "--namespace="+namespace, "--webhook-cert-secret="+authority.String(), "--webhook-cert-dns-names=localhost")
