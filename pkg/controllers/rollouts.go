@@ -25,7 +25,7 @@ import (
 
 const (
 	// beginEvery is the time until a Node asks again whether its Cluster may begin.
-	beginEvery = 30 * time.Second
+	beginEvery = time.Minute
 	// healthEvery is the time for which a look at the Pods and Nodes of a Cluster counts, fleetEvery the time for which a look at the states of
 	// all Clusters counts.
 	healthEvery, fleetEvery = 10 * time.Second, time.Second
