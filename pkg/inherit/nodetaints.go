@@ -128,6 +128,7 @@ func (w *nodeWrite) taints(result NodeState) NodeState {
 			typed = append(typed, t)
 		}
 	}
+	typed = append(typed, w.leftToClusterAPI(result.Taints)...)
 	// Cluster API can read only its own form, without values. If it does not read the annotation, values are added: they distinguish our
 	// taint from a foreign taint with the same key and effect. But a list with the same taints in Cluster API's form stays: the gate may
 	// have been turned on a moment ago, and Heirloom and Cluster API must not fight over the form.
@@ -138,6 +139,25 @@ func (w *nodeWrite) taints(result NodeState) NodeState {
 	result.Annotations[clusterv1.TaintsFromMachineAnnotation] = list
 	setOrDelete(result.Annotations, TaintsFromMachineAnnotation, taint.FormatList(extra))
 	return result
+}
+
+// leftToClusterAPI returns the taints that stay on the Node and in Cluster API's list although nobody declares them. Cluster API, whose cache
+// was stale, has just brought them back, and will remove what its list has. Heirloom may not remove them itself: its record does not have
+// them, and a kubelet may have written the list.
+func (w *nodeWrite) leftToClusterAPI(result []corev1.Taint) (left []corev1.Taint) {
+	if w.policy.ClusterAPITaints == PropagationDisabled {
+		return nil
+	}
+	there, declared := taint.ByID(result), map[taint.ID]bool{}
+	for _, t := range w.from.taints() {
+		declared[taint.MachineID(t)] = true
+	}
+	for _, t := range w.node.taints[0] {
+		if id := taint.IDOf(t); has(there, id) && !declared[id] {
+			left = append(left, corev1.Taint{Key: t.Key, Effect: t.Effect})
+		}
+	}
+	return left
 }
 
 // broughtBack returns the taints that an update in admission adds together with their entries in Cluster API's list. If the Machine does not

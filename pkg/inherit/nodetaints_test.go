@@ -3,6 +3,8 @@
 package inherit_test
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -95,6 +97,24 @@ func TestTaintsThatAStaleCacheBringsBack(t *testing.T) {
 		update := inherit.Record{}.Recorded(state(tc.update))
 		plan := policy.PlanNode(old(update), inherit.SourceOfMachine(content{taints: tc.machine}.machine()), inherit.Turn{Stored: &before})
 		NewWithT(t).Expect(ids(plan.Result.Taints)).To(Equal(ids(onNode(tc.want))), tc.name)
+	}
+}
+
+// The loop sees such a taint afterwards. It leaves both to Cluster API, which removes what its list has: without the entry in the list, the
+// taint would stay for good. If Cluster API does not propagate taints, nobody reads its list.
+func TestTaintsThatAreLeftToClusterAPI(t *testing.T) {
+	brought := inherit.Record{}.Recorded(content{taints: "gone:NoSchedule,theirs:NoSchedule", annotations: "capi/taints=gone:NoSchedule"}.node())
+	for state, want := range map[inherit.TaintPropagation]string{
+		inherit.PropagationEnabled: "kept:NoSchedule,gone:NoSchedule", inherit.PropagationUnknown: "kept:NoSchedule,gone:NoSchedule", inherit.PropagationDisabled: "",
+	} {
+		from := inherit.SourceOfMachine(content{taints: "kept:NoSchedule"}.machine())
+		if state == inherit.PropagationDisabled {
+			from = inherit.SourceOfMachine(content{}.machine())
+		}
+		result := inherit.Policy{ClusterAPITaints: state}.PlanNode(old(brought), from, inherit.Turn{}).Result
+		NewWithT(t).Expect(ids(result.Taints)).To(ContainElements("gone:NoSchedule", "theirs:NoSchedule"), fmt.Sprint(state))
+		listed := slices.Sorted(strings.SplitSeq(result.Annotations["cluster.x-k8s.io/taints-from-machine"], ","))
+		NewWithT(t).Expect(listed).To(Equal(slices.Sorted(strings.SplitSeq(want, ","))), fmt.Sprint(state))
 	}
 }
 
