@@ -98,7 +98,7 @@ func (o *fleetOptions) follow(ctx context.Context, timeout time.Duration, ask fu
 	return err
 }
 
-// changes prints the roll-outs whose state differs from what has been said.
+// changes prints the roll-outs whose state is new since the last line about them.
 func (o *fleetOptions) changes(answer *status.Status, said map[string]string) (err error) {
 	changed := *answer
 	changed.Rollouts = nil

@@ -16,7 +16,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/pods"
 )
 
-// left says what a Node waits for before it gets a taint that evicts Pods, as far as the Node's own Cluster shows it: who has paused the
+// left returns the reason for which a Node waits for a taint that evicts Pods, as far as the Node's own Cluster shows it: who has paused the
 // roll-out, or Pods with their disruption budgets.
 func (x *Explainer) left(ctx context.Context, o *compare.Object) string {
 	if o.Node == nil || len(o.Node.Plan.Held) == 0 {

@@ -24,7 +24,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/pods"
 )
 
-// cluster is what has been read of a Cluster.
+// cluster has the Nodes and settings of a Cluster.
 type cluster struct {
 	types.NamespacedName
 	pace.Rollout
