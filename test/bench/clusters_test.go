@@ -59,7 +59,7 @@ func BenchmarkClusters(b *testing.B) {
 		b.Skip("BENCH_CLUSTERS is not set: make bench SCENARIO=clusters")
 	}
 	count, nodes := number(b, "BENCH_CLUSTERS", 0), number(b, "BENCH_NODES", 0)
-	b.Run(fmt.Sprintf("%d Clusters of %d", count, nodes), func(b *testing.B) {
+	b.Run(fmt.Sprintf("%d×%d", count, nodes), func(b *testing.B) {
 		b.ReportMetric(0, "ns/op")
 		c := &clusters{fleet: newFleet(b, stage.Options{Args: electing}), nodes: nodes}
 		empty := measured(b, c.MetricsURL)
