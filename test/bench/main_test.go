@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package bench measures the costs of Heirloom: the CPU time of a review, as a ratio to a webhook that does nothing, memory and start by the
-// number of Machines, and the costs of many workload clusters.
+// Package bench measures the costs of Heirloom: the CPU time of a review, as a ratio to a webhook that does nothing, memory and start by
+// the number of Machines, and the costs of many workload clusters.
 package bench
 
 import (

@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -85,13 +86,8 @@ func newWorkload(ctx context.Context, cluster, nodes int, c *census) (*workload,
 
 func (w *workload) handler(server http.Handler) http.Handler {
 	wait := map[string]time.Duration{hanging: time.Hour, slow: 2 * time.Second}[w.state]
-	if wait == 0 {
-		return server
-	}
 	return http.HandlerFunc(func(response http.ResponseWriter, r *http.Request) {
-		select {
-		case <-r.Context().Done():
-		case <-time.After(wait):
+		if wait == 0 || waited(r.Context(), wait) {
 			server.ServeHTTP(response, r)
 		}
 	})
@@ -111,34 +107,23 @@ func (w *workload) kubeconfig() ([]byte, error) {
 	return clientcmd.Write(*config)
 }
 
-// flap shuts and opens the door until ctx is done.
-func (w *workload) flap(ctx context.Context) error {
-	for open := true; ; open = !open {
-		stays := 5 * time.Second
-		if open {
-			stays = 10 * time.Second
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(stays):
-		}
-		if open {
-			w.door.Shut()
-		} else if err := w.door.Open(); err != nil {
-			return err
-		}
-	}
-}
-
-// flapAll lets the flapping workload clusters flap until the end of the benchmark.
-func flapAll(b *testing.B, workloads []*workload) {
+// flap shuts and opens the doors of flapping workload clusters until the end of the benchmark.
+func flap(b *testing.B, workloads []*workload) {
 	b.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(b.Context()))
-	all, ctx := errgroup.WithContext(ctx)
+	var all errgroup.Group
 	for _, w := range workloads {
 		if w.state == flapping {
-			all.Go(func() error { return w.flap(ctx) })
+			all.Go(func() error {
+				for waited(ctx, 10*time.Second) {
+					w.door.Shut()
+					waited(ctx, 5*time.Second)
+					if err := w.door.Open(); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
 		}
 	}
 	b.Cleanup(func() {
@@ -149,7 +134,17 @@ func flapAll(b *testing.B, workloads []*workload) {
 	})
 }
 
-// close closes the API servers. No client may be connected.
+// waited waits, and reports whether ctx lasted so long.
+func waited(ctx context.Context, duration time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(duration):
+		return true
+	}
+}
+
+// closeAll closes the API servers.
 func closeAll(workloads []*workload) {
 	var all sync.WaitGroup
 	for _, w := range workloads {
@@ -195,15 +190,11 @@ func (c *census) stored(w apiserver.Write) {
 	if w.GVR.GroupResource() != corev1.Resource("nodes") || w.After == nil {
 		return
 	}
-	label, had := *c.label.Load(), false
-	if w.Before != nil {
-		_, had = w.Before.GetLabels()[label]
-	}
-	_, has := w.After.GetLabels()[label]
-	switch {
-	case has && !had:
+	has := metav1.HasLabel(metav1.ObjectMeta{Labels: w.After.GetLabels()}, *c.label.Load())
+	had := w.Before != nil && metav1.HasLabel(metav1.ObjectMeta{Labels: w.Before.GetLabels()}, *c.label.Load())
+	if has && !had {
 		c.have.Add(1)
-	case had && !has:
+	} else if had && !has {
 		c.have.Add(-1)
 	}
 }
