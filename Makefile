@@ -60,7 +60,7 @@ sim: ## Play SEEDS (1000) simulated worlds, from SEED (1) on; SEED alone plays t
 	@hack/sim.sh
 
 .PHONY: bench
-bench: build ## Run the benchmarks, and print their ratios (RUN, COUNT, MACHINES: hack/bench.sh --help).
+bench: build ## Run the benchmarks, and print their ratios (RUN, COUNT, MACHINES, SCENARIO: hack/bench.sh --help).
 	@hack/bench.sh
 
 .PHONY: generate

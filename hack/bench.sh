@@ -8,6 +8,7 @@
 #
 # environment: RUN (.), COUNT (3), BENCHTIME (1s): go test's -bench, -count and -benchtime
 #              MACHINES (500 10000): how many Machines the benchmark of memory has
+#              SCENARIO=clusters: only the benchmark of many workload clusters, by default once, with CLUSTERS (100) of NODES (6) each
 
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -17,6 +18,21 @@ if (($# > 0)); then
 fi
 file=$PWD/dist/bench.txt
 export BENCH_MACHINES=${MACHINES:-500 10000} BENCH_REQUESTS=10000
+case ${SCENARIO:-} in
+'')
+	run=${RUN:-.} count=${COUNT:-3}
+	printf -v command 'RUN=%q COUNT=%s MACHINES=%q' "$run" "$count" "$BENCH_MACHINES"
+	;;
+clusters)
+	run='^BenchmarkClusters$' count=${COUNT:-1}
+	export BENCH_CLUSTERS=${CLUSTERS:-100} BENCH_NODES=${NODES:-6}
+	command="SCENARIO=clusters CLUSTERS=$BENCH_CLUSTERS NODES=$BENCH_NODES COUNT=$count"
+	;;
+*)
+	echo "error: there is no scenario $SCENARIO; usage: make bench [SCENARIO=clusters]" >&2
+	exit 2
+	;;
+esac
 
 version() { GOWORK=off go -C "hack/tools/$1" list -m -f '{{.Version}}' "$2"; }
 
@@ -28,17 +44,17 @@ table() {
 		for (i = 3; i < NF; i += 2) print name "\t" $(i + 1) "\t" $i
 	}' "$file" | sort -t $'\t' -k 1,2 -k 3,3g | awk -F '\t' '
 		function quantile(q, at, i) { at = 1 + q * (n - 1); i = int(at); return i < n ? v[i] + (at - i) * (v[i + 1] - v[i]) : v[i] }
-		function row() { if (n) printf "| %s | %s | %.3g | %.3g–%.3g |\n", name, metric, quantile(0.5), quantile(0.25), quantile(0.75) }
+		function text(q) { return sprintf(quantile(q) < 1000 ? "%.3g" : "%.0f", quantile(q)) }
+		function row() { if (n) printf "| %s | %s | %s | %s–%s |\n", name, metric, text(0.5), text(0.25), text(0.75) }
 		$1 != name || $2 != metric { row(); name = $1; metric = $2; n = 0 }
 		{ v[++n] = $3 }
 		END { row() }'
-	printf '\n`make bench RUN=%q COUNT=%s MACHINES=%q`: %s, commit %s, %s cores, Go %s, Kubernetes %s, Cluster API %s.\n' \
-		"$run" "$count" "$BENCH_MACHINES" "$(date -u +%Y-%m-%d)" "$(git describe --always --dirty --exclude='*' 2>/dev/null || echo unknown)" \
+	printf '\n`make bench %s`: %s, commit %s, %s cores, Go %s, Kubernetes %s, Cluster API %s.\n' \
+		"$command" "$(date -u +%Y-%m-%d)" "$(git describe --always --dirty --exclude='*' 2>/dev/null || echo unknown)" \
 		"$(getconf _NPROCESSORS_ONLN)" "$(go env GOVERSION | sed 's/^go//')" \
 		"$(version kubernetes k8s.io/kubernetes)" "$(version cluster-api sigs.k8s.io/cluster-api)"
 }
 
-run=${RUN:-.} count=${COUNT:-3}
 programs=$(hack/tools/build.sh --env controlplane tools)
 eval "$programs"
 mkdir -p "${file%/*}"

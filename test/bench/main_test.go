@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package bench measures the costs of Heirloom: the CPU time of a review, as a ratio to a webhook that does nothing, and memory and start
-// by the number of Machines.
+// Package bench measures the costs of Heirloom: the CPU time of a review, as a ratio to a webhook that does nothing, memory and start by
+// the number of Machines, and the costs of many workload clusters.
 package bench
 
 import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"testing"
 
@@ -44,13 +45,16 @@ type fleet struct {
 	machines int
 }
 
+// benchArgs are arguments of the program: the default log level, and no waits.
+var benchArgs = []string{"-v=0", "--no-execute-rate=0"}
+
 func newFleet(b *testing.B, options stage.Options) *fleet {
 	b.Helper()
 	var err error
 	if options.Program, err = controlplane.Built(b.Context(), "heirloom"); err != nil {
 		b.Fatal(err)
 	}
-	options.Args, options.Dir = []string{"-v=0", "--no-execute-rate=0"}, b.TempDir() // the default log level
+	options.Args, options.Dir = slices.Concat(benchArgs, options.Args), b.TempDir()
 	f := &fleet{}
 	if f.Stage, err = stage.New(b.Context(), options); err != nil {
 		b.Fatal(err)

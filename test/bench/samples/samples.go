@@ -14,8 +14,8 @@ import (
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
-// Of returns the sum of each metric of a program. For metrics with a label "controller", it also returns the sum of each controller, by
-// "name controller".
+// Of returns the sum of each metric of a program. For metrics with a label "controller" or "host", it also returns the sum of each of its
+// values, by "name value".
 func Of(ctx context.Context, url string) (map[string]float64, error) {
 	text, err := stage.Metrics(ctx, url)
 	if err != nil {
@@ -32,7 +32,7 @@ func Of(ctx context.Context, url string) (map[string]float64, error) {
 			value := metric.GetGauge().GetValue() + metric.GetCounter().GetValue()
 			sums[name] += value
 			for _, label := range metric.GetLabel() {
-				if label.GetName() == "controller" {
+				if label.GetName() == "controller" || label.GetName() == "host" {
 					sums[name+" "+label.GetValue()] += value
 				}
 			}
