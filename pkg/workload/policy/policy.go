@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -64,7 +65,7 @@ func labels() map[string]string {
 func AdmissionPolicy(version schema.GroupVersion, rules inherit.Policy) *unstructured.Unstructured {
 	guard := clusterv1.NodeUninitializedTaint
 	labelsNamed, annotationsNamed := rules.Named()
-	text := strings.NewReplacer(
+	constants := strings.NewReplacer(
 		"VERSION", version.String(),
 		"FORMAT", format,
 		"MOST_ADDRESSES", strconv.Itoa(inherit.MostAddresses),
@@ -81,12 +82,41 @@ func AdmissionPolicy(version schema.GroupVersion, rules inherit.Policy) *unstruc
 		"RECORD_ANNOTATION", inherit.RecordAnnotation,
 		"RESTRICTED", restricted,
 		"TRACKING", "'"+strings.Join(inherit.TrackingAnnotations, "', '")+"'",
-	).Replace(manifest)
-	policy := &unstructured.Unstructured{}
-	utilruntime.Must(yaml.UnmarshalStrict([]byte(text), &policy.Object)) // the manifest is a part of the program
+	)
+	content, _ := filled(parsed(), constants).(map[string]any)
+	policy := &unstructured.Unstructured{Object: content}
 	policy.SetName(Name)
 	policy.SetLabels(labels())
 	return policy
+}
+
+// parsed returns the manifest with the names of constants. Heirloom compares the policy of each workload cluster again and again.
+//
+//nolint:gochecknoglobals // a part of the program, read once
+var parsed = sync.OnceValue(func() (content map[string]any) {
+	utilruntime.Must(yaml.UnmarshalStrict([]byte(manifest), &content))
+	return content
+})
+
+// filled returns a copy of a value with constants in place of their names.
+func filled(value any, constants *strings.Replacer) any {
+	switch value := value.(type) {
+	case string:
+		return constants.Replace(value)
+	case []any:
+		list := make([]any, 0, len(value))
+		for _, item := range value {
+			list = append(list, filled(item, constants))
+		}
+		return list
+	case map[string]any:
+		object := make(map[string]any, len(value))
+		for key, item := range value {
+			object[key] = filled(item, constants)
+		}
+		return object
+	}
+	return value
 }
 
 // selects returns the CEL expression for whether the rules bring a key k to a Node (rules 11 and 12): a key of this domain, or a key that
