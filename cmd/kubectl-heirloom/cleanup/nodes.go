@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/cli"
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/compare"
 	"github.com/heirloom-dev/heirloom/pkg/cleanup"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
@@ -27,6 +28,8 @@ func (o *Object) previewNodes(ctx context.Context, mode cleanup.Mode) error {
 	switch {
 	case err != nil:
 		return fmt.Errorf("looking for the Nodes of %s: %w", o, err)
+	case errors.Is(tree.NodesErr, cli.ErrSkipped):
+		return nil
 	case tree.NodesErr != nil:
 		return fmt.Errorf("the Nodes of Cluster %s are not shown, because they cannot be read: %w", cluster, tree.NodesErr)
 	}

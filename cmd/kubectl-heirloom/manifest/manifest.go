@@ -26,6 +26,8 @@ type Set struct {
 	Objects []*Object
 	// Templates holds the documents that are no objects before someone fills in their variables.
 	Templates []*Object
+	// Documents counts the documents that are not empty: objects, templates, and other documents.
+	Documents int
 }
 
 // Object is an object in a file.
@@ -64,6 +66,7 @@ func Read(in io.Reader, from resource.FilenameOptions) (*Set, error) {
 		infos, err := resource.NewLocalBuilder().Unstructured().FilenameParam(false, &from).Flatten().Do().Infos()
 		for _, info := range infos {
 			if object, ok := info.Object.(*unstructured.Unstructured); ok {
+				set.Documents++
 				set.add(&Object{File: filepath.ToSlash(from.Kustomize), Unstructured: object})
 			}
 		}
@@ -129,6 +132,7 @@ func (s *Set) document(file string, text []byte, above int) error {
 	if len(before) == len(text) {
 		return nil
 	}
+	s.Documents++
 	text, line := defaults.ReplaceAll(text, []byte("$1")), above+1+bytes.Count(before, []byte("\n"))
 	node, object, err := decode(text)
 	if err == nil {
