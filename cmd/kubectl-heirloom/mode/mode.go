@@ -78,7 +78,9 @@ func Set(ctx context.Context, w compare.World, c client.Client, key types.Namesp
 }
 
 // Valid reports whether a text is a mode.
-func Valid(text string) bool { return text == string(inherit.Enforce) || text == string(inherit.Observe) }
+func Valid(text string) bool {
+	return text == string(inherit.Enforce) || text == string(inherit.Observe)
+}
 
 // of returns the mode of a Cluster.
 func of(ctx context.Context, w compare.World, cluster *clusterv1.Cluster) Cluster {
