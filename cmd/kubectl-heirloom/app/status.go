@@ -61,8 +61,11 @@ func (o *fleetOptions) status(ctx context.Context, args []string) (*status.Statu
 
 // follow prints the status once or, with --watch, its changes until all roll-outs are done, or until the timeout.
 func (o *fleetOptions) follow(ctx context.Context, timeout time.Duration, ask func(context.Context) (*status.Status, error)) error {
-	if timeout < 0 || timeout > 0 && !o.watch {
-		return errors.New("--timeout must not be negative, and needs --watch")
+	switch {
+	case timeout < 0:
+		return errors.New("--timeout must not be negative")
+	case timeout > 0 && !o.watch:
+		return errors.New("--timeout needs --watch")
 	}
 	limited, errOut := ctx, o.ErrOut
 	if timeout > 0 {
