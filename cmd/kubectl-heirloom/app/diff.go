@@ -165,7 +165,7 @@ func (o *diffOptions) show(result *diff.Result) (err error) {
 		err = result.Show(o.IOStreams, o.showAll)
 	}
 	if err == nil && o.print.ForPeople() {
-		_, err = fmt.Fprintln(o.Out, strings.Join(result.Lines(), "\n"))
+		_, err = fmt.Fprintln(o.Out, cli.Escape(strings.Join(result.Lines(), "\n")))
 	}
 	used, unknown := result.Used()
 	switch {

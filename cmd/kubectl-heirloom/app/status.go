@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/cli-runtime/pkg/printers"
 
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/cli"
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/status"
@@ -109,7 +108,7 @@ func (o *fleetOptions) changes(answer *status.Status, said map[string]string) (e
 		if key, line := r.Namespace+"/"+r.Cluster, r.Line(); said[key] != line {
 			said[key], changed.Rollouts = line, append(changed.Rollouts, r)
 			if o.print.ForPeople() {
-				_, err = fmt.Fprintln(o.Out, printers.EscapeTerminal(line))
+				_, err = fmt.Fprintln(o.Out, cli.Escape(line))
 			}
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/cli"
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/compare"
 	"github.com/heirloom-dev/heirloom/pkg/cleanup"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
@@ -129,8 +130,8 @@ func (o *Object) CleanUp(ctx context.Context) error {
 		return len(owned) == 0, err
 	})
 	if wait.Interrupted(err) && ctx.Err() == nil {
-		return fmt.Errorf("after %s, Heirloom still owns entries in %d objects: see its log, or run this again later",
-			timeout, len(owned))
+		return fmt.Errorf("after %s, Heirloom still owns entries in %s: see its log, or run this again later",
+			timeout, cli.Count(len(owned), "object"))
 	}
 	if err == nil {
 		_, _ = fmt.Fprintln(o.Out, did(o.GroupKind(), o.NamespacedName, " cleaned up"))

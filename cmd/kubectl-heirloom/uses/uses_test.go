@@ -226,8 +226,10 @@ func TestLongLists(t *testing.T) {
 // Tenants of a workload cluster choose expressions and the names of controllers. Neither can forge a line of the answer.
 func TestTenantsForgeNoLine(t *testing.T) {
 	g := NewWithT(t)
-	d := Dependant{Kind: "BGPPeer", Name: "a", Uses: []Use{{Effect: Requires, Expression: "has(x) ||\n\x1b[2Jhas(y)"}}}
-	g.Expect(d.String()).To(Equal("BGPPeer a requires has(x) || ^[[2Jhas(y)"))
+	d := Dependant{Kind: "BGPPeer", Name: "a", Uses: []Use{{Effect: Requires, Expression: "has(x) ||\n\x1b[2Jhas(y)\a\u202e"}}}
+	g.Expect(d.String()).To(Equal(`BGPPeer/a requires has(x) || ^[[2Jhas(y)^G\u202e`))
+	d.Namespace = "default"
+	g.Expect(d.String()).To(HavePrefix("BGPPeer/a in namespace default requires "))
 	pod := object{Dependant: Dependant{Kind: "Pod", Name: "p"}, controller: &metav1.OwnerReference{Kind: "Rollout", Name: "r\nx"}}
 	g.Expect(pod.top(map[string]*object{pod.id(): &pod}).Name).To(Equal("p"))
 }
