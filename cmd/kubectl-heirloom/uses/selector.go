@@ -153,9 +153,7 @@ func (c condition) effect(change Change, tests []condition) (effect Effect) {
 		case !held && holds:
 			effect = Forbids
 		case effect == "" && slices.ContainsFunc(tests, func(test condition) bool { return test.test(before) != test.test(after) }):
-			if effect = Alternative; c.never(change.Key, named) {
-				effect = Requires
-			}
+			effect = c.undecided(change.Key, named)
 		}
 	}
 	return effect
@@ -173,9 +171,13 @@ func (c condition) satisfying(key string, tests []condition) (all []string) {
 	return all
 }
 
-// never reports whether no Node can satisfy the condition: without the label, with a value that the condition names, or with another.
-func (c condition) never(key string, named []string) bool {
+// undecided returns the effect of a change that tests notice, although it does not decide: the label is an alternative, unless no Node can
+// satisfy the condition, without the label, with a value that the condition names, or with another.
+func (c condition) undecided(key string, named []string) Effect {
 	absent, _ := c.can(key, labels.Set{})
 	other, _ := c.can(key, labels.Set{key: ""})
-	return !absent && !other && len(named) == 0
+	if absent || other || len(named) > 0 {
+		return Alternative
+	}
+	return Requires
 }
