@@ -129,7 +129,7 @@ func TestMachinePoolTaints(t *testing.T) {
 		{name: "an annotation of which nothing is left goes", class: content{taints: "gpu:NoSchedule@OnInitialization", annotations: always + "gpu:NoSchedule"}, want: initialize + "gpu:NoSchedule"},
 		{name: "reserved taints are left out, and said so", class: content{taints: "gpu:NoSchedule,node.kubernetes.io/x:NoSchedule"}, want: always + "gpu:NoSchedule", problem: `taint "node.kubernetes.io/x:NoSchedule"`},
 		{name: "start-up gates stay", class: content{taints: "z:NoSchedule", annotations: "taints.heirloom.dev/until=net:NoSchedule until condition Net=False"}, want: "taints.heirloom.dev/until=net:NoSchedule until condition Net=False; " + always + "z:NoSchedule"},
-		{name: "what cannot be read of the annotation does not lose the rest", class: content{taints: "gpu:NoSchedule", annotations: always + "typo,b:NoSchedule"}, want: always + "b:NoSchedule,gpu:NoSchedule", problem: `taint "typo" has no effect`},
+		{name: "what cannot be read of the annotation does not lose the rest", class: content{taints: "gpu:NoSchedule", annotations: always + "typo,b:NoSchedule"}, want: always + "b:NoSchedule,gpu:NoSchedule", problem: `taint "typo" lacks an effect`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			for _, gate := range []inherit.TaintPropagation{inherit.PropagationUnknown, inherit.PropagationEnabled, inherit.PropagationDisabled} {

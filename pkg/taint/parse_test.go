@@ -22,8 +22,8 @@ func TestParse(t *testing.T) {
 		{name: "an empty value is no value", text: "gpu=:NoExecute", want: corev1.Taint{Key: "gpu", Effect: "NoExecute"}},
 		{name: "a key may have a prefix", text: "example.com/gpu=a.b_c-d:PreferNoSchedule", want: corev1.Taint{Key: "example.com/gpu", Value: "a.b_c-d", Effect: "PreferNoSchedule"}},
 		{name: "the content is for Validate to judge", text: "?=!:Never", want: corev1.Taint{Key: "?", Value: "!", Effect: "Never"}},
-		{name: "nothing is not a taint", text: "", problem: `taint "" has no effect`},
-		{name: "a key and a value are not a taint", text: "gpu=true", problem: `taint "gpu=true" has no effect`},
+		{name: "nothing is not a taint", text: "", problem: `taint "" lacks an effect`},
+		{name: "a key and a value are not a taint", text: "gpu=true", problem: `taint "gpu=true" lacks an effect`},
 		{name: "a taint without a key is refused", text: ":NoSchedule", problem: `taint ":NoSchedule" has no key`},
 		{name: "a second colon is refused", text: "gpu:true:NoSchedule", problem: `taint "gpu:true:NoSchedule" has more than one colon`},
 		{name: "a second equals sign is refused", text: "gpu=a=b:NoSchedule", problem: `taint "gpu=a=b:NoSchedule" has more than one equals sign`},
@@ -49,7 +49,7 @@ func TestParseList(t *testing.T) {
 		{name: "a list of blanks and commas has no taints", text: " , ,,\t,"},
 		{name: "blanks around entries do not count", text: " gpu:NoSchedule ,\n a=b:NoExecute ", want: "gpu:NoSchedule,a=b:NoExecute"},
 		{name: "repeated entries are all there", text: "gpu:NoSchedule,gpu:NoSchedule", want: "gpu:NoSchedule,gpu:NoSchedule"},
-		{name: "one typo does not lose the others", text: "a:NoSchedule,typo,b:NoExecute", want: "a:NoSchedule,b:NoExecute", problems: []string{`"typo" has no effect`}},
+		{name: "one typo does not lose the others", text: "a:NoSchedule,typo,b:NoExecute", want: "a:NoSchedule,b:NoExecute", problems: []string{`"typo" lacks an effect`}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			Expect := NewWithT(t).Expect

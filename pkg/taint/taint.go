@@ -130,7 +130,7 @@ func Parse(s string) (corev1.Taint, error) {
 	const expected = "expected <key>=<value>:<effect> or <key>:<effect>"
 	switch {
 	case !ok || effect == "":
-		return corev1.Taint{}, fmt.Errorf("taint %q has no effect: %s", s, expected)
+		return corev1.Taint{}, fmt.Errorf("taint %q lacks an effect: %s", s, expected)
 	case strings.Contains(effect, ":"):
 		return corev1.Taint{}, fmt.Errorf("taint %q has more than one colon: %s", s, expected)
 	case key == "":

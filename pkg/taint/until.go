@@ -186,11 +186,22 @@ func parseWithin(words []string, at int) (time.Duration, error) {
 		return 0, fmt.Errorf("word %d, %q: expected the end", at+3, words[at+2])
 	default:
 		within, err := time.ParseDuration(text)
+		if _, short := time.ParseDuration(strings.Map(zero, text)); err != nil && short == nil {
+			return 0, fmt.Errorf("word %d, %q: the duration is too long", at+2, text)
+		}
 		if err != nil || within <= 0 {
 			return 0, fmt.Errorf("word %d, %q: expected a positive duration such as 30m or 1h30m", at+2, text)
 		}
 		return within, nil
 	}
+}
+
+// zero replaces a digit by 0: the text of a duration that is too long then becomes the text of no time.
+func zero(r rune) rune {
+	if '0' <= r && r <= '9' {
+		return '0'
+	}
+	return r
 }
 
 // Gates returns the start-up gates that an object's annotations declare, by the identity of their taints. Invalid entries are left out.

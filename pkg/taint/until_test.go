@@ -40,7 +40,7 @@ func TestParseGate(t *testing.T) {
 		{text: "net=calico:NoSchedule until", problem: "it ends where a requirement is expected: condition <type>=<status>, daemonset"},
 		{text: "net=calico:NoSchedule until condition Net = True", problem: `word 4, "Net": the status must be True, False or Unknown`},
 		{text: "net=calico:NoSchedule unless condition Net=True", problem: "expected <taint> until <requirement>"},
-		{text: "net until condition Net=True", problem: "has no effect"},
+		{text: "net until condition Net=True", problem: "lacks an effect"},
 		{text: "net:NoSchedule until condition Net=true", problem: "the status must be True, False or Unknown"},
 		{text: "net:NoSchedule until condition =True", problem: "must be non-empty"},
 		{text: "net:NoSchedule until condition Net=True or condition Other=True", problem: `word 5, "or": expected and, within, or the end`},
@@ -59,6 +59,7 @@ func TestParseGate(t *testing.T) {
 		{text: "net:NoSchedule until csinode " + strings.Repeat("a", 64), problem: "must be no more than 63"},
 		{text: "net:NoSchedule until csinode a within", problem: `word 6, "": expected a positive duration`},
 		{text: "net:NoSchedule until csinode a within 1d", problem: `word 6, "1d": expected a positive duration`},
+		{text: "net:NoSchedule until csinode a within 10000000h", problem: `word 6, "10000000h": the duration is too long`},
 		{text: "net:NoSchedule until csinode a within -1m", problem: "expected a positive duration"},
 		{text: "net:NoSchedule until csinode a within 1m and csinode b", problem: `word 7, "and": expected the end`},
 	} {

@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/cli-runtime/pkg/printers"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/adopt"
@@ -144,7 +143,7 @@ func (o *adoptOptions) show(answer *adopt.Adoption) error {
 	}
 	for _, sentence := range answer.Sentences() {
 		if err == nil {
-			_, err = fmt.Fprintln(o.Out, printers.EscapeTerminal(sentence))
+			_, err = fmt.Fprintln(o.Out, cli.Escape(sentence))
 		}
 	}
 	return err

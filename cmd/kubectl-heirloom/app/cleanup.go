@@ -17,7 +17,7 @@ import (
 
 	ask "github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/cleanup"
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/cli"
-	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/settings"
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/compare"
 	"github.com/heirloom-dev/heirloom/pkg/cleanup"
 )
 
@@ -102,25 +102,31 @@ func (o *cleanupOptions) run(ctx context.Context, args []string) error {
 	if len(args) > 0 && len(request.Objects) != 1 {
 		return fmt.Errorf("%q: cleanup takes one object at a time, as KIND/NAME", strings.Join(args, " "))
 	} else if len(args) > 0 {
-		return o.object(ctx, request.Objects[0], management, d, s)
+		w.Settings = s
+		return o.object(ctx, request.Objects[0], management, d, w)
 	}
 	if err := o.ask(ask.Describe(s, o.what)); err != nil {
 		return err
 	}
 	cleaner := cleanup.Cleaner{Options: o.what, Config: s.Config, Management: o.writer(management), Discovery: d, Out: o.Out, Progress: o.ErrOut}
-	cleaner.Workload = func(ctx context.Context, cluster types.NamespacedName) (client.Client, error) {
+	cleaner.Workload = o.workload(management)
+	return cleaner.Run(ctx)
+}
+
+// workload returns a function that connects to workload clusters.
+func (o *cleanupOptions) workload(management *cli.Management) func(context.Context, types.NamespacedName) (client.Client, error) {
+	return func(ctx context.Context, cluster types.NamespacedName) (client.Client, error) {
 		server, err := o.Workload(ctx, management, cluster)
 		if err != nil {
 			return nil, err
 		}
 		return o.writer(server), nil
 	}
-	return cleaner.Run(ctx)
 }
 
 // object cleans up a single object.
 func (o *cleanupOptions) object(
-	ctx context.Context, named cli.Object, management client.Client, d discovery.DiscoveryInterface, s settings.Settings,
+	ctx context.Context, named cli.Object, management *cli.Management, d discovery.DiscoveryInterface, w compare.World,
 ) error {
 	namespace, err := o.Namespace()
 	if err != nil {
@@ -128,7 +134,9 @@ func (o *cleanupOptions) object(
 	}
 	object := &ask.Object{
 		GroupVersionKind: named.Kind.GroupVersionKind, NamespacedName: types.NamespacedName{Namespace: namespace, Name: named.Name}, Client: o.writer(management), Out: o.Out,
+		World: w, Workload: o.workload(management),
 	}
+	s := w.Settings
 	if object.Kinds, err = cleanup.Kinds(d, s.Config.ProviderGroups); err != nil {
 		return err
 	}

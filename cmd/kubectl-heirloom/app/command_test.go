@@ -48,7 +48,7 @@ func TestWrongCommandLines(t *testing.T) {
 		"mode set prod":                         "specify a Cluster, as cluster/NAME or NAME, and then enforce, observe or --unset",
 		"mode set cluster enforce":              "specify a Cluster, as cluster/NAME or NAME, and then enforce, observe or --unset",
 		"mode set prod enforce --unset":         "specify a Cluster, as cluster/NAME or NAME, and then enforce, observe or --unset",
-		"mode set prod loosely":                 "specify a Cluster, as cluster/NAME or NAME, and then enforce, observe or --unset",
+		"mode set prod loosely":                 `mode "loosely": must be enforce or observe`,
 		"cleanup machine/":                      `"machine/" is not an object`,
 		"check --wait=-1s":                      "--wait=-1s: must not be negative",
 		"check --output=name":                   `--output="name": must be one of table, wide, json`, // checks have no object names

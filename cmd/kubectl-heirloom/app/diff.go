@@ -43,8 +43,9 @@ server's rules. Without files, you see pending writes of the server in the named
 not shown: Cluster API replaces Machines if you change a version or a template. KUBECTL_EXTERNAL_DIFF shows the differences, as with
 kubectl diff.
 
-The exit code is 0 if nothing would change, 1 if an object would change, and 2 without an answer. With --fail-on=used, it is 1 only if
-Nodes would lose or change a label that an object uses, and 2 also if that is unknown.`,
+The exit code is 0 if nothing would change, 1 if an object would change, and 2 without an answer, or if no known object would change
+and not everything could be read. With --fail-on=used, it is 1 only if Nodes would lose or change a label that an object uses, and 2 also
+if that is unknown.`,
 		Example: `  # Writes that this file would cause, down to the Nodes
   kubectl heirloom diff -f md-0.yaml
 
@@ -136,6 +137,9 @@ func (o *diffOptions) run(command *cobra.Command, args []string) error {
 // dryRuns returns the objects of the files. kubectl's own code sends them to the API server.
 func (o *diffOptions) dryRuns(read *resource.Result) (files []diff.File, err error) {
 	infos, err := read.Infos()
+	if err == nil && len(infos) == 0 {
+		return nil, errors.New("the files contain no objects")
+	}
 	for _, info := range infos {
 		local, _ := info.Object.(*unstructured.Unstructured) // the builder returns only unstructured objects
 		run := o.apply
@@ -161,7 +165,7 @@ func (o *diffOptions) show(result *diff.Result) (err error) {
 		err = result.Show(o.IOStreams, o.showAll)
 	}
 	if err == nil && o.print.ForPeople() {
-		_, err = fmt.Fprintln(o.Out, strings.Join(result.Lines(), "\n"))
+		_, err = fmt.Fprintln(o.Out, cli.Escape(strings.Join(result.Lines(), "\n")))
 	}
 	used, unknown := result.Used()
 	switch {
@@ -171,6 +175,8 @@ func (o *diffOptions) show(result *diff.Result) (err error) {
 		return cli.ErrFound
 	case o.failOn == "used" && unknown:
 		return errors.New("not everything could be read that tells whether a label is used")
+	case o.failOn == "change" && result.Unread:
+		return errors.New("not everything could be read, so an unread object may change")
 	}
 	return nil
 }

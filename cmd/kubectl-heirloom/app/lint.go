@@ -4,6 +4,7 @@ package app
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -47,6 +48,9 @@ func newLintCommand(f *cli.Factory) *cobra.Command {
 			read, err := f.Settings.Offline()
 			if err != nil || readErr != nil && len(set.Objects)+len(set.Templates) == 0 {
 				return cmp.Or(err, readErr)
+			}
+			if set.Documents == 0 {
+				return errors.New("the files contain no objects")
 			}
 			report, err := lint.Lint(set, lint.Settings{Policy: read.Config.Rules, Origin: read.Origin, Namespace: *f.Config.Namespace})
 			if err == nil {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
@@ -18,7 +19,14 @@ import (
 
 func newModeCommand(f *cli.Factory) *cobra.Command {
 	command := &cobra.Command{
-		Use: "mode", Short: "List and set the modes of Clusters: whether Heirloom writes there, or only observes", Args: cli.NoArguments,
+		Use: "mode", Short: "List and set the modes of Clusters: whether Heirloom writes there, or only observes", SuggestionsMinimumDistance: 2,
+		RunE: func(command *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return command.Help()
+			}
+			meant := cmp.Or(strings.Join(command.SuggestionsFor(args[0]), " or "), "list or set")
+			return fmt.Errorf("unknown command %q for %q: did you mean %s?", args[0], command.CommandPath(), meant)
+		},
 	}
 	o := &fleetOptions{Factory: f, print: cli.NewPrintFlags().WithoutNames()}
 	list := &cobra.Command{
@@ -60,7 +68,10 @@ func newModeSetCommand(o *fleetOptions) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if len(named.Objects) != 1 || !unset && wanted != string(inherit.Enforce) && wanted != string(inherit.Observe) {
+			if wanted != "" && !mode.Valid(wanted) {
+				return fmt.Errorf("mode %q: must be %s or %s", wanted, inherit.Enforce, inherit.Observe)
+			}
+			if len(named.Objects) != 1 || !unset && wanted == "" {
 				return errors.New("specify a Cluster, as cluster/NAME or NAME, and then enforce, observe or --unset")
 			}
 			strategy, err := o.DryRun(command)

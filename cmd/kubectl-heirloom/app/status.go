@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/cli-runtime/pkg/printers"
 
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/cli"
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/status"
@@ -61,8 +60,11 @@ func (o *fleetOptions) status(ctx context.Context, args []string) (*status.Statu
 
 // follow prints the status once or, with --watch, its changes until all roll-outs are done, or until the timeout.
 func (o *fleetOptions) follow(ctx context.Context, timeout time.Duration, ask func(context.Context) (*status.Status, error)) error {
-	if timeout < 0 || timeout > 0 && !o.watch {
-		return errors.New("--timeout must not be negative, and needs --watch")
+	switch {
+	case timeout < 0:
+		return errors.New("--timeout must not be negative")
+	case timeout > 0 && !o.watch:
+		return errors.New("--timeout needs --watch")
 	}
 	limited, errOut := ctx, o.ErrOut
 	if timeout > 0 {
@@ -106,7 +108,7 @@ func (o *fleetOptions) changes(answer *status.Status, said map[string]string) (e
 		if key, line := r.Namespace+"/"+r.Cluster, r.Line(); said[key] != line {
 			said[key], changed.Rollouts = line, append(changed.Rollouts, r)
 			if o.print.ForPeople() {
-				_, err = fmt.Fprintln(o.Out, printers.EscapeTerminal(line))
+				_, err = fmt.Fprintln(o.Out, cli.Escape(line))
 			}
 		}
 	}

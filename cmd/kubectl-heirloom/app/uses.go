@@ -5,6 +5,8 @@ package app
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
@@ -26,7 +28,8 @@ func newUsesCommand(f *cli.Factory) *cobra.Command {
 Karpenter, the SR-IOV operator and the NVIDIA GPU operator. Pods count as the object that controls them.
 
 EFFECT says what the selector does with the label: it requires or forbids the label, names the label as one alternative of several, or
-prefers Nodes by it. With a VALUE, only selectors count that tell a Node with this value from a Node without the label.
+prefers Nodes by it. With a VALUE, only selectors count that tell a Node with this value from a Node without the label, and
+other values that a selector names are alternatives.
 
 The exit code is 0 if no object uses the label, 1 if an object does, and 2 if something could not be read.`,
 		Example: `  # What depends on a role, in all Clusters?
@@ -58,6 +61,9 @@ func (o *fleetOptions) uses(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+	if o.WorkloadKubeconfig != "" && len(keys) > 1 {
+		return fmt.Errorf("--workload-kubeconfig leads to one workload cluster: name one of the %s", cli.Count(len(keys), "Cluster"))
+	}
 	found, unread := make([][]uses.Dependant, len(keys)), make([]error, len(keys))
 	done := o.Progress("Reading the objects of %s", cli.Count(len(keys), "workload cluster"))
 	group := errgroup.Group{}
@@ -74,7 +80,12 @@ func (o *fleetOptions) uses(ctx context.Context, args []string) error {
 		answer.Add(key, found[i], unread[i])
 	}
 	answer.Notes = o.world.Settings.Notes
-	switch err := o.show(answer, answer.Sentences()...); {
+	sentences := answer.Sentences()
+	named := slices.ContainsFunc(keys, func(key types.NamespacedName) bool { return key.Name == answer.Key })
+	if len(args) == 1 && len(answer.Dependants) == 0 && named {
+		sentences = append(sentences, fmt.Sprintf("%[1]s is the name of a Cluster. The KEY of a label comes first: kubectl heirloom uses KEY %[1]s", answer.Key))
+	}
+	switch err := o.show(answer, sentences...); {
 	case err != nil:
 		return err
 	case len(answer.Unread) > 0:

@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
-	"k8s.io/cli-runtime/pkg/printers"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/cli"
@@ -184,7 +183,7 @@ func (o *fleetOptions) show(answer cli.Result, sentences ...string) error {
 	}
 	for _, sentence := range sentences {
 		if err == nil && o.print.ForPeople() {
-			_, err = fmt.Fprintln(o.Out, printers.EscapeTerminal(sentence))
+			_, err = fmt.Fprintln(o.Out, cli.Escape(sentence))
 		}
 	}
 	return err

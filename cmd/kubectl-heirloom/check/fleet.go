@@ -74,7 +74,7 @@ func (c *Checker) mode(ctx context.Context) answer {
 			enforced++
 		}
 	})
-	r.Message = fmt.Sprintf("%d of %d Clusters are enforced (--mode=%s, --enrollment=%s).", enforced, len(c.trees), c.Settings.Config.Mode, c.Settings.Config.Enrollment)
+	r.Message = fmt.Sprintf("%s (--mode=%s, --enrollment=%s).", share(enforced, len(c.trees), "Cluster", "is enforced", "are enforced"), c.Settings.Config.Mode, c.Settings.Config.Enrollment)
 	return r
 }
 
@@ -123,7 +123,7 @@ func (c *Checker) workloadClusters(context.Context) answer {
 			r.add(Warning, "", "%s: %v", of.Cluster, of.NodesErr)
 		}
 	})
-	r.Message = fmt.Sprintf("%d of %d workload clusters could be reached from here.", reached, len(c.trees))
+	r.Message = share(reached, len(c.trees), "workload cluster", "could", "could") + " be reached from here."
 	return r
 }
 
@@ -162,7 +162,7 @@ func (c *Checker) nodes(context.Context) answer {
 		}
 		total++
 	})
-	r.Message = fmt.Sprintf("%d of %d Nodes are as declared.", well, total)
+	r.Message = share(well, total, "Node", "is", "are") + " as declared."
 	return r
 }
 
@@ -183,7 +183,7 @@ func (c *Checker) machines(context.Context) answer {
 		}
 		total++
 	})
-	r.Message = fmt.Sprintf("%d of %d Machines inherit.", well, total)
+	r.Message = share(well, total, "Machine", "inherits", "inherit") + "."
 	return r
 }
 
@@ -319,4 +319,13 @@ func (c *Checker) called(ctx context.Context, webhook string, object client.Obje
 func selects(by *metav1.LabelSelector, of labels.Set) bool {
 	selector, err := metav1.LabelSelectorAsSelector(by)
 	return by == nil || err != nil || selector.Matches(of)
+}
+
+// share says of how many objects something is true, with the verb for one object and for several.
+func share(n, total int, noun, one, several string) string {
+	verb := several
+	if n == 1 || total == 1 {
+		verb = one
+	}
+	return fmt.Sprintf("%d of %s %s", n, cli.Count(total, noun), verb)
 }

@@ -223,13 +223,13 @@ func (c *Checker) versions(context.Context) answer {
 	if info, err := c.Kubernetes(); err == nil {
 		kubernetes = info.GitVersion
 	}
-	for _, of := range []struct{ what, is, oldest string }{
-		{"server", c.Settings.Version, "v0.0.0"},
-		{"Cluster API", c.Settings.ClusterAPI, "v1.11.0"}, // the oldest tested release
-		{"Kubernetes", kubernetes, "v1.30.0"},             // where match conditions of webhooks are stable
+	for _, of := range []struct{ what, whose, is, oldest string }{
+		{"server", "The server's", c.Settings.Version, "v0.0.0"},
+		{"Cluster API", "Cluster API's", c.Settings.ClusterAPI, "v1.11.0"}, // the oldest tested release
+		{"Kubernetes", "The API server's", kubernetes, "v1.30.0"},          // where match conditions of webhooks are stable
 	} {
 		if of.is == "" {
-			r.add(Unknown, "", "the version of %s is unknown", of.what)
+			r.add(Unknown, "", "%s version is unknown", of.whose)
 			continue
 		}
 		r.Message += ", " + of.what + " " + of.is

@@ -18,6 +18,8 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/cli"
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/compare"
 	"github.com/heirloom-dev/heirloom/pkg/cleanup"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/managedfields"
@@ -35,6 +37,9 @@ type Object struct {
 	Client client.Client
 	// Kinds are the kinds that inherit. Their objects may belong to a Cluster.
 	Kinds []schema.GroupVersionKind
+	// World is the fleet, in which a preview finds the Nodes, and Workload connects it to workload clusters.
+	World    compare.World
+	Workload func(context.Context, types.NamespacedName) (client.Client, error)
 	// Lease is the Lease of the leader; empty without leader election.
 	Lease types.NamespacedName
 	Out   io.Writer
@@ -49,7 +54,9 @@ func did(kind schema.GroupKind, key types.NamespacedName, verb string) string {
 
 // Describe announces the cleanup.
 func (o *Object) Describe() string {
-	what := map[string]string{"Cluster": "in all objects of the Cluster and on its Nodes", "Machine": "there and on its Node"}[o.Kind]
+	what := map[string]string{
+		"Cluster": "in all objects of the Cluster and on its Nodes", "Machine": "there and on its Node", "MachinePool": "there and on its Nodes",
+	}[o.Kind]
 	if what == "" {
 		what = "there. Objects below it then inherit only its remaining entries"
 	}
@@ -86,10 +93,14 @@ func (o *Object) Preview(ctx context.Context, mode cleanup.Mode) error {
 		if err != nil {
 			return fmt.Errorf("cleaning up %s %s: %w", gvk.Kind, key.Name, err)
 		}
-		line := did(gvk.GroupKind(), key, " cleaned up") + " (dry run)"
-		_, _ = fmt.Fprintln(o.Out, strings.Join(append([]string{line}, removed...), "\n  "))
+		o.would(did(gvk.GroupKind(), key, " cleaned up"), removed)
 	}
-	return nil
+	return o.previewNodes(ctx, mode)
+}
+
+// would prints a cleanup that a preview does not do, with the removed fields.
+func (o *Object) would(done string, removed []string) {
+	_, _ = fmt.Fprintln(o.Out, strings.Join(append([]string{done + " (dry run)"}, removed...), "\n  "))
 }
 
 // label asks the running server to clean up the object.
@@ -119,8 +130,8 @@ func (o *Object) CleanUp(ctx context.Context) error {
 		return len(owned) == 0, err
 	})
 	if wait.Interrupted(err) && ctx.Err() == nil {
-		return fmt.Errorf("after %s, Heirloom still owns entries in %d objects: see its log, or run this again later",
-			timeout, len(owned))
+		return fmt.Errorf("after %s, Heirloom still owns entries in %s: see its log, or run this again later",
+			timeout, cli.Count(len(owned), "object"))
 	}
 	if err == nil {
 		_, _ = fmt.Fprintln(o.Out, did(o.GroupKind(), o.NamespacedName, " cleaned up"))

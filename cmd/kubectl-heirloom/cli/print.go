@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
@@ -49,7 +50,7 @@ func (f *Factory) Painter(w io.Writer) Painter {
 
 // Paint returns text in a style, with its own escape sequences made harmless. In a table, use a Cell.
 func (p Painter) Paint(style Style, text string) string {
-	text = printers.EscapeTerminal(text)
+	text = Escape(text)
 	if !p || style == "" || text == "" {
 		return text
 	}
@@ -182,7 +183,7 @@ func printTable(w io.Writer, paint Painter, table *metav1.Table) error {
 			if !styled {
 				cell.Text = fmt.Sprint(row.Cells[j])
 			}
-			cell.Text = printers.EscapeTerminal(strings.NewReplacer("\n", " ", "\r", " ", "\f", " ").Replace(cell.Text))
+			cell.Text = Escape(strings.NewReplacer("\n", " ", "\r", " ", "\f", " ").Replace(cell.Text))
 			cells, width = append(cells, cell), max(width, utf8.RuneCountInString(cell.Text))
 		}
 		width = max(width, len(column.Name)) + 3
@@ -303,6 +304,25 @@ func ToSync(p inherit.Policy, e inherit.Entry) string {
 		add = fmt.Sprintf("name it in the annotation %s of the Cluster, or %s", named, add)
 	}
 	return "To propagate it to Nodes, " + add + "."
+}
+
+// Escape makes a text harmless that others have written: escape sequences, as kubectl does, other control characters, and characters that
+// change the direction of a text. Lines and tabs stay.
+func Escape(text string) string {
+	var safe strings.Builder
+	for _, r := range printers.EscapeTerminal(text) {
+		switch {
+		case r == '\n' || r == '\t':
+			safe.WriteRune(r)
+		case r < ' ':
+			safe.WriteString("^" + string(r+'@'))
+		case unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r):
+			fmt.Fprintf(&safe, `\u%04x`, r)
+		default:
+			safe.WriteRune(r)
+		}
+	}
+	return safe.String()
 }
 
 // Flat returns a value on one line.

@@ -25,8 +25,8 @@ import (
 )
 
 var (
-	// errGone says that an object to which another object refers does not exist.
-	errGone = errors.New("it does not exist")
+	// ErrGone says that an object to which another object refers does not exist.
+	ErrGone = errors.New("it does not exist")
 	// errNotServed says that the API server does not serve the kind of an object to which another object refers.
 	errNotServed = errors.New("the API server does not serve its kind")
 )
@@ -197,7 +197,7 @@ func (t *tree) class(ctx context.Context, cluster *clusterv1.Cluster) *Object {
 	}
 	class, err := t.chain.ClusterClass(ctx, cluster)
 	if err == nil && class == nil {
-		err = errGone
+		err = ErrGone
 	}
 	if err != nil {
 		return unknown(clusterv1.GroupVersion.WithKind("ClusterClass"), key, err)
@@ -218,7 +218,7 @@ func (t *tree) controlPlane(ctx context.Context, cluster *clusterv1.Cluster) []*
 		_, cp, err = t.chain.ControlPlane(ctx, cluster.Namespace, owner)
 	}
 	if err == nil && cp == nil {
-		err = errGone
+		err = ErrGone
 	}
 	if err != nil {
 		return []*Object{unknown(gvk, types.NamespacedName{Namespace: cluster.Namespace, Name: ref.Name}, err)}

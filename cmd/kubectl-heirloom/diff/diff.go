@@ -9,6 +9,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"reflect"
@@ -184,6 +185,8 @@ func (e *evaluation) cluster(ctx context.Context, key types.NamespacedName) erro
 		return nil
 	case err != nil:
 		return err
+	case errors.Is(tree.NodesErr, cli.ErrSkipped):
+		e.note(key.String(), "The Nodes of Cluster %s do not change: "+cli.OneLine(tree.NodesErr))
 	case tree.NodesErr != nil:
 		e.Unread = true
 		e.note(key.String(), "The Nodes of Cluster %s are not shown, because its API server does not answer: "+cli.OneLine(tree.NodesErr))
@@ -201,7 +204,7 @@ func (e *evaluation) visit(ctx context.Context, o *compare.Object) error {
 	switch {
 	case o.Err != nil:
 		external := o.Node == nil && o.Parent != nil && o.Parent.Kind == "Machine" // has no Nodes below it
-		e.Unread = e.Unread || !external
+		e.Unread = e.Unread || !external && !errors.Is(o.Err, compare.ErrGone)
 		e.note(name, "Changes of %s are unknown: "+cli.OneLine(o.Err))
 		return nil
 	case o.Skipped != "":

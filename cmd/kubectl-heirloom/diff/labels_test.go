@@ -41,7 +41,7 @@ func TestLabelsThatClusterAPITakesBack(t *testing.T) {
 	result = ask(withoutLabel)
 	g.Expect(result.Lines()[1:]).To(Equal([]string{
 		"Label node-role.kubernetes.io/route-reflector= is removed on 1 Node of Cluster fleet/prod: rr-0",
-		"  used: PersistentVolume local requires node-role.kubernetes.io/route-reflector",
+		"  used: PersistentVolume/local requires node-role.kubernetes.io/route-reflector",
 	}))
 	changes := map[string][]string{}
 	for _, o := range result.Objects {

@@ -267,5 +267,6 @@ func (r *Result) summary() string {
 	for _, kind := range kinds {
 		parts = append(parts, cli.Count(counts[kind], kind))
 	}
-	return cmp.Or(cli.Some(parts, len(parts)), "Nothing") + " would change."
+	nothing := map[bool]string{false: "Nothing", true: "Nothing that could be read"}[r.Unread]
+	return cmp.Or(cli.Some(parts, len(parts)), nothing) + " would change."
 }

@@ -165,7 +165,8 @@ func (c *Consequence) lines() []string {
 	if strings.HasSuffix(c.Taint, ":"+string(corev1.TaintEffectNoExecute)) && len(c.Evicted) == 0 && !c.PodsUnknown {
 		lines = append(lines, "  evicts no Pod")
 	}
-	add("keeps", c.Unschedulable, func(Pod) bool { return true }, "from their Nodes after a restart")
+	whose := map[bool]string{true: "its Node", false: "their Nodes"}[len(c.Unschedulable) == 1]
+	add("keeps", c.Unschedulable, func(Pod) bool { return true }, "from "+whose+" after a restart")
 	if n := len(c.IgnoredBudgets); n > 0 {
 		lines = append(lines, "  ignores "+cli.Count(n, "PodDisruptionBudget")+", as all taints do: "+cli.Some(c.IgnoredBudgets, shownPods))
 	}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -206,6 +207,8 @@ func (l *linter) missing(s *subject, d inherit.Declaration, path string, e inher
 		l.found(wrongPlace, s, path, "If the control plane consists of Machines, declare machineInfrastructure in spec.controlPlane of the ClusterClass.",
 			"%s %s is for Nodes, but reaches no Node: according to the ClusterClass, the control plane does not consist of Machines", e.What, e.Name)
 	case isClusterAPIs: // Cluster API's controllers read the key at its place
+	case why == inherit.DropOutside && e.What == "label" && setOnNodes.MatchString(e.Name):
+		l.found(notForNodes, s, path, "Remove it: kubelets and cloud providers set it on each Node.", "label %s reaches Machines but no Node", e.Name)
 	case why == inherit.DropOutside:
 		l.found(notForNodes, s, path, cli.ToSync(l.Policy, e), "%s %s reaches Machines but no Node", e.What, e.Name)
 	case (why == inherit.DropNever || why == inherit.DropReserved) && !d.Itself:
@@ -213,6 +216,9 @@ func (l *linter) missing(s *subject, d inherit.Declaration, path string, e inher
 			"no rule and no flag propagates %s %s: it reaches no Node", e.What, e.Name)
 	}
 }
+
+// setOnNodes matches the labels that kubelets and cloud providers set on Nodes.
+var setOnNodes = regexp.MustCompile(`^(kubernetes\.io/(hostname|os|arch)|node\.kubernetes\.io/instance-type|topology\.kubernetes\.io/.*)$`)
 
 // whyIn returns the first reason why a key was left out, in the object itself or in its template. A patch of a control plane's own metadata
 // is no reason: it does not concern Nodes.

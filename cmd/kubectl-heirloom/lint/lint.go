@@ -54,6 +54,7 @@ type subject struct {
 	chained client.Object   // the object as the owner chain reads it, in v1beta2
 	carrier taint.Carrier   // the object as the validating webhook reads it
 	below   []client.Object // the objects that propagate its declarations
+	unknown []error         // the fields that its kind does not have
 }
 
 // Lint judges the objects together: a Cluster with its ClusterClass, and a MachineDeployment with the Cluster that manages it.
@@ -68,6 +69,7 @@ func Lint(set *manifest.Set, by Settings) (*Report, error) {
 			l.found(unfilledTemplate, &subject{Object: t}, "", fillIn+" For a Helm chart, check its rendered manifests.", "this is a template, which was not read")
 		}
 	}
+	l.incomplete(set.Incomplete)
 	var subjects []*subject
 	for _, object := range l.ofClusterAPI(set.Objects) {
 		if s := l.read(object); s != nil {
@@ -78,6 +80,7 @@ func Lint(set *manifest.Set, by Settings) (*Report, error) {
 	for _, s := range subjects {
 		s.below = l.world.below(s)
 	}
+	l.givenTwice(subjects)
 	for _, s := range subjects {
 		l.itself(s)
 		l.world.add(s) // each of several objects with the same name has its turn
@@ -129,7 +132,7 @@ var (
 	decoder = func() runtime.Decoder {
 		utilruntime.Must(clusterv1.AddToScheme(known))
 		utilruntime.Must(clusterv1beta1.AddToScheme(known))
-		return serializer.NewCodecFactory(known).UniversalDecoder(clusterv1.GroupVersion)
+		return serializer.NewCodecFactory(known, serializer.EnableStrict).UniversalDecoder(clusterv1.GroupVersion)
 	}()
 	// literal matches a JSON string at the end of a text.
 	literal = regexp.MustCompile(`"([^"\\]|\\.)*"$`)
@@ -187,7 +190,10 @@ func (s *subject) decode(raw []byte) error {
 	object, err := runtime.Object(&inherit.ControlPlane{}), error(nil)
 	if s.GroupVersionKind().Group == inherit.ControlPlaneGroup {
 		err = json.Unmarshal(raw, object)
-	} else if object, _, err = decoder.Decode(raw, nil, nil); err == nil {
+	} else if object, _, err = decoder.Decode(raw, nil, nil); err == nil || runtime.IsStrictDecodingError(err) {
+		if strict, unknown := runtime.AsStrictDecodingError(err); unknown {
+			s.unknown = strict.Errors()
+		}
 		raw, err = json.Marshal(object)
 	}
 	s.chained, _ = object.(client.Object)
@@ -201,6 +207,7 @@ func (l *linter) itself(s *subject) {
 			"duplicate key %s: only the last value counts", name)
 		l.findings[len(l.findings)-1].Line = line
 	}
+	l.unknownFields(s)
 	for _, err := range taint.ValidateCarrier(&s.carrier, nil, s.GroupVersionKind().Group == inherit.ControlPlaneGroup) {
 		if value := fmt.Sprint(err.BadValue); manifest.Placeholder(value) {
 			l.found(unfilledTemplate, s, err.Field, fillIn, "the taint %s was not checked", value)

@@ -61,7 +61,7 @@ func TestFindings(t *testing.T) {
 		}},
 		"overlays of the same name": {
 			object(newer, "MachineSet", fmt.Sprintf(template, labels)) + object(newer, "MachineSet", fmt.Sprintf(template, "{metadata: {labels: {c: d}}}")),
-			[]string{"5: HL006 MachineSet o spec.template.metadata.labels[a]", "10: HL006 MachineSet o spec.template.metadata.labels[c]"},
+			[]string{"5: HL006 MachineSet o spec.template.metadata.labels[a]", "7: HL018 MachineSet o ", "10: HL006 MachineSet o spec.template.metadata.labels[c]"},
 		},
 		"what kubectl get prints": {`{apiVersion: v1, kind: List, items: [
 			{apiVersion: cluster.x-k8s.io/v1beta2, kind: MachineDeployment, metadata: {name: md, uid: u1}, spec: {clusterName: c, template: {metadata: {labels: {a: b}}}}},

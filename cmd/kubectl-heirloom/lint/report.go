@@ -51,14 +51,15 @@ var (
 	usedBySelector      = Rule{"HL015", "used-by-selector", Warning, "A label for Nodes that a selector uses, so that changes do not reach existing objects."}
 	unreadableObject    = Rule{"HL016", "unreadable-object", Error, "An object with a field of the wrong type, such as a label that is a number."}
 	unfilledTemplate    = Rule{"HL017", "unfilled-template", Note, "Variables without a value, so that a part could not be checked."}
-	duplicateKey        = Rule{"HL018", "duplicate-key", Error, "A key that an object has twice, often because a line `---` is missing."}
-	unknownKind         = Rule{"HL019", "unknown-kind", Error, "An object of `cluster.x-k8s.io` whose kind or version is unknown, so that it was not checked."}
+	duplicateKey        = Rule{"HL018", "duplicate-key", Error, "A key that an object has twice, often because a line `---` is missing, or an object that a file has twice."}
+	unknownKind         = Rule{"HL019", "unknown-kind", Error, "An object of `cluster.x-k8s.io` whose kind or version is unknown or missing, so that it was not checked."}
 	namesNothing        = Rule{"HL020", "names-nothing", Warning, "An entry of `sync.heirloom.dev/labels` or `sync.heirloom.dev/annotations` that has no effect."}
 	mapReplaced         = Rule{"HL021", "map-replaced", Warning, "A patch of a ClusterClass that replaces all labels or annotations of the control plane, so that declarations are lost."}
 	gateForAutoscaler   = Rule{"HL024", "gate-for-autoscaler", Warning, "A start-up gate of an autoscaled pool whose taint cluster-autoscaler takes for permanent, unless its flags name the key."}
 	registeredTwice     = Rule{"HL022", "registered-twice", Warning, "A label or a taint in a bootstrap configuration that the pool declares as well: leave it to the pool."}
 	registeredOtherwise = Rule{"HL023", "registered-otherwise", Warning, "A label or a taint in a bootstrap configuration with another value or effect than the pool declares."}
 	mistakenKey         = Rule{"HL025", "mistaken-key", Error, "A key of `heirloom.dev` or a subdomain that is unknown, in the wrong place, or has a value that it does not know."}
+	unknownField        = Rule{"HL026", "unknown-field", Warning, "A field that the kind does not have, such as a mistyped name."}
 )
 
 // Rules returns all rules, by ID.
@@ -66,6 +67,7 @@ func Rules() []Rule {
 	return []Rule{
 		refusedTaint, typedInPool, typedWithoutGate, declaredTwice, neverInherited, notForNodes, wrongPlace, listReplaced, leftOut, usedBySelector,
 		unreadableObject, unfilledTemplate, duplicateKey, unknownKind, namesNothing, mapReplaced, registeredTwice, registeredOtherwise, gateForAutoscaler, mistakenKey,
+		unknownField,
 	}
 }
 

@@ -26,6 +26,10 @@ type Set struct {
 	Objects []*Object
 	// Templates holds the documents that are no objects before someone fills in their variables.
 	Templates []*Object
+	// Incomplete holds the documents that look like objects, but have no kind or no apiVersion.
+	Incomplete []*Object
+	// Documents counts the documents that are not empty: objects, templates, and other documents.
+	Documents int
 }
 
 // Object is an object in a file.
@@ -64,6 +68,7 @@ func Read(in io.Reader, from resource.FilenameOptions) (*Set, error) {
 		infos, err := resource.NewLocalBuilder().Unstructured().FilenameParam(false, &from).Flatten().Do().Infos()
 		for _, info := range infos {
 			if object, ok := info.Object.(*unstructured.Unstructured); ok {
+				set.Documents++
 				set.add(&Object{File: filepath.ToSlash(from.Kustomize), Unstructured: object})
 			}
 		}
@@ -129,10 +134,14 @@ func (s *Set) document(file string, text []byte, above int) error {
 	if len(before) == len(text) {
 		return nil
 	}
+	s.Documents++
 	text, line := defaults.ReplaceAll(text, []byte("$1")), above+1+bytes.Count(before, []byte("\n"))
 	node, object, err := decode(text)
 	if err == nil {
-		s.add(&Object{File: file, Unstructured: &unstructured.Unstructured{Object: object}, node: node, above: above})
+		o := &Object{File: file, Unstructured: &unstructured.Unstructured{Object: object}, node: node, above: above}
+		if s.add(o); (o.GetKind() == "" || o.GetAPIVersion() == "") && o.Object["metadata"] != nil {
+			s.Incomplete = append(s.Incomplete, o)
+		}
 		return nil
 	}
 	for _, filled := range []string{"x", ""} { // if either changes the error, the variables cause it
@@ -150,7 +159,8 @@ func decode(text []byte) (*yaml.Node, map[string]any, error) {
 	if err := yaml.Unmarshal(text, document); err != nil || len(document.Content) == 0 || document.Content[0].Kind != yaml.MappingNode {
 		return nil, nil, err
 	}
-	if _, kind := below(document.Content[0], "kind"); kind == nil {
+	_, kind := below(document.Content[0], "kind")
+	if _, metadata := below(document.Content[0], "metadata"); kind == nil && metadata == nil {
 		return nil, nil, nil
 	}
 	raw, err := sigsyaml.YAMLToJSON(text)

@@ -33,7 +33,7 @@ type Cluster struct {
 	// Mode is enforce, observe, or none if Heirloom skips the Cluster, and From is what sets it: Cluster, ClusterClass or installation.
 	Mode string `json:"mode"`
 	From string `json:"from"`
-	// Note says why a label has no effect.
+	// Note says why a label has no effect, or not the intended effect.
 	Note string `json:"note,omitempty"`
 }
 
@@ -77,6 +77,11 @@ func Set(ctx context.Context, w compare.World, c client.Client, key types.Namesp
 	return after, nil
 }
 
+// Valid reports whether a text is a mode.
+func Valid(text string) bool {
+	return text == string(inherit.Enforce) || text == string(inherit.Observe)
+}
+
 // of returns the mode of a Cluster.
 func of(ctx context.Context, w compare.World, cluster *clusterv1.Cluster) Cluster {
 	policy, found := w.Settings.Policy(), Cluster{Namespace: cluster.Namespace, Name: cluster.Name, Mode: "none", From: "installation"}
@@ -94,10 +99,16 @@ func of(ctx context.Context, w compare.World, cluster *clusterv1.Cluster) Cluste
 		found.Note = string(why)
 	case policy.LeftToAnother(cluster):
 		found.Note = inherit.NotFiltered + policy.WatchFilter
+	case inherit.SkippedByLabel(cluster):
+		found.From, found.Note = "Cluster", "skipped: IgnoreLabel"
+	case inherit.Paused(cluster):
+		found.From, found.Note = "Cluster", "skipped: Paused"
 	case labeled && label == string(inherit.Enforce) && mode == inherit.Observe:
 		found.Mode, found.Note = string(mode), "the installation only observes (--mode=observe), so it has no right to write"
 	case labeled:
-		found.Mode, found.From = string(mode), from
+		if found.Mode, found.From = string(mode), from; !Valid(label) {
+			found.Note = fmt.Sprintf("value %q of the label %s is neither enforce nor observe", label, inherit.ModeLabel)
+		}
 	case err != nil:
 		found.Mode, found.Note = "unknown", cli.OneLine(err)
 	case enrolled:

@@ -26,6 +26,8 @@ type Answer struct {
 	Unread []Unread `json:"unread,omitempty"`
 	// Notes are sentences about the whole answer.
 	Notes []string `json:"notes,omitempty"`
+
+	clusters int // that were asked
 }
 
 // Unread says what could not be read in a Cluster.
@@ -48,10 +50,11 @@ func NewAnswer(label string) (*Answer, error) {
 }
 
 // Change is the removal of the label.
-func (a *Answer) Change() Change { return Change{Key: a.Key, Before: a.Value} }
+func (a *Answer) Change() Change { return Change{Key: a.Key, Before: a.Value, OfValue: a.Value != nil} }
 
 // Add adds the dependants of a Cluster, and the error of their read.
 func (a *Answer) Add(cluster types.NamespacedName, found []Dependant, err error) {
+	a.clusters++
 	a.Dependants = append(a.Dependants, found...)
 	if err != nil {
 		a.Unread = append(a.Unread, Unread{cluster.String(), cli.OneLine(err)})
@@ -61,7 +64,11 @@ func (a *Answer) Add(cluster types.NamespacedName, found []Dependant, err error)
 // Sentences says for people what the table does not show.
 func (a *Answer) Sentences() (all []string) {
 	if len(a.Dependants)+len(a.Unread) == 0 {
-		all = append(all, "No known object uses the label.")
+		label := a.Key
+		if a.Value != nil {
+			label += "=" + *a.Value
+		}
+		all = append(all, fmt.Sprintf("No known object in %s uses label %s.", cli.Count(a.clusters, "Cluster"), label))
 	}
 	for _, unread := range a.Unread {
 		all = append(all, unread.Cluster+": not everything could be read: "+unread.Error)

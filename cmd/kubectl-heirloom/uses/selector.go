@@ -32,6 +32,9 @@ const (
 type Change struct {
 	Key           string
 	Before, After *string
+	// OfValue says that the question is about the value Before, and not about a Node that loses it: another value that the selector names is
+	// then an alternative.
+	OfValue bool
 }
 
 // Selector selects Nodes by their labels.
@@ -137,18 +140,44 @@ func (c condition) effect(change Change, tests []condition) (effect Effect) {
 			before = append(before, test.values...)
 		}
 	}
+	named := c.satisfying(change.Key, tests)
 	for _, value := range before {
 		before := labels.Set{change.Key: value}
 		held, _ := c.can(change.Key, before)
 		holds, _ := c.can(change.Key, after)
 		switch {
+		case held && !holds && change.OfValue && slices.ContainsFunc(named, func(other string) bool { return other != value }):
+			return Alternative
 		case held && !holds:
 			return Requires
 		case !held && holds:
 			effect = Forbids
 		case effect == "" && slices.ContainsFunc(tests, func(test condition) bool { return test.test(before) != test.test(after) }):
-			effect = Alternative
+			effect = c.undecided(change.Key, named)
 		}
 	}
 	return effect
+}
+
+// satisfying returns the values in the tests of a label that can satisfy the condition.
+func (c condition) satisfying(key string, tests []condition) (all []string) {
+	for _, test := range tests {
+		for _, value := range test.values {
+			if hold, _ := c.can(key, labels.Set{key: value}); hold {
+				all = append(all, value)
+			}
+		}
+	}
+	return all
+}
+
+// undecided returns the effect of a change that tests notice, although it does not decide: the label is an alternative, unless no Node can
+// satisfy the condition, without the label, with a value that the condition names, or with another.
+func (c condition) undecided(key string, named []string) Effect {
+	absent, _ := c.can(key, labels.Set{})
+	other, _ := c.can(key, labels.Set{key: ""})
+	if absent || other || len(named) > 0 {
+		return Alternative
+	}
+	return Requires
 }

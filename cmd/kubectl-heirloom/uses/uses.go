@@ -20,9 +20,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/cli-runtime/pkg/printers"
 	"k8s.io/client-go/tools/pager"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/cli"
 )
 
 // Dependant is an object that depends on a label of Nodes.
@@ -170,9 +171,12 @@ func (d *Dependant) groupKind() schema.GroupKind {
 
 // String describes the dependant in a line.
 func (d *Dependant) String() string {
-	name := d.Kind + " " + strings.TrimPrefix(d.Namespace+"/"+d.Name, "/")
+	name := d.Kind + "/" + d.Name
+	if d.Namespace != "" {
+		name += " in namespace " + d.Namespace
+	}
 	line := fmt.Sprintf("%s %s %s", name, d.Uses[0].Effect, d.Uses[0].Expression)
-	return printers.EscapeTerminal(strings.Join(strings.Fields(line), " ")) // tenants choose the expression
+	return cli.Escape(strings.Join(strings.Fields(line), " ")) // tenants choose the expression
 }
 
 func (e Effect) rank() int {

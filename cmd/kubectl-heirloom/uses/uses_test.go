@@ -94,11 +94,32 @@ func TestEffects(t *testing.T) {
 	} {
 		t.Run(test.kind+" "+test.object, func(t *testing.T) {
 			s, a, b := of(t, test.kind, test.object), "a", "b"
-			for change, want := range map[Change]Effect{{key, nil, nil}: test.any, {key, &a, nil}: test.a, {key, &b, nil}: test.b, {key, &a, &b}: test.ab} {
+			for change, want := range map[Change]Effect{
+				{Key: key}: test.any, {Key: key, Before: &a}: test.a, {Key: key, Before: &b}: test.b, {Key: key, Before: &a, After: &b}: test.ab,
+			} {
 				use, _ := s.Use(change)
 				NewWithT(t).Expect(use.Effect).To(Equal(want), "%v", change)
 			}
 		})
+	}
+}
+
+// Whether a label is required and whether a value of it is required are two questions.
+func TestEffectsOfOneValue(t *testing.T) {
+	a, in := "a", "{key: example.com/k, operator: In, values: [%s]}"
+	for terms, want := range map[string]Effect{
+		fmt.Sprintf("[{matchExpressions: [%s]}]", fmt.Sprintf(in, "a")):                                                 Requires,
+		fmt.Sprintf("[{matchExpressions: [%s]}]", fmt.Sprintf(in, "a, b")):                                              Alternative,
+		fmt.Sprintf("[{matchExpressions: [%s]}, {matchExpressions: [%s]}]", fmt.Sprintf(in, "a"), fmt.Sprintf(in, "b")): Alternative,
+		fmt.Sprintf("[{matchExpressions: [%s, %s]}]", fmt.Sprintf(in, "a, b"), fmt.Sprintf(in, "a, c")):                 Requires,
+		fmt.Sprintf("[{matchExpressions: [%s, %s]}]", fmt.Sprintf(in, "a"), fmt.Sprintf(in, "b")):                       Requires, // no Node matches
+		fmt.Sprintf("[{matchExpressions: [%s, {key: example.com/k, operator: DoesNotExist}]}]", fmt.Sprintf(in, "a")):   Requires,
+		"[{matchExpressions: [{key: example.com/k, operator: Exists}]}]":                                                Requires,
+		fmt.Sprintf("[{matchExpressions: [%s]}]", fmt.Sprintf(in, "b")):                                                 "",
+	} {
+		s := of(t, "PersistentVolume", "{spec: {nodeAffinity: {required: {nodeSelectorTerms: "+terms+"}}}}")
+		use, _ := s.Use(Change{Key: key, Before: &a, OfValue: true})
+		NewWithT(t).Expect(use.Effect).To(Equal(want), terms)
 	}
 }
 
@@ -205,8 +226,10 @@ func TestLongLists(t *testing.T) {
 // Tenants of a workload cluster choose expressions and the names of controllers. Neither can forge a line of the answer.
 func TestTenantsForgeNoLine(t *testing.T) {
 	g := NewWithT(t)
-	d := Dependant{Kind: "BGPPeer", Name: "a", Uses: []Use{{Effect: Requires, Expression: "has(x) ||\n\x1b[2Jhas(y)"}}}
-	g.Expect(d.String()).To(Equal("BGPPeer a requires has(x) || ^[[2Jhas(y)"))
+	d := Dependant{Kind: "BGPPeer", Name: "a", Uses: []Use{{Effect: Requires, Expression: "has(x) ||\n\x1b[2Jhas(y)\a\u202e"}}}
+	g.Expect(d.String()).To(Equal(`BGPPeer/a requires has(x) || ^[[2Jhas(y)^G\u202e`))
+	d.Namespace = "default"
+	g.Expect(d.String()).To(HavePrefix("BGPPeer/a in namespace default requires "))
 	pod := object{Dependant: Dependant{Kind: "Pod", Name: "p"}, controller: &metav1.OwnerReference{Kind: "Rollout", Name: "r\nx"}}
 	g.Expect(pod.top(map[string]*object{pod.id(): &pod}).Name).To(Equal("p"))
 }
