@@ -17,7 +17,7 @@ import (
 )
 
 // A gate that closed when the Node registered opens once: its taint goes when the Node has the condition or a ready Pod of the DaemonSet,
-// and never comes back. The record drops the gate then, or when the taint of a gate that is no longer declared is gone.
+// and never comes back. The record drops the gate then, or when it is no longer declared.
 func TestGatesOpenOnce(t *testing.T) {
 	const net, cni = "taints.heirloom.dev/until=net=calico:NoSchedule until condition Net=False", "taints.heirloom.dev/until=cni:NoSchedule until daemonset kube-system/cni"
 	conditions := []corev1.NodeCondition{{Type: "Ready", Status: "True"}, {Type: "Net", Status: "False"}}
@@ -38,7 +38,7 @@ func TestGatesOpenOnce(t *testing.T) {
 		{name: "a taint with another value is foreign", machine: content{annotations: net}, recorded: []string{"net:NoSchedule"}, conditions: conditions, node: content{taints: "net=other:NoSchedule"}, want: "net=other:NoSchedule"},
 		{name: "a taint that is Always stays", machine: content{taints: "net=calico:NoSchedule", annotations: net}, recorded: []string{"net:NoSchedule"}, conditions: conditions, node: content{taints: "net=calico:NoSchedule"}, want: "net=calico:NoSchedule"},
 		{name: "a typed Initialize taint may have a gate", machine: content{taints: "net=typed:NoSchedule@OnInitialization", annotations: net}, recorded: []string{"net:NoSchedule"}, conditions: conditions, node: content{taints: "net=typed:NoSchedule"}},
-		{name: "a gate without a declaration and without its taint is left out of the record", machine: content{annotations: cni}, recorded: []string{"net:NoSchedule", "cni:NoSchedule"}, node: content{taints: "cni:NoSchedule"}, want: "cni:NoSchedule", closed: []string{"cni:NoSchedule"}},
+		{name: "a gate that is no longer declared is left out of the record", machine: content{annotations: cni}, recorded: []string{"net:NoSchedule", "cni:NoSchedule"}, node: content{taints: "net=calico:NoSchedule,cni:NoSchedule"}, want: "cni:NoSchedule,net=calico:NoSchedule", closed: []string{"cni:NoSchedule"}},
 		{name: "an administrator's taint stays if a gate is declared later", machine: content{annotations: net}, conditions: conditions, node: content{taints: "net=calico:NoSchedule", annotations: "capi/taints="}, want: "net=calico:NoSchedule"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -53,18 +53,6 @@ func TestGatesOpenOnce(t *testing.T) {
 			Expect(inherit.Policy{}.PlanNode(node, from, inherit.Turn{}).Opened).To(BeEmpty(), "gates open only in a write that may open them")
 		})
 	}
-}
-
-// A closed gate that is no longer declared keeps its taint and stays in the record, so that explain can say what the taint is.
-func TestAnUndeclaredGateStaysInTheRecord(t *testing.T) {
-	Expect, from := NewWithT(t).Expect, inherit.SourceOfMachine(content{taints: "always:NoSchedule"}.machine())
-	record := inherit.Record{Gates: []string{"net:NoSchedule", "always:NoSchedule"}}
-	node := old(record.Recorded(content{taints: "net=calico:NoSchedule,always:NoSchedule"}.node()))
-	result := inherit.Policy{}.PlanNode(node, from, inherit.Turn{OpensGates: true}).Result
-	Expect(inherit.RecordOf(result).Gates).To(Equal([]string{"net:NoSchedule"}), "another declaration takes the taint over")
-	Expect(inherit.UndeclaredGates(result, from)).To(Equal([]string{"net:NoSchedule"}))
-	result.Taints = nil
-	Expect(inherit.UndeclaredGates(result, from)).To(BeEmpty())
 }
 
 // A gate opens when the Node meets all its requirements; no time opens it. Kubernetes' conditions of maintenance are conditions like any other.

@@ -12,7 +12,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
@@ -186,20 +185,7 @@ func (w *nodeWrite) withRecord(state NodeState) NodeState {
 	for _, gate := range w.closed {
 		r.Gates = append(r.Gates, taint.IDOf(gate.Taint).String())
 	}
-	r.Gates = append(r.Gates, undeclaredGates(w.node.Record, state, w.declared)...)
 	return r.Recorded(state)
-}
-
-// UndeclaredGates returns the recorded start-up gates of a Node that its source does not declare any more, although the Node has their taints.
-func UndeclaredGates(node NodeState, from NodeSource) []string {
-	return undeclaredGates(RecordOf(node), node, from.taints())
-}
-
-func undeclaredGates(record Record, state NodeState, declared []clusterv1.MachineTaint) []string {
-	return slices.DeleteFunc(slices.Clone(record.Gates), func(gate string) bool {
-		return slices.ContainsFunc(declared, func(t clusterv1.MachineTaint) bool { return taint.MachineID(t).String() == gate }) ||
-			!slices.ContainsFunc(state.Taints, func(t corev1.Taint) bool { return taint.IDOf(t).String() == gate })
-	})
 }
 
 // evicted returns the time at which the Node got taints that evict Pods, until the roll-out in its Cluster is over.

@@ -206,9 +206,6 @@ func (x *Explainer) notesOn(o *compare.Object) (notes []string) {
 		for _, gate := range o.Node.Plan.Gates {
 			say("A start-up gate is closed: %s.", gate)
 		}
-		for _, gate := range inherit.UndeclaredGates(o.Node.State, o.Node.Would.Source) {
-			say("Taint %s belongs to a closed start-up gate that nobody declares any more: remove the taint (kubectl taint nodes %s %s-).", gate, o.Node.Name, gate)
-		}
 	}
 	if o.Sources.Err != nil {
 		say("Some owners cannot be read, so their declarations are missing here: %s.", cli.OneLine(o.Sources.Err))

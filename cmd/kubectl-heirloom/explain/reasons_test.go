@@ -349,10 +349,6 @@ func TestAClosedGateIsNoted(t *testing.T) {
 	recorded := inherit.Record{Gates: []string{"net:NoSchedule"}}.Recorded(inherit.OfNode(&w.node))
 	w.node.Labels, w.node.Annotations = recorded.Labels, recorded.Annotations
 	NewWithT(t).Expect(w.list(t, "node", "").Items[0].Notes).To(closed)
-
-	w.m.Annotations = nil
-	NewWithT(t).Expect(w.list(t, "node", "net").Items[0].Notes).To(ContainElement(
-		"Taint net:NoSchedule belongs to a closed start-up gate that nobody declares any more: remove the taint (kubectl taint nodes n net:NoSchedule-)."))
 }
 
 // If an owner may not be read, a note says so, and the other entries are listed.
