@@ -43,7 +43,7 @@ var (
 	Admissions = []string{AdmitAutomatically, AdmitByLoop, AdmitByPolicy, AdmitByWebhook}
 
 	keyTable = []key{
-		{what: labelKey, name: IgnoreLabel, counts: inherits, where: "on objects that inherit, on a Cluster, and in templates of Machines"},
+		{what: labelKey, name: IgnoreLabel, counts: inherits, where: "on objects that inherit, on a Cluster, and in templates of Machines", problem: ignoreProblem},
 		{what: labelKey, name: ModeLabel, counts: of("Cluster", "ClusterClass"), where: ofClusters, values: []string{string(Enforce), string(Observe)}, otherwise: string(Observe)},
 		{what: labelKey, name: AdmissionLabel, counts: of("Cluster"), where: "in metadata.labels of a Cluster", values: Admissions, otherwise: AdmitByLoop},
 		{what: labelKey, name: NoExecuteLabel, counts: of("Cluster", "ClusterClass"), where: ofClusters, problem: noExecuteProblem},
@@ -129,6 +129,15 @@ func mistake(at taint.Place, what, name, value string) string {
 		return k.problem(name, value)
 	}
 	return ""
+}
+
+// ignoreProblem returns the problem of a value of IgnoreLabel that looks like IgnoreAndCleanUp.
+func ignoreProblem(_, value string) string {
+	lower := strings.ToLower(value)
+	if value == IgnoreAndCleanUp || value == ignoreAndRelease || !strings.HasPrefix(lower, "clean") && !strings.HasPrefix(lower, "rel") {
+		return ""
+	}
+	return fmt.Sprintf("removes nothing: %q only skips the object (did you mean %q?)", shorten(value), IgnoreAndCleanUp)
 }
 
 func withArticle(what string) string {
