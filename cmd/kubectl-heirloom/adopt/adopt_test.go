@@ -20,6 +20,9 @@ func TestUndeclaredEntries(t *testing.T) {
 	}
 	tainted := compare.Entry{Kind: compare.Taint, Key: "node-role.kubernetes.io/control-plane:NoSchedule", Status: compare.Local}
 	tainted.Of = inherit.Entry{What: "taint", Name: tainted.Key}
+	transient := func(key string) compare.Entry {
+		return compare.Entry{Kind: compare.Taint, Key: key, Status: compare.Local, Of: inherit.Entry{What: "taint", Name: key}}
+	}
 	for name, c := range map[string]struct {
 		entry compare.Entry
 		want  State
@@ -36,6 +39,12 @@ func TestUndeclaredEntries(t *testing.T) {
 		"Cluster API keeps it":              {label("cluster.x-k8s.io/pool", "manager"), "", ""},
 		"for Nodes, by Cluster API's rules": {label("node.cluster.x-k8s.io/pool", "kubelet"), Adopt, "kubelet"},
 		"Heirloom's own":                    {label("heirloom.node-restriction.kubernetes.io/record", "heirloom"), "", ""},
+		"a label of one Node":               {label("k3s.io/hostname", "kubelet"), "", ""},
+		"an upgrade keeps it":               {label("plan.upgrade.cattle.io/k3s", "system-upgrade-controller"), "", ""},
+		"an autoscaler removes it":          {transient("ToBeDeletedByClusterAutoscaler:NoSchedule"), "", ""},
+		"an agent removes it":               {transient("node.cilium.io/agent-not-ready:NoExecute"), "", ""},
+		"a start-up taint":                  {transient("readiness.k8s.io/net:NoSchedule"), "", ""},
+		"a taint that people set":           {transient("gpu:NoSchedule"), Adopt, "unknown"},
 		"reserved for control planes":       {tainted, NotPropagated, "unknown"},
 	} {
 		t.Run(name, func(t *testing.T) {

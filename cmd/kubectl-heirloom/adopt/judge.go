@@ -99,7 +99,7 @@ func (j *judge) ofOthers(e *compare.Entry, registers bool) bool {
 		return slices.ContainsFunc(e.Managers, func(manager string) bool { return strings.HasPrefix(manager, prefix) })
 	}
 	discovered := e.Kind == compare.Label && by("nfd-") // node-feature-discovery keeps it
-	return discovered || ofMachinery(e.Of, by("kubectl") || registers) || j.controlPlane() && ofKubeadm(e.Of)
+	return discovered || ofAgents(e.Of) || ofMachinery(e.Of, by("kubectl") || registers) || j.controlPlane() && ofKubeadm(e.Of)
 }
 
 // decide sets the state of an entry that nobody declares.
@@ -208,7 +208,31 @@ var (
 		"feature.node.kubernetes.io", "kubernetes.azure.com", "cloud.google.com", "eks.amazonaws.com", "k8s.io",
 	}
 	ofPlaces = []string{"topology.kubernetes.io", "failure-domain.beta.kubernetes.io"}
+	// transient are taints that agents and controllers set and remove: declared, they would stay. A key that ends with / is a prefix.
+	transient = []string{
+		"ToBeDeletedByClusterAutoscaler", "DeletionCandidateOfClusterAutoscaler", "startup-taint.cluster-autoscaler.kubernetes.io/",
+		"ignore-taint.cluster-autoscaler.kubernetes.io/", "karpenter.sh/", "readiness.k8s.io/", "weave.works/kured-node-reboot",
+	}
+	// ofOneNode are labels with a value of their own on each Node, or that tools for upgrades and discovery keep.
+	ofOneNode = []string{
+		"k3s.io/", "rke2.io/", "rke.cattle.io/", "plan.upgrade.cattle.io/", "metal3.io/uuid", "machine.id/", "nvidia.com/", "amd.com/",
+		"node.k0sproject.io/", "csi.volume.kubernetes.io/",
+	}
 )
+
+// ofAgents reports whether agents keep an entry, so that a declaration would fight with them.
+func ofAgents(e inherit.Entry) bool {
+	name, _, _ := strings.Cut(e.Name, ":")
+	keys := ofOneNode
+	if e.What == string(compare.Taint) {
+		if keys = transient; strings.HasSuffix(name, "/agent-not-ready") {
+			return true
+		}
+	}
+	return slices.ContainsFunc(keys, func(key string) bool {
+		return name == key || strings.HasSuffix(key, "/") && strings.HasPrefix(name, key)
+	})
+}
 
 // ofMachinery reports whether an entry is none that people declare. chosen says that a person or a bootstrap configuration has set it.
 func ofMachinery(e inherit.Entry, chosen bool) bool {
