@@ -43,7 +43,7 @@ const (
 // takeTurn is the step that decides whether it is the Node's turn to get taints that evict Pods. The write takes the turn.
 func (r *nodes) takeTurn(ctx context.Context, v *visit, p owners.NodePlan) (requeueAfter time.Duration, err error) {
 	if len(p.Held) == 0 {
-		return r.endTurn(v), nil
+		return r.endTurn(ctx, v, p), nil
 	}
 	if err := r.settle(ctx, v); err != nil {
 		return 0, err
@@ -77,16 +77,35 @@ func (r *nodes) asksAgain(v *visit, soonest time.Duration) time.Duration {
 	return max(soonest, time.Duration(r.rollouts.waits(v.Cluster))*askEvery)
 }
 
-// endTurn lets the record of a Node forget its turn when the roll-out in its Cluster is over. Otherwise, it returns the time until then.
-func (r *nodes) endTurn(v *visit) (requeueAfter time.Duration) {
+// endTurn lets the record of a Node forget its turn when the roll-out in its Cluster is over: all Nodes have been read, none waits or has had
+// its turn for a while, and there is no harm. Otherwise, it returns the time until the next look.
+func (r *nodes) endTurn(ctx context.Context, v *visit, p owners.NodePlan) (requeueAfter time.Duration) {
 	if v.node.Record.Evicted.IsZero() {
 		return 0
 	}
+	if !slices.ContainsFunc(v.node.Record.Taints, evicts) { // nobody declares such a taint any more
+		v.allowed, v.turn.RollOutOver = true, true
+		return 0
+	}
+	again := max(healthEvery, time.Duration(len(r.rollouts.turns.values(v.Cluster)))*askEvery)
+	if !r.knowsAll(ctx, v) {
+		return again
+	}
+	harm, err := r.halts(ctx, v, p)
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Failed to look for harm of NoExecute taints; retrying")
+	}
+	if err != nil || harm != "" {
+		return again
+	}
 	if requeueAfter = r.soaks(v.Cluster, v.now); requeueAfter == 0 {
 		v.allowed, v.turn.RollOutOver = true, true
+		return 0
 	}
-	return requeueAfter
+	return min(requeueAfter, again)
 }
+
+func evicts(t corev1.Taint) bool { return t.Effect == corev1.TaintEffectNoExecute }
 
 // limited returns the time until the next attempt if a limit lets no Node have its turn now: in the Node's set, or in its Cluster.
 func (r *nodes) limited(ctx context.Context, v *visit, p owners.NodePlan) (requeueAfter time.Duration, err error) {

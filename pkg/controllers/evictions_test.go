@@ -90,7 +90,7 @@ func TestNoExecuteTaintsReachNodesOneAfterAnother(t *testing.T) {
 		l.told()
 		<-time.After(time.Minute)
 		l.Expect(l.drained("n2")).To(Equal(1))
-		l.told("Normal NoExecuteTaintsRolledOut MachineDeployment/md: All Nodes of the Cluster that waited for NoExecute taints have them")
+		l.told("Normal NoExecuteTaintsRolledOut MachineDeployment/md: All Nodes of Cluster ns/c that waited for NoExecute taints have them")
 		l.counted(noneWaits)
 	})
 }

@@ -156,13 +156,18 @@ func (r *nodes) report(ctx context.Context, v *visit, p owners.NodePlan) {
 			"NoExecute taints evict Pods, so Nodes wait for their turn; limit reached in "+v.limitedBy)
 	case v.waited && p.Evicts() && r.rollouts.waits(v.Cluster) == 0:
 		r.recordEvent(ctx, v, p, corev1.EventTypeNormal, reasonNoExecuteTaintsRolledOut, "Inherit",
-			"All Nodes of the Cluster that waited for NoExecute taints have them")
+			"All Nodes of Cluster "+v.Cluster.String()+" that waited for NoExecute taints have them")
 	}
 }
 
 // recordEvent records an Event about taints that evict Pods, on the object that declares them.
 func (r *nodes) recordEvent(ctx context.Context, v *visit, p owners.NodePlan, kind, reason, action, note string) {
-	r.Recorder.Eventf(r.declaring(ctx, v, p, taint.IDOf(p.Evicting[0])), nil, kind, reason, action, "%s", note)
+	about := client.Object(p.Source.Object)
+	all := slices.Concat(p.Evicting, v.node.Record.Taints)
+	if i := slices.IndexFunc(all, evicts); i >= 0 {
+		about = r.declaring(ctx, v, p, taint.IDOf(all[i]))
+	}
+	r.Recorder.Eventf(about, nil, kind, reason, action, "%s", note)
 }
 
 // declaring returns the object that declares a taint, because operators edit it. This object may be a ClusterClass of another namespace,

@@ -106,7 +106,7 @@ func TestNoExecuteWithinBudgets(t *testing.T) {
 		n := node("n0")
 		l.stored(n)
 		l.Expect(inherit.WaitsForPods(n)).To(BeFalse())
-		l.visit(all, time.Minute) // another Node still waits
+		l.visit(all, 10*time.Second) // another Node still waits
 		l.told()
 	})
 }

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -29,6 +30,10 @@ const (
 	// healthEvery is the time for which a look at the Pods and Nodes of a Cluster counts, fleetEvery the time for which a look at the states of
 	// all Clusters counts.
 	healthEvery, fleetEvery = 10 * time.Second, time.Second
+	// settlesIn is the time for which a Cluster waits before it begins: a change of a ClusterClass reaches the Clusters one after the other, and
+	// the order is of all of them.
+	settlesIn = 10 * time.Second
+	inOrder   = "the order of the Clusters"
 	// begunFor is the time for which a Cluster that has begun counts as under way, until the caches have the records of its Nodes.
 	begunFor = time.Minute
 	// connectTime is the time after the start of the loop in which a Cluster that has not been reached yet counts as unknown.
@@ -55,6 +60,8 @@ type rollouts struct {
 // rollout is the roll-out in a Cluster.
 type rollout struct {
 	begun, looked time.Time
+	// waits is the time since which Nodes wait, or zero.
+	waits time.Time
 	// halted is the reason for which no Node has a turn, or "".
 	halted string
 	// surveyed says that the loop has read all Nodes once.
@@ -104,6 +111,14 @@ func (r *rollouts) track(req NodeRequest, waits bool, turn time.Time) {
 	r.heldUp.set(req, heldUp)
 	r.done.set(req, !waits && !turn.IsZero())
 	r.turns.set(req, turn)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch of := r.of[req.Cluster]; {
+	case waits && (of == nil || of.waits.IsZero()):
+		r.cluster(req.Cluster).waits = time.Now()
+	case of != nil && r.waits(req.Cluster) == 0:
+		of.waits = time.Time{}
+	}
 }
 
 // holdsUp remembers whether Pods of a waiting Node stay.
@@ -151,9 +166,12 @@ func (r *nodes) mayBegin(ctx context.Context, v *visit) (why string, requeueAfte
 		}
 	}
 	why, decided := s.why[v.Cluster.String()]
+	early := s.cluster(v.Cluster).waits.Add(settlesIn).Sub(v.now)
 	switch {
 	case !decided:
-		return "the order of the Clusters", fleetEvery, nil
+		return inOrder, fleetEvery, nil
+	case why == "" && early > 0 && r.NoExecute.Clusters != (intstr.IntOrString{}) && len(s.turns.values(v.Cluster)) == 0:
+		return inOrder, early, nil
 	case why != "":
 		return why, beginEvery, nil
 	}
@@ -219,6 +237,15 @@ func (r *nodes) survey(ctx context.Context, cluster *clusterv1.Cluster, of *roll
 		}
 	}
 	return of.surveyed
+}
+
+// knowsAll reports whether the loop has read all Nodes of the Cluster.
+func (r *nodes) knowsAll(ctx context.Context, v *visit) bool {
+	cluster, err := r.Chain.Cluster(ctx, v.Cluster.Namespace, v.Cluster.Name)
+	r.rollouts.mu.Lock()
+	defer r.rollouts.mu.Unlock()
+	of := r.rollouts.cluster(v.Cluster)
+	return of.surveyed || err == nil && cluster != nil && r.survey(ctx, cluster, of, v.now)
 }
 
 // settle reads the Cluster's settings for taints that evict Pods.

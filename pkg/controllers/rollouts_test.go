@@ -234,7 +234,7 @@ func TestARollOutIsPausedByHand(t *testing.T) {
 		f := newThousand(t, 2, func(int) int { return 2 }, map[int]string{0: "1"})
 		f.declare()
 		f.budget = true
-		f.run(5*time.Second, 0)
+		f.run(15*time.Second, 0)
 		f.Expect(f.soft["c0000"]).To(HaveLen(1))
 		f.shelf.clusters[0].Labels[inherit.NoExecuteLabel], f.budget = inherit.NoExecutePaused, false
 		f.run(time.Hour, 0)
@@ -320,4 +320,29 @@ func TestTheEndOfAHalt(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A new leader that looks first at a Node that has had its taint for longer than the soak does not forget the halt. Harm during the soak
+// holds the next wave.
+func TestANewLeaderKnowsTheHalt(t *testing.T) {
+	inUse(t, func(t *testing.T) {
+		f := newThousand(t, 2, func(int) int { return 3 }, map[int]string{0: "1"})
+		f.declare()
+		for len(f.tainted["c0000"]) == 0 {
+			f.run(time.Second, 0)
+		}
+		f.bad = true
+		harm := corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, LastTransitionTime: metav1.Now()}
+		of := f.servers["c0000"]
+		of.pods = append(of.pods, corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "late"}, Status: corev1.PodStatus{Conditions: []corev1.PodCondition{harm}}})
+		f.run(10*time.Minute, 0)
+		for range 3 {
+			f.manager, f.queue = nil, nil
+			f.looksAtAll(time.Now())
+			f.run(10*time.Minute, 0)
+		}
+		f.Expect(len(f.tainted["c0000"])).To(Equal(1))
+		f.Expect(f.began).NotTo(HaveKey("c0001"))
+		f.Expect(f.samples()).To(ContainElement(HavePrefix(`no_execute_halted{cluster_name="c0000"`)))
+	})
 }

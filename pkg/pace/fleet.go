@@ -59,13 +59,15 @@ func Next(clusters []Cluster, limit int) map[string]string {
 		return cmp.Or(cmp.Compare(a.Wave, b.Wave), cmp.Compare(a.Name, b.Name))
 	})
 	why, left := map[string]string{}, limit
-	for _, c := range clusters {
-		if c.UnderWay {
-			left--
-			why[c.Name] = limited(left+1, limit)
+	for i, c := range clusters {
+		if i == 0 || clusters[i-1].Wave < c.Wave { // a later wave takes no place of an earlier wave
+			for _, of := range clusters[i:] {
+				if of.Wave == c.Wave && of.UnderWay {
+					left--
+					why[of.Name] = limited(left+1, limit)
+				}
+			}
 		}
-	}
-	for _, c := range clusters {
 		if !c.Waits || c.UnderWay {
 			continue
 		}
