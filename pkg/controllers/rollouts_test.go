@@ -331,7 +331,6 @@ func TestANewLeaderKnowsTheHalt(t *testing.T) {
 		for len(f.tainted["c0000"]) == 0 {
 			f.run(time.Second, 0)
 		}
-		f.bad = true
 		harm := corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, LastTransitionTime: metav1.Now()}
 		of := f.servers["c0000"]
 		of.pods = append(of.pods, corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "late"}, Status: corev1.PodStatus{Conditions: []corev1.PodCondition{harm}}})
@@ -339,9 +338,13 @@ func TestANewLeaderKnowsTheHalt(t *testing.T) {
 		for range 3 {
 			f.manager, f.queue = nil, nil
 			f.looksAtAll(time.Now())
+			for name := range f.tainted["c0000"] { // first
+				heap.Push(&f.queue, visitAt{time.Now().Add(-time.Second), controllers.NodeRequest{Cluster: key("c0000"), Name: name}})
+			}
 			f.run(10*time.Minute, 0)
 		}
 		f.Expect(len(f.tainted["c0000"])).To(Equal(1))
+		f.Expect(f.soft["c0000"]).To(BeEmpty())
 		f.Expect(f.began).NotTo(HaveKey("c0001"))
 		f.Expect(f.samples()).To(ContainElement(HavePrefix(`no_execute_halted{cluster_name="c0000"`)))
 	})
