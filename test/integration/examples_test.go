@@ -315,7 +315,7 @@ func (s *examples) expectOutagePrevented(e example, node *corev1.Node) {
 	out := (&kubectlWorld{scene: s.scene}).shell(s.adminKubeconfig(), "kubectl heirloom diff --filename "+change+" --fail-on=used; echo $?")
 	s.Expect(out).To(And(
 		ContainSubstring("\nLabel node-role.kubernetes.io/route-reflector= is removed on 1 Node of Cluster fleet/bgp: "+node.Name+"\n"+
-			"  used: BGPPeer route-reflectors requires has(node-role.kubernetes.io/route-reflector)\n"),
+			"  used: BGPPeer/route-reflectors requires has(node-role.kubernetes.io/route-reflector)\n"),
 		HaveSuffix("\n1\n")))
 	s.Expect(kubectl("delete", "calico-crd.yaml")).To(Succeed()) // for the next test on the API server
 }

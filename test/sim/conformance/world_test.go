@@ -49,7 +49,8 @@ const (
 
 var flags = []string{
 	"--management-cluster=" + home + "/" + home, "--workload-clusters=false", "--leader-elect", "--leader-elect-namespace=" + system,
-	"--cluster-api-taint-propagation=enabled", "--no-execute-rate=0", "--additional-provider-groups=infrastructure.example.com",
+	"--cluster-api-taint-propagation=enabled", "--no-execute-rate=0", "--no-execute=pace", "--no-execute-clusters=100%", "--per-cluster-no-execute=none",
+	"--additional-provider-groups=infrastructure.example.com",
 	`--additional-sync-machine-labels=^extra\.example\.com/`, `--additional-sync-machine-annotations=^extra\.example\.com/`,
 }
 
