@@ -5,6 +5,7 @@ package pace
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -52,45 +53,41 @@ type Cluster struct {
 }
 
 // Next decides which of the Clusters go on or begin, in the order of their waves, then by name, and no more than limit at a time. A wave
-// begins when the earlier waves are over. For each Cluster that waits or is under way, it returns the reason why it may not give turns, or
-// "", by name. It is a function of the states alone, so that a new leader goes on where the last one was.
+// begins when the earlier waves are over, and takes none of their places. For each Cluster that waits or is under way, it returns the reason
+// why it may not give turns, or "", by name. It is a function of the states alone, so that a new leader goes on where the last one was.
 func Next(clusters []Cluster, limit int) map[string]string {
-	clusters = slices.SortedFunc(slices.Values(clusters), func(a, b Cluster) int {
-		return cmp.Or(cmp.Compare(a.Wave, b.Wave), cmp.Compare(a.Name, b.Name))
-	})
-	why, left := map[string]string{}, limit
-	for i, c := range clusters {
-		if i == 0 || clusters[i-1].Wave < c.Wave { // a later wave takes no place of an earlier wave
-			for _, of := range clusters[i:] {
-				if of.Wave == c.Wave && of.UnderWay {
-					left--
-					why[of.Name] = limited(left+1, limit)
-				}
+	waves := map[int][]Cluster{}
+	for _, c := range clusters {
+		waves[c.Wave] = append(waves[c.Wave], c)
+	}
+	why, left, earlier := map[string]string{}, limit, ""
+	for _, number := range slices.Sorted(maps.Keys(waves)) {
+		wave := slices.SortedFunc(slices.Values(waves[number]), func(a, b Cluster) int { return cmp.Compare(a.Name, b.Name) })
+		for _, c := range wave {
+			if c.UnderWay {
+				why[c.Name] = limited(left, limit)
+				left--
 			}
 		}
-		if !c.Waits || c.UnderWay {
-			continue
+		for _, c := range wave {
+			if !c.Waits || c.UnderWay {
+				continue
+			}
+			if why[c.Name] = cmp.Or(earlier, c.unread(wave), limited(left, limit)); why[c.Name] == "" && !c.Halted {
+				left--
+			}
 		}
-		if why[c.Name] = before(clusters, c); why[c.Name] != "" {
-			continue
-		}
-		if why[c.Name] = limited(left, limit); why[c.Name] == "" && !c.Halted {
-			left--
+		if i := slices.IndexFunc(wave, func(c Cluster) bool { return c.Waits || c.UnderWay || c.Unknown }); earlier == "" && i >= 0 {
+			earlier = "an earlier wave, in which Cluster " + wave[i].Name + " is not over"
 		}
 	}
 	return why
 }
 
-// before returns the reason why a Cluster may not begin before others of the sorted Clusters, or "".
-func before(clusters []Cluster, c Cluster) string {
-	for _, other := range clusters {
-		switch {
-		case other.Name == c.Name || other.Wave > c.Wave:
-		case other.Wave < c.Wave && (other.Waits || other.UnderWay || other.Unknown):
-			return "an earlier wave, in which Cluster " + other.Name + " is not over"
-		case other.Unknown:
-			return "a Cluster whose Nodes have not been read yet"
-		}
+// unread returns the reason why a Cluster may not begin if the Nodes of another Cluster of its wave have not been read, or "".
+func (c Cluster) unread(wave []Cluster) string {
+	if slices.ContainsFunc(wave, func(other Cluster) bool { return other.Unknown && other.Name != c.Name }) {
+		return "a Cluster whose Nodes have not been read yet"
 	}
 	return ""
 }

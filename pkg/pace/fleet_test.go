@@ -49,6 +49,10 @@ func TestNext(t *testing.T) {
 			clusters{{Name: "a", Wave: 1, Waits: true}, {Name: "b", Wave: 1, Unknown: true}, {Name: "c", Wave: 1, Waits: true, UnderWay: true}},
 			map[string]string{"a": unread, "c": ""},
 		},
+		"a Cluster does not wait for its own Nodes to be read": {
+			clusters{{Name: "a", Wave: 1, Waits: true, Unknown: true}, {Name: "b", Wave: 2, Waits: true}},
+			map[string]string{"a": "", "b": early + "a is not over"},
+		},
 		"a later wave takes no place of an earlier wave": {
 			clusters{{Name: "a", Wave: 9, Waits: true, UnderWay: true, Halted: true}, {Name: "b", Wave: 9, UnderWay: true}, {Name: "c", Wave: 1, Waits: true}},
 			map[string]string{"a": "", "b": two, "c": ""},

@@ -109,7 +109,7 @@ func (o *Object) label(ctx context.Context) error {
 	object.SetGroupVersionKind(o.GroupVersionKind)
 	patch := fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, inherit.IgnoreLabel, inherit.IgnoreAndCleanUp)
 	if err := o.Client.Patch(ctx, object, client.RawPatch(types.MergePatchType, []byte(patch)), client.FieldOwner("kubectl-heirloom")); err != nil {
-		return fmt.Errorf("labelling %s: %w", o, err)
+		return fmt.Errorf("labeling %s: %w", o, err)
 	}
 	return nil
 }

@@ -85,7 +85,7 @@ func TestCleanUp(t *testing.T) {
 			problem: "no replica of Heirloom seems to lead (Lease hs/lease): the cleanup happens as soon as a replica leads"},
 		{name: "the loop does not", leader: "pod", kind: "Cluster", object: "x", takes: 2 * time.Minute, says: "cluster.cluster.x-k8s.io/x" + labeled,
 			problem: "after 2m0s, Heirloom still owns entries in 2 objects: "},
-		{name: "it is not there", leader: "pod", kind: "Machine", object: "none", problem: "labelling machine.cluster.x-k8s.io/none in namespace fleet: "},
+		{name: "it is not there", leader: "pod", kind: "Machine", object: "none", problem: "labeling machine.cluster.x-k8s.io/none in namespace fleet: "},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

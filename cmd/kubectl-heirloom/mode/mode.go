@@ -72,7 +72,7 @@ func Set(ctx context.Context, w compare.World, c client.Client, key types.Namesp
 		c = client.NewDryRunClient(c)
 	}
 	if err := c.Patch(ctx, cluster, patch, client.FieldOwner("kubectl-heirloom")); err != nil {
-		return after, fmt.Errorf("labelling Cluster %s: %w", key, err)
+		return after, fmt.Errorf("labeling Cluster %s: %w", key, err)
 	}
 	return after, nil
 }
