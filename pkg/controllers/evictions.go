@@ -53,9 +53,9 @@ func (r *nodes) takeTurn(ctx context.Context, v *visit, p owners.NodePlan) (requ
 			return r.asksAgain(v, requeueAfter), err
 		}
 	}
-	if why, err := r.halts(ctx, v, p); err != nil || why != "" {
+	if why, again, err := r.halts(ctx, v, p); err != nil || why != "" {
 		v.halted, v.limitedBy = true, "Cluster "+v.Cluster.String()+": "+why
-		return r.asksAgain(v, evictEvery), err
+		return r.asksAgain(v, again), err
 	}
 	if v.turn.Eviction != inherit.Waits {
 		return evictEvery, nil
@@ -91,7 +91,7 @@ func (r *nodes) endTurn(ctx context.Context, v *visit, p owners.NodePlan) (reque
 	if !r.knowsAll(ctx, v) {
 		return again
 	}
-	harm, err := r.halts(ctx, v, p)
+	harm, _, err := r.halts(ctx, v, p)
 	if err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Failed to look for harm of NoExecute taints; retrying")
 	}

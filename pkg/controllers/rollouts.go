@@ -267,27 +267,26 @@ func (r *nodes) noExecuteOf(ctx context.Context, cluster *clusterv1.Cluster) (of
 }
 
 // halts returns the reason for which no Node of the Cluster may have a turn, and no Pod is evicted: its owner has paused the roll-out, or
-// since the roll-out began, Pods have become unschedulable, or Nodes have stopped being ready.
-func (r *nodes) halts(ctx context.Context, v *visit, p owners.NodePlan) (why string, err error) {
+// since the roll-out began, Pods have become unschedulable, or Nodes have stopped being ready. again is the time until the next attempt.
+func (r *nodes) halts(ctx context.Context, v *visit, p owners.NodePlan) (why string, again time.Duration, err error) {
 	if v.settings.Paused {
 		r.rollouts.endHalt(v.Cluster)
-		return "paused by " + v.settings.By, nil
+		return "paused by " + v.settings.By, evictEvery, nil
 	}
 	since := r.rollouts.in(v.Cluster).Began()
 	if since.IsZero() {
 		r.rollouts.endHalt(v.Cluster)
-		return "", nil
+		return "", 0, nil
 	}
 	r.rollouts.mu.Lock()
 	of := r.rollouts.cluster(v.Cluster)
 	was, looked := of.halted, of.looked
 	r.rollouts.mu.Unlock()
 	if v.now.Sub(looked) < healthEvery {
-		return was, nil
+		return was, evictEvery, nil
 	}
-	why, known, err := r.harmed(ctx, v, since)
-	if err != nil || !known {
-		return why, err
+	if why, again, err = r.harmed(ctx, v, since); err != nil || again > 0 {
+		return why, again, err
 	}
 	r.rollouts.mu.Lock()
 	of.halted, of.looked = why, v.now
@@ -299,14 +298,14 @@ func (r *nodes) halts(ctx context.Context, v *visit, p owners.NodePlan) (why str
 	case why == "" && was != "":
 		r.recordEvent(ctx, v, p, corev1.EventTypeNormal, reasonNoExecuteTaintsResumed, "Resume", "Further Nodes of Cluster "+v.Cluster.String()+" get NoExecute taints again")
 	}
-	return why, nil
+	return why, evictEvery, nil
 }
 
 // harmed looks at the Pods and Nodes of the Cluster, and returns the reason for a halt, or "". Without a slot for requests to the Cluster, the
-// answer is not known, and is a reason for now.
-func (r *nodes) harmed(ctx context.Context, v *visit, since time.Time) (why string, known bool, err error) {
+// answer is not known, and is a reason until the next attempt: perhaps another Node looks at this moment, and at each later look.
+func (r *nodes) harmed(ctx context.Context, v *visit, since time.Time) (why string, requeueAfter time.Duration, err error) {
 	var unschedulable, notReady []string
-	requeueAfter, err := r.clusters.try(v.Cluster, func() (sent bool, err error) {
+	requeueAfter, err = r.clusters.try(v.Cluster, func() (sent bool, err error) {
 		live, err := r.uncached(ctx, v.Cluster)
 		if err != nil {
 			return false, err
@@ -322,9 +321,9 @@ func (r *nodes) harmed(ctx context.Context, v *visit, since time.Time) (why stri
 		return true, err //nolint:wrapcheck // it says what failed
 	})
 	if err != nil || requeueAfter > 0 {
-		return "its Pods cannot be read now", false, err
+		return "its Pods cannot be read now", requeueAfter, err
 	}
-	return pods.Harm(unschedulable, notReady, since), true, nil
+	return pods.Harm(unschedulable, notReady, since), 0, nil
 }
 
 // soaks returns the time until the roll-out in a Cluster is over: no Node waits, and none has had its turn for a while.

@@ -281,6 +281,36 @@ func TestNodesThatStopBeingReadyHaltARollOut(t *testing.T) {
 	})
 }
 
+// Nodes that look for harm at the same moment, again and again, do not keep each other from their turns.
+func TestNodesLookForHarmAtTheSameMoment(t *testing.T) {
+	inUse(t, func(t *testing.T) {
+		f := newThousand(t, 1, func(int) int { return 2 }, nil)
+		f.declare()
+		for len(f.tainted["c0000"]) == 0 {
+			f.run(time.Second, 0)
+		}
+		<-time.After(time.Minute)
+		of, again := f.servers["c0000"], time.Duration(0)
+		done, waits := of.nodes[0].Name, of.nodes[1].Name
+		if f.tainted["c0000"][waits] {
+			done, waits = waits, done
+		}
+		of.listsPods = func() {
+			of.listsPods = nil
+			again, _ = f.lookAt("c0000", waits)
+		}
+		next, err := f.lookAt("c0000", done)
+		f.Expect(err).NotTo(HaveOccurred())
+		f.Expect(of.listsPods).To(BeNil(), "both have looked")
+		f.Expect(f.soft["c0000"]).To(BeEmpty())
+		f.Expect(again).To(And(BeNumerically(">", 0), BeNumerically("<", next)), "not at the next look of the other Node")
+		<-time.After(again)
+		_, err = f.lookAt("c0000", waits)
+		f.Expect(err).NotTo(HaveOccurred())
+		f.Expect(f.soft["c0000"]).To(HaveKey(waits))
+	})
+}
+
 // A label that the operator does not allow has no effect, and an Event says so.
 func TestSettingsThatAreNotAllowed(t *testing.T) {
 	inUse(t, func(t *testing.T) {

@@ -26,9 +26,10 @@ type shelf struct {
 	pools    map[string]*clusterv1.MachinePool // by name, and by the values of their indexes
 	nodes    []corev1.Node
 	pods     []corev1.Pod
-	// wrote is called after each write of a Node, evicts before each eviction.
-	wrote  func(*corev1.Node)
-	evicts func(*corev1.Pod) error
+	// wrote is called after each write of a Node, evicts before each eviction, and listsPods, if it is there, before each list of Pods.
+	wrote     func(*corev1.Node)
+	evicts    func(*corev1.Pod) error
+	listsPods func()
 }
 
 func (s *shelf) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
@@ -76,6 +77,9 @@ func (s *shelf) List(_ context.Context, list client.ObjectList, options ...clien
 			}
 		}
 	case *corev1.PodList:
+		if s.listsPods != nil {
+			s.listsPods()
+		}
 		for _, pod := range s.pods {
 			if pod.Spec.NodeName == value {
 				list.Items = append(list.Items, pod)
