@@ -37,7 +37,7 @@ const (
 	// workers is the number of objects of a kind that are reconciled at a time, remoteWorkers the number of Nodes, and of workload clusters.
 	// The API servers of workload clusters may hang, so remoteWorkers is large; perCluster is the number of workers that may write Nodes of
 	// the same cluster.
-	workers, remoteWorkers, perCluster = 10, 128, 16
+	workers, remoteWorkers, perCluster = 10, 200, 16
 	// fastRetry is the time until the first retry of a failed reconcile. For a workload cluster as a whole, it is slowRetry.
 	fastRetry = 50 * time.Millisecond
 	// graceTime is the time for which the loop leaves writes to Cluster API's controllers, which apply 20 objects a second.
@@ -81,6 +81,11 @@ type Dependencies struct {
 // Setup adds the loop's controllers to the manager.
 func Setup(mgr ctrl.Manager, d *Dependencies) error {
 	d.clusters = newSlots[types.NamespacedName](perCluster)
+	if d.Workloads != nil {
+		d.clusters.probed = func(cluster types.NamespacedName) time.Time {
+			return d.Workloads.GetHealthCheckingState(context.Background(), cluster).LastProbeSuccessTime
+		}
+	}
 	d.changing, d.listing = newSlots[schema.GroupKind](workers), newSlots[schema.GroupKind](workers)
 	d.pending = newPendingWrites(d.Metrics)
 	for name, add := range map[string]func(ctrl.Manager, *builder.Builder) error{

@@ -6,6 +6,7 @@ import (
 	"context"
 	"reflect"
 	"sync"
+	"time"
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -133,6 +134,8 @@ type workloads struct {
 	brokenUncached error
 	// connected gets an event for each new connection to a Cluster.
 	connected chan event.GenericEvent
+	// probed is the time of the last answer to a probe of any Cluster.
+	probed time.Time
 }
 
 func newWorkloads() *workloads {
@@ -140,6 +143,10 @@ func newWorkloads() *workloads {
 		clients: map[client.ObjectKey]client.Client{}, servers: map[client.ObjectKey]client.Client{}, caches: map[client.ObjectKey]*informers{}, watched: &journal{},
 		connected: make(chan event.GenericEvent), broken: map[client.ObjectKey]error{},
 	}
+}
+
+func (w *workloads) GetHealthCheckingState(context.Context, client.ObjectKey) clustercache.HealthCheckingState {
+	return clustercache.HealthCheckingState{LastProbeSuccessTime: w.probed}
 }
 
 func (w *workloads) GetClient(_ context.Context, cluster client.ObjectKey) (client.Client, error) {

@@ -118,6 +118,30 @@ func TestSlots(t *testing.T) {
 	})
 }
 
+// An answer to a probe opens all slots of a workload cluster until the next probe has failed, but not before a pause is over.
+func TestProbesOpenSlots(t *testing.T) {
+	inUse(t, func(t *testing.T) {
+		takes := time.Second
+		l := newLoop(t, poolOf(key("d"), "gpu:NoSchedule", 20)...)
+		l.slowly(key("d"), 20, func() time.Duration { return takes })
+		for _, tc := range []struct {
+			ago  time.Duration
+			sent int
+		}{{14 * time.Second, 16}, {15 * time.Second, 1}, {0, 16}} {
+			<-time.After(time.Minute)
+			l.workloads.probed = time.Now().Add(-tc.ago)
+			sent, _ := l.atOnce(20)
+			l.Expect(sent).To(Equal(tc.sent), "%s ago", tc.ago)
+		}
+		takes = time.Hour
+		for _, sent := range []int{16, 0} {
+			l.workloads.probed = time.Now()
+			got, _ := l.atOnce(20)
+			l.Expect(got).To(Equal(sent), "it hangs")
+		}
+	})
+}
+
 // fakes is the number of Nodes that a hostile workload cluster makes up.
 const fakes = 300
 

@@ -23,9 +23,14 @@ const (
 	// also the time for which an answer counts: no longer than a request may hang.
 	slowRetry    = 5 * time.Second
 	longestPause = time.Minute
+	// probeCounts is the time for which an answer to a probe of the ClusterCache counts: until the next probe, ten seconds later, has failed.
+	probeCounts = 15 * time.Second
 	// promptly is the maximum time of an answer that proves a server to be well. A server that answers just in time must not hold many
 	// workers.
 	promptly = time.Second
+	// furtherSlots is the number of slots beyond the first of each key, of all keys together: API servers that stop answering while they have
+	// much to do must not occupy all workers either.
+	furtherSlots = 64
 	// liveNodes is the number of Nodes of a Cluster about which the loop decides from live reads each second, and at once. Each costs a read
 	// of its own Machine; many Nodes share the reads of the other owners (owners.Live).
 	liveNodes = 100
@@ -35,9 +40,14 @@ const (
 // recent answer has a single slot, so API servers that hang do not occupy all workers. slots are safe for concurrent use.
 type slots[K comparable] struct {
 	most int
+	// probed returns the time of the last answer to a probe; nil if nobody probes.
+	probed func(key K) time.Time
 
 	mu sync.Mutex
 	of map[K]*slot
+	// further is the number of slots in use beyond the first of each key, next the time of the last retry among the requests that found none.
+	further int
+	next    time.Time
 }
 
 type slot struct {
@@ -96,33 +106,44 @@ func (s *slots[K]) read(key K, now time.Time) (requeueAfter time.Duration) {
 }
 
 func (s *slots[K]) take(key K, now time.Time) (of *slot, requeueAfter time.Duration) {
+	probed := s.probed != nil && now.Sub(s.probed(key)) < probeCounts // may wait for the key's connection
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	of = s.slot(key)
 	most, free := 1, now.Add(firstAnswer)
 	if of.failures > 0 {
 		free = now.Add(slowRetry)
-	} else if now.Sub(of.answered) < slowRetry {
+	} else if now.Sub(of.answered) < slowRetry || probed {
 		most, free = s.most, now
 	}
 	if now.Before(of.paused) {
 		most, free = 0, of.paused
 	}
-	if of.running < most {
+	next := &of.next
+	switch {
+	case of.running > 0 && of.running < most && s.further >= furtherSlots:
+		next, free = &s.next, now.Add(firstAnswer)
+	case of.running < most:
+		if of.running > 0 {
+			s.further++
+		}
 		of.running++
 		return of, 0
 	}
-	if of.next.Before(free) {
-		of.next = free
+	if next.Before(free) {
+		*next = free
 	}
-	of.next = of.next.Add(retrySpacing)
-	return of, of.next.Sub(now)
+	*next = next.Add(retrySpacing)
+	return of, next.Sub(now)
 }
 
 func (s *slots[K]) release(of *slot, sent bool, err error, started, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	of.running--
+	if of.running > 0 {
+		s.further--
+	}
 	switch {
 	case !sent, unanswered(err) && now.Sub(started) <= promptly: // it proves nothing
 	case !unanswered(err):

@@ -30,8 +30,8 @@ func hangs() (bool, error) {
 
 func answers() (bool, error) { return true, nil }
 
-// A hundred clusters with twenty Nodes each answer no write. Nodes of a healthy cluster wait at most five seconds for a worker, and usually
-// much less, whether or not the other clusters have answered before.
+// A hundred clusters with twenty Nodes each answer no write. Nodes of a healthy cluster wait less than a second for a worker, whether or not
+// the other clusters have answered before.
 func TestAHundredHangingClusters(t *testing.T) {
 	for name, before := range map[string]time.Duration{"from the beginning": -1, "while they have much to do": 0, "after they had answered": time.Minute} {
 		t.Run(name, func(t *testing.T) {
@@ -67,9 +67,7 @@ func TestAHundredHangingClusters(t *testing.T) {
 				mu.Lock()
 				defer mu.Unlock()
 				NewWithT(t).Expect(waited).To(HaveLen(600))
-				slices.Sort(waited)
-				NewWithT(t).Expect(waited[len(waited)*95/100]).To(BeNumerically("<", time.Second), "p95")
-				NewWithT(t).Expect(waited[len(waited)-1]).To(BeNumerically("<=", 5*time.Second))
+				NewWithT(t).Expect(slices.Max(waited)).To(BeNumerically("<", time.Second))
 			})
 		})
 	}

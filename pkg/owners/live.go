@@ -19,6 +19,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
+// lately is the time after a read of an object in which another read gathers callers.
+const lately = time.Second
+
 var errTooManyReads = errors.New("too many live reads")
 
 // Limited is a reader with a rate limit. Beyond the limit, a read fails at once.
@@ -40,9 +43,11 @@ func (l Limited) Get(ctx context.Context, key client.ObjectKey, into client.Obje
 // next read, and share it. Callers must not change the object.
 type Live struct {
 	client.Reader
+	// Gather is the time for which a read of an object that was read lately waits for more callers.
+	Gather time.Duration
 
 	reads singleflight.Group
-	// begun holds a channel for each object that is being read. The channel is closed when the read ends.
+	// begun holds a channel for each object that is being read, or was read lately. The channel is closed when the read ends.
 	begun sync.Map
 }
 
@@ -58,11 +63,12 @@ func (l *Live) Get(ctx context.Context, key client.ObjectKey, into client.Object
 	result := l.reads.DoChan(name, func() (any, error) {
 		if before, ok := l.begun.Load(name); ok {
 			<-before.(chan struct{}) //nolint:forcetypeassert // nothing else is stored
+			<-time.After(l.Gather)
 		}
 		ended := make(chan struct{})
 		l.begun.Store(name, ended)
+		defer time.AfterFunc(lately, func() { l.begun.CompareAndDelete(name, ended) })
 		defer close(ended)
-		defer l.begun.CompareAndDelete(name, ended)
 		l.reads.Forget(name) // later callers must not share this read
 		object, _ := reflect.New(kind).Interface().(client.Object)
 		object.GetObjectKind().SetGroupVersionKind(gvk)

@@ -94,6 +94,35 @@ func TestLiveReadsAreShared(t *testing.T) {
 	})
 }
 
+// Callers that come one after the other share a read of an object that was read lately. The first caller does not wait, and other objects
+// do not.
+func TestLiveReadsGather(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		Expect := NewWithT(t).Expect
+		server := &slow{}
+		live, start := &owners.Live{Reader: server, Gather: 10 * time.Millisecond}, time.Now()
+		Expect(<-ask(live)).To(Equal("0"))
+		Expect(time.Since(start)).To(BeZero())
+		var later []<-chan string
+		for version := range int32(5) {
+			<-time.After(time.Millisecond)
+			server.now.Store(version)
+			later = append(later, ask(live))
+		}
+		Expect(live.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "other"}, &clusterv1.MachineSet{})).To(Succeed())
+		Expect(time.Since(start)).To(Equal(5 * time.Millisecond))
+		server.now.Store(6)
+		for _, answer := range later {
+			Expect(<-answer).To(Equal("6"), "no answer is older than its request")
+		}
+		Expect(time.Since(start)).To(Equal(11 * time.Millisecond))
+		Expect(server.reads.Load()).To(BeEquivalentTo(3))
+		<-time.After(2 * time.Second)
+		Expect(<-ask(live)).To(Equal("6"))
+		Expect(time.Since(start)).To(Equal(2011*time.Millisecond), "nobody waits long after a read")
+	})
+}
+
 // A caller that gives up does not cancel the read for others, and a hanging read ends after a second. It delays no other object.
 func TestLiveReadsFailAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -29,8 +29,8 @@ import (
 const (
 	// firstLabel is in the ClusterClass from the beginning, secondLabel is added to it.
 	firstLabel, secondLabel = clusterv1.ManagedNodeLabelDomain + "/first", clusterv1.ManagedNodeLabelDomain + "/second"
-	// idleFor is the time for which the CPU time without changes is measured.
-	idleFor = 30 * time.Second
+	// idleFor is the time for which the CPU time without changes is measured, settlesIn the time before.
+	idleFor, settlesIn = 30 * time.Second, 20 * time.Second
 	// clustersPatience limits each wait. It is no target.
 	clustersPatience = 15 * time.Minute
 )
@@ -199,7 +199,9 @@ func (c *clusters) start(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	b.ReportMetric(measured(b, c.MetricsURL)["rest_client_requests_total "+management.Host], "requests-start")
+	now := measured(b, c.MetricsURL)
+	b.ReportMetric(now["rest_client_requests_total "+management.Host], "requests-start")
+	b.ReportMetric(now["process_cpu_seconds_total"], "s-CPU-start")
 }
 
 // idle waits until no Node is left in a queue, and measures for a while. Probes and attempts to reconnect go on.
@@ -209,6 +211,7 @@ func (c *clusters) idle(b *testing.B, empty map[string]float64) {
 		now := measured(b, c.MetricsURL)
 		return now["workqueue_depth node"]+now["workqueue_depth machine"] == 0
 	})
+	waited(b.Context(), settlesIn) // Nodes that come again after a time are in no queue
 	before := measured(b, c.MetricsURL)
 	waited(b.Context(), idleFor)
 	now := measured(b, c.MetricsURL)

@@ -32,6 +32,8 @@ const (
 	// liveReads is how many objects the webhooks and the loop may each read live per second, and at once. An owner is read once for many
 	// requests, and each Node costs a read of its own Machine.
 	liveReads = 1000
+	// gather is the time for which repeated live reads of the loop wait, so that the Nodes of a Cluster share them. Admission does not wait.
+	gather = 10 * time.Millisecond
 	// unknownFor is how long a control plane's kind counts as unknown after the API server published no schema for it.
 	unknownFor = 5 * time.Second
 )
@@ -140,14 +142,14 @@ func (h *Heirloom) wire(ctx context.Context, c *config.Config, environment Envir
 // client has its own rate limit for all kinds, so that neither waits for the other.
 func newReaders(mgr ctrl.Manager) (webhooks, loop client.Reader, err error) {
 	readers := [2]client.Reader{}
-	for i := range readers {
+	for i, wait := range []time.Duration{0, gather} {
 		config := rest.CopyConfig(mgr.GetConfig())
 		config.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(liveReads, liveReads)
 		reader, err := client.New(config, client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient()})
 		if err != nil {
 			return nil, nil, fmt.Errorf("creating the client for live reads: %w", err)
 		}
-		readers[i] = &owners.Live{Reader: reader}
+		readers[i] = &owners.Live{Reader: reader, Gather: wait}
 	}
 	return readers[0], readers[1], nil
 }
