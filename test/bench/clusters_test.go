@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -16,12 +17,14 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/heirloom-dev/heirloom/pkg/owners"
+	"github.com/heirloom-dev/heirloom/pkg/taint"
 	"github.com/heirloom-dev/heirloom/test/stage"
 	"github.com/heirloom-dev/heirloom/webhooks"
 )
@@ -35,8 +38,8 @@ const (
 	clustersPatience = 15 * time.Minute
 )
 
-// electing are the flags of leader election with their defaults: the stage has longer times.
-var electing = []string{"--leader-elect-lease-duration=15s", "--leader-elect-renew-deadline=10s"}
+// clustersArgs are the flags of leader election with their defaults: the stage has longer times. A roll-out has no limits.
+var clustersArgs = []string{"--leader-elect-lease-duration=15s", "--leader-elect-renew-deadline=10s", "--no-execute-clusters=100%", "--no-execute-soak=0s"}
 
 func clusterName(cluster int) string    { return fmt.Sprintf("c%d", cluster) }
 func nodeName(cluster, node int) string { return fmt.Sprintf("c%d-%d", cluster, node) }
@@ -53,7 +56,8 @@ type clusters struct {
 
 // BenchmarkClusters reports the costs of workload clusters: memory, connections, the CPU time without changes, and requests to the management
 // cluster during the start; the time until all Nodes of healthy workload clusters are right, after the start, after the loss of the leader
-// and after a change of the ClusterClass; and the latency of admission during this change.
+// after a change of the ClusterClass, and after a taint there that evicts Pods, without limits of the roll-out; and the latency of admission
+// during the change.
 func BenchmarkClusters(b *testing.B) {
 	if os.Getenv("BENCH_CLUSTERS") == "" {
 		b.Skip("BENCH_CLUSTERS is not set: make bench SCENARIO=clusters")
@@ -61,13 +65,14 @@ func BenchmarkClusters(b *testing.B) {
 	count, nodes := number(b, "BENCH_CLUSTERS", 0), number(b, "BENCH_NODES", 6)
 	b.Run(fmt.Sprintf("%d×%d", count, nodes), func(b *testing.B) {
 		b.ReportMetric(0, "ns/op")
-		c := &clusters{fleet: newFleet(b, stage.Options{Args: electing}), nodes: nodes}
+		c := &clusters{fleet: newFleet(b, stage.Options{Args: clustersArgs}), nodes: nodes}
 		empty := measured(b, c.MetricsURL)
 		c.create(b, count)
 		c.start(b)
 		c.idle(b, empty)
 		second := c.failOver(b)
 		c.declare(b, second)
+		c.rollOut(b, second)
 	})
 }
 
@@ -75,7 +80,7 @@ func BenchmarkClusters(b *testing.B) {
 // inherit, and stops at the end.
 func (c *clusters) create(b *testing.B, count int) {
 	b.Helper()
-	c.census.count(firstLabel)
+	c.census.count(labeled(firstLabel))
 	c.workloads = make([]*workload, count)
 	class := &clusterv1.ClusterClass{}
 	text, err := os.ReadFile("testdata/class.yaml")
@@ -228,7 +233,7 @@ func (c *clusters) idle(b *testing.B, empty map[string]float64) {
 // failOver kills the leader while a second replica waits, and returns the replica. All Nodes lose the label before the replica leads.
 func (c *clusters) failOver(b *testing.B) *stage.Replica {
 	b.Helper()
-	second, err := c.StartReplica(context.WithoutCancel(b.Context()), "second", slices.Concat(benchArgs, electing)...)
+	second, err := c.StartReplica(context.WithoutCancel(b.Context()), "second", slices.Concat(benchArgs, clustersArgs)...)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -267,14 +272,9 @@ func (c *clusters) declare(b *testing.B, leader *stage.Replica) {
 			return false, err
 		})
 	}()
-	c.census.count(secondLabel)
+	c.census.count(labeled(secondLabel))
 	begun := time.Now()
-	class := &clusterv1.ClusterClass{ObjectMeta: metav1.ObjectMeta{Namespace: stage.Home, Name: "class"}}
-	patch := client.RawPatch("application/json-patch+json", fmt.Appendf(nil,
-		`[{"op":"add","path":"/spec/workers/machineDeployments/0/metadata/labels/%s","value":"value"}]`, "node.cluster.x-k8s.io~1second"))
-	if err := c.Client.Patch(b.Context(), class, patch); err != nil {
-		b.Fatal(err)
-	}
+	c.change(b, "labels/"+strings.ReplaceAll(secondLabel, "/", "~1"), `"value"`)
 	c.wait(b, begun, "s-label-in-class")
 	cancel()
 	if err := <-asked; !wait.Interrupted(err) {
@@ -282,4 +282,25 @@ func (c *clusters) declare(b *testing.B, leader *stage.Replica) {
 	}
 	slices.Sort(took)
 	b.ReportMetric(float64(took[len(took)*99/100].Microseconds())/1e3, "ms-admission-p99")
+}
+
+// rollOut adds a taint that evicts Pods to the ClusterClass.
+func (c *clusters) rollOut(b *testing.B, leader *stage.Replica) {
+	b.Helper()
+	c.census.count(tainted("drain"))
+	before, begun := measured(b, leader.MetricsURL), time.Now()
+	c.change(b, "annotations", `{"`+taint.AlwaysAnnotation+`": "drain:NoExecute"}`)
+	c.wait(b, begun, "s-taint-in-class")
+	requests := measured(b, leader.MetricsURL)["rest_client_requests_total"] - before["rest_client_requests_total"]
+	b.ReportMetric(requests/time.Since(begun).Seconds(), "requests/s-taint")
+}
+
+// change changes the metadata of the class's MachineDeployments.
+func (c *clusters) change(b *testing.B, path, value string) {
+	b.Helper()
+	class := &clusterv1.ClusterClass{ObjectMeta: metav1.ObjectMeta{Namespace: stage.Home, Name: "class"}}
+	patch := client.RawPatch(types.JSONPatchType, fmt.Appendf(nil, `[{"op":"add","path":"/spec/workers/machineDeployments/0/metadata/%s","value":%s}]`, path, value))
+	if err := c.Client.Patch(b.Context(), class, patch); err != nil {
+		b.Fatal(err)
+	}
 }

@@ -10,6 +10,7 @@ import (
 	"log"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -18,6 +19,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -173,16 +175,33 @@ func strip(ctx context.Context, workloads []*workload, nodes int, label string) 
 	return nil
 }
 
-// census counts the Nodes of healthy workload clusters that have a label.
+// census counts the Nodes of healthy workload clusters that have a label or a taint.
 type census struct {
-	label atomic.Pointer[string]
-	have  atomic.Int64
+	has  atomic.Pointer[func(node *unstructured.Unstructured) bool]
+	have atomic.Int64
 }
 
-// count counts another label from now on. No Node may have it.
-func (c *census) count(label string) {
-	c.label.Store(&label)
+// count counts the Nodes with another label or taint from now on. No Node may have it.
+func (c *census) count(has func(node *unstructured.Unstructured) bool) {
+	c.has.Store(&has)
 	c.have.Store(0)
+}
+
+// labeled reports whether a Node has a label, tainted whether it has a taint that evicts Pods.
+func labeled(label string) func(*unstructured.Unstructured) bool {
+	return func(node *unstructured.Unstructured) bool {
+		return metav1.HasLabel(metav1.ObjectMeta{Labels: node.GetLabels()}, label)
+	}
+}
+
+func tainted(key string) func(*unstructured.Unstructured) bool {
+	return func(node *unstructured.Unstructured) bool {
+		taints, _, _ := unstructured.NestedSlice(node.Object, "spec", "taints")
+		return slices.ContainsFunc(taints, func(taint any) bool {
+			of, _ := taint.(map[string]any)
+			return of["key"] == key && of["effect"] == string(corev1.TaintEffectNoExecute)
+		})
+	}
 }
 
 // stored is called for each stored version of each object.
@@ -190,8 +209,8 @@ func (c *census) stored(w apiserver.Write) {
 	if w.GVR.GroupResource() != corev1.Resource("nodes") || w.After == nil {
 		return
 	}
-	has := metav1.HasLabel(metav1.ObjectMeta{Labels: w.After.GetLabels()}, *c.label.Load())
-	had := w.Before != nil && metav1.HasLabel(metav1.ObjectMeta{Labels: w.Before.GetLabels()}, *c.label.Load())
+	is := *c.has.Load()
+	has, had := is(w.After), w.Before != nil && is(w.Before)
 	if has && !had {
 		c.have.Add(1)
 	} else if had && !has {
