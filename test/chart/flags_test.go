@@ -3,12 +3,15 @@
 package chart
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
 	"github.com/spf13/pflag"
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	_ "k8s.io/component-base/logs/json/register" // --logging-format=json
@@ -51,6 +54,23 @@ func TestEveryFlagHasAValue(t *testing.T) {
 	})
 	for name := range own() {
 		NewWithT(t).Expect(flags.Lookup(name)).NotTo(BeNil(), "--%s is no flag any more", name)
+	}
+}
+
+// The hook looks for the objects of the program, under any release name: it removes nothing of another installation, and leaves nothing.
+func TestTheHookKnowsTheProgram(t *testing.T) {
+	for name, over := range installations(t) {
+		Expect, objects := NewWithT(t).Expect, renderWithHook(t, over)
+		for _, job := range ofKinds(objects, "Job") {
+			hook := &batchv1.Job{}
+			Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(job.Object, hook)).To(Succeed())
+			for _, flag := range []string{"webhook-configuration", "watch-filter", "namespace"} {
+				of := func(pod corev1.PodSpec) []string {
+					return slices.DeleteFunc(slices.Clone(pod.Containers[0].Args), func(arg string) bool { return !strings.HasPrefix(arg, "--"+flag+"=") })
+				}
+				Expect(of(hook.Spec.Template.Spec)).To(Equal(of(deployment(t, objects).Spec.Template.Spec)), "%s: --%s", name, flag)
+			}
+		}
 	}
 }
 
