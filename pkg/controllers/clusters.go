@@ -52,6 +52,10 @@ func (r workloadClusters) Reconcile(ctx context.Context, req ctrl.Request) (ctrl
 		}
 		return ctrl.Result{}, gone(err, "Cluster")
 	}
+	if r.Policy().LeftToAnother(cluster) {
+		r.forget(req.NamespacedName)
+		return ctrl.Result{}, nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, clusterTimeout)
 	defer cancel()
 	err := r.watch(ctx, req.NamespacedName)
@@ -119,10 +123,10 @@ func (w reconnected) Watch(all source.TypedSource[NodeRequest]) error {
 }
 
 // admit sets up the chosen way to admit the Nodes of the Cluster; again is the time until the next check, if the set-up takes time. A
-// Cluster that is paused, or that a watch filter leaves to another instance, stays as it is. A Cluster with IgnoreLabel, or not enrolled,
-// only observed or being deleted is left to the loop, and the management cluster to the installed webhooks.
+// Cluster that is paused stays as it is. A Cluster with IgnoreLabel, or not enrolled, only observed or being deleted is left to the loop, and
+// the management cluster to the installed webhooks.
 func (r workloadClusters) admit(ctx context.Context, cluster *clusterv1.Cluster) (again time.Duration, err error) {
-	if len(r.Admission.Ways) == 0 || inherit.Paused(cluster) || r.Policy().LeftToAnother(cluster) {
+	if len(r.Admission.Ways) == 0 || inherit.Paused(cluster) {
 		return 0, nil
 	}
 	way := r.Admission.Of(cluster)

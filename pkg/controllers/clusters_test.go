@@ -68,7 +68,6 @@ func TestOneWayToAdmitNodesIsSetUp(t *testing.T) {
 		{"none for a Cluster that is not enrolled", func(l *loop, _ *clusterv1.Cluster) { l.policy.OnlyLabeled = true }, none},
 		{"none for a Cluster that is being deleted", func(_ *loop, c *clusterv1.Cluster) { c.Finalizers = []string{"cluster.cluster.x-k8s.io"} }, none},
 		{"none for the management cluster", func(l *loop, _ *clusterv1.Cluster) { l.ManagementCluster = key("c") }, none},
-		{"nothing changes for another instance's", func(l *loop, _ *clusterv1.Cluster) { l.policy.WatchFilter = "another" }, nil},
 		{"nothing changes for a paused Cluster", func(_ *loop, c *clusterv1.Cluster) { c.Spec.Paused = new(true) }, nil},
 		{"nothing is asked where there are no ways", func(l *loop, _ *clusterv1.Cluster) { l.Admission.Ways = nil }, nil},
 	} {
@@ -162,6 +161,54 @@ func TestNodesDeletedWhileDisconnectedAreForgotten(t *testing.T) {
 		l.workloads.connected <- event.GenericEvent{Object: theCluster()}
 		l.eventually(l.samples).Should(ContainElement(noneWaits))
 	}
+}
+
+// As soon as another instance has a Cluster, this instance writes no Node of it, even with a stale cache, and forgets it, also if it still
+// looks at a Node. When the Cluster comes back, it counts again.
+func TestAClusterOfAnotherInstanceIsForgotten(t *testing.T) {
+	cluster, n0, n1, ignored := theCluster(), evicting("n0", "MachineSet/ms"), evicting("n1", "MachineSet/ms"), nodeMachine("n2")
+	ignored.Labels[inherit.IgnoreLabel] = ""
+	for _, object := range []client.Object{cluster, n0, n1, ignored} {
+		object.SetLabels(with(object.GetLabels(), clusterv1.WatchLabel, "ours"))
+	}
+	l := newLoop(t, cluster, machineDeployment(), machineSet(), n0, n1, ignored)
+	l.connect("c", node("n0"), node("n1"), node("n2"))
+	l.admitted()
+	l.policy.WatchFilter, l.NoExecute.Rate = "ours", 1
+	looks := func() {
+		l.t.Helper()
+		for _, name := range []string{"n0", "n1", "n2"} {
+			l.Expect(l.lookAt("c", name)).Error().NotTo(HaveOccurred())
+		}
+	}
+	handled := func() {
+		l.t.Helper()
+		l.Expect(l.seeWorkload(key("c"))).To(Succeed())
+		looks()
+		l.counted("waiting_nodes 1", `skipped_nodes{cluster_name="c",cluster_namespace="ns"} 1`, `workload_clusters{state="connected"} 1`)
+		l.Expect(l.asked.take()).NotTo(BeEmpty())
+	}
+	handled()
+	l.wrote("in c: patches Node/n0", "in c: patches Node/n1")
+
+	l.lag(cluster)
+	l.change(n0, func() { n0.Labels[pool] = "b" })
+	l.change(cluster, func() { cluster.Labels[clusterv1.WatchLabel] = "theirs" })
+	looks()
+	delete(l.stale, "Cluster/c")
+	for _, look := range []func(){func() { l.Expect(l.seeWorkload(key("c"))).To(Succeed()) }, looks} {
+		look()
+		l.counted(noneWaits)
+		l.notCounted("no_execute_")
+		l.notCounted("skipped_nodes")
+	}
+	l.counted(`workload_clusters{state="connected"} 0`, `workload_clusters{state="disconnected"} 0`)
+	l.Expect(l.asked.take()).To(BeEmpty(), "the other instance admits its Nodes")
+	l.wrote()
+
+	l.change(cluster, func() { cluster.Labels[clusterv1.WatchLabel] = "ours" })
+	handled()
+	l.wrote("in c: patches Node/n0")
 }
 
 // An Event on the Cluster reports a kubeconfig that is refused, if the Cluster exists.

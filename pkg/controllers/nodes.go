@@ -59,8 +59,9 @@ func (r *nodes) Reconcile(ctx context.Context, req NodeRequest) (ctrl.Result, er
 	defer cancel()
 	requeueAfter, err := r.sync(ctx, req)
 	r.rollouts.read.set(req, true) // also if it cannot be read: it must not hold up other Clusters
-	// If the Cluster went meanwhile, its deletion may have been handled before the last findings.
-	if cluster, clusterErr := r.Chain.Cluster(ctx, req.Cluster.Namespace, req.Cluster.Name); clusterErr == nil && cluster == nil {
+	// If the Cluster went meanwhile, or went to another instance, this may have been handled before the last findings.
+	cluster, clusterErr := r.Chain.Cluster(ctx, req.Cluster.Namespace, req.Cluster.Name)
+	if clusterErr == nil && (cluster == nil || r.Policy().LeftToAnother(cluster)) {
 		r.forgetAll(req.Cluster)
 	}
 	return ctrl.Result{RequeueAfter: requeueAfter}, err

@@ -233,20 +233,27 @@ func TestDeletedNodesAreNotUnprotected(t *testing.T) {
 	}
 }
 
-// A reconcile that is still running when its Cluster is deleted leaves no findings.
-func TestClustersDeletedDuringAReconcileAreForgotten(t *testing.T) {
-	l := evictions(t, 1, machineDeployment(), machineSet(), evicting("n1", "MachineSet/ms"))
-	server := l.connect("c", node("n0"), node("n1"))
-	l.Expect(l.lookAt("c", "n0")).Error().NotTo(HaveOccurred())
-	l.workloads.clients[key("c")] = interceptor.NewClient(server, interceptor.Funcs{
-		Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
-			l.delete(theCluster())
-			l.Expect(l.seeWorkload(key("c"))).To(Succeed())
-			return c.Patch(ctx, object, patch, options...)
-		},
-	})
-	l.Expect(l.lookAt("c", "n1")).Error().NotTo(HaveOccurred())
-	l.counted(noneWaits)
+// A reconcile that is still running when its Cluster is deleted, or goes to another instance, leaves no findings.
+func TestClustersThatGoDuringAReconcileAreForgotten(t *testing.T) {
+	for name, goes := range map[string]func(*loop){
+		"it is deleted":               func(l *loop) { l.delete(theCluster()) },
+		"another instance handles it": func(l *loop) { l.policy.WatchFilter = "another" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := evictions(t, 1, machineDeployment(), machineSet(), evicting("n1", "MachineSet/ms"))
+			server := l.connect("c", node("n0"), node("n1"))
+			l.Expect(l.lookAt("c", "n0")).Error().NotTo(HaveOccurred())
+			l.workloads.clients[key("c")] = interceptor.NewClient(server, interceptor.Funcs{
+				Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+					goes(l)
+					l.Expect(l.seeWorkload(key("c"))).To(Succeed())
+					return c.Patch(ctx, object, patch, options...)
+				},
+			})
+			l.Expect(l.lookAt("c", "n1")).Error().NotTo(HaveOccurred())
+			l.counted(noneWaits)
+		})
+	}
 }
 
 // refusedNode reconciles a Node whose write is refused. After each conflict the next look comes soon: a kubelet that writes the Node all

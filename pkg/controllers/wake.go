@@ -50,7 +50,7 @@ func changed() predicate.Predicate {
 }
 
 // resumed passes the creation of a Cluster, which its objects may precede, and updates after which all its objects must be reconciled: the
-// Cluster is no longer paused or skipped, its label cleans up its objects, or its mode or the keys that it names have changed.
+// Cluster is no longer paused or skipped, its label cleans up its objects, or its mode, its instance or the keys that it names have changed.
 func resumed() predicate.Predicate {
 	held := func(cluster *clusterv1.Cluster) bool {
 		return inherit.Paused(cluster) || inherit.SkippedByLabel(cluster)
@@ -64,10 +64,11 @@ func resumed() predicate.Predicate {
 	return passes
 }
 
-// saysElse reports whether an update of a Cluster or a ClusterClass changes its mode or the keys that it names for Nodes.
+// saysElse reports whether an update of a Cluster or a ClusterClass changes its mode, its instance or the keys that it names for Nodes.
 func saysElse(e event.UpdateEvent) bool {
 	before, after := e.ObjectOld.GetAnnotations(), e.ObjectNew.GetAnnotations()
 	return e.ObjectOld.GetLabels()[inherit.ModeLabel] != e.ObjectNew.GetLabels()[inherit.ModeLabel] ||
+		e.ObjectOld.GetLabels()[clusterv1.WatchLabel] != e.ObjectNew.GetLabels()[clusterv1.WatchLabel] ||
 		before[inherit.SyncLabelsAnnotation] != after[inherit.SyncLabelsAnnotation] ||
 		before[inherit.SyncAnnotationsAnnotation] != after[inherit.SyncAnnotationsAnnotation]
 }

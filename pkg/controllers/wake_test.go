@@ -169,6 +169,7 @@ func resumed(before, _ metav1.Object) { before.(*clusterv1.Cluster).Spec.Paused 
 func names(before, _ metav1.Object) {
 	before.SetAnnotations(pairs(inherit.SyncLabelsAnnotation + "=team"))
 }
+func moved(before, _ metav1.Object)     { before.SetLabels(pairs(clusterv1.WatchLabel + "=another")) }
 func labeled(before, _ metav1.Object)   { before.SetLabels(pairs("another=label")) }
 func annotated(before, _ metav1.Object) { before.SetAnnotations(pairs(clusterv1.PausedAnnotation)) }
 
@@ -190,6 +191,7 @@ func TestEventsEnqueueDependents(t *testing.T) {
 		{"a Cluster that is cleaned up", update("d", cleanedUp), everything("d")},
 		{"a Cluster that is not paused any more", update("c", annotated), everything("c")},
 		{"a Cluster that names other keys", update("d", names), everything("d")},
+		{"a Cluster that goes to another instance", update("d", moved), everything("d")},
 		{"a ClusterClass that names other keys", update("class", names), append(everything("c"), everything("d")...)},
 		{"a Cluster again", update("c", resynced), []string{"AcmeControlPlane/cp-c"}},
 		{"a control plane", update("cp-c", something), []string{"AcmeControlPlane/cp-c", "Machine/k-c"}},

@@ -42,8 +42,8 @@ const (
 	NotOfManagementCluster Reason = "--management-cluster names no Cluster for it"
 )
 
-// NotFiltered is the beginning of the reason for an object that a watch filter leaves to another instance.
-const NotFiltered = "it does not carry the label " + clusterv1.WatchLabel + "="
+// NotFiltered is in the reason for an object that a watch filter leaves to another instance.
+const NotFiltered = " does not carry the label " + clusterv1.WatchLabel + "="
 
 // ByLabel reports whether the reason is IgnoreLabel, of the object or of its Cluster.
 func (r Reason) ByLabel() bool {
@@ -59,7 +59,7 @@ func (p Policy) Skips(object metav1.Object, cluster *clusterv1.Cluster) (Reason,
 	case p.SkipNothing:
 		return "", false
 	case p.LeftToAnother(object):
-		return Reason(NotFiltered + p.WatchFilter), true
+		return Reason("it" + NotFiltered + p.WatchFilter), true
 	case object.GetDeletionTimestamp() != nil:
 		return IsDeleted, true
 	case SkippedByLabel(object), cluster != nil && SkippedByLabel(cluster):
@@ -117,6 +117,17 @@ func (p Policy) SkipsNode(m *clusterv1.Machine, cluster *clusterv1.Cluster) (Rea
 		return ClusterDoesNotExist, true
 	}
 	return why, skip
+}
+
+// SkipsNodesOf reports whether no Node of the Cluster inherits, and why. enrolled says whether the Cluster, which may be nil, is enrolled.
+func (p Policy) SkipsNodesOf(cluster *clusterv1.Cluster, enrolled bool) (Reason, bool) {
+	switch {
+	case p.SkipNothing:
+		return "", false
+	case cluster != nil && p.LeftToAnother(cluster):
+		return Reason("its Cluster" + NotFiltered + p.WatchFilter), true
+	}
+	return ClusterIsNotEnrolled, !enrolled
 }
 
 // SkippedByLabel reports whether an object carries IgnoreLabel.

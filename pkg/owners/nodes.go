@@ -101,8 +101,8 @@ func (c *Chain) evaluateNodeOfMachine(ctx context.Context, read inherit.Node, m 
 		return NodeDecision{}, err
 	}
 	policy, observed, enrolled, _ := c.Observes(ctx, cluster, policy)
-	if !enrolled && !policy.SkipNothing {
-		return skipNode(inherit.ClusterIsNotEnrolled), nil
+	if why, skipped := policy.SkipsNodesOf(cluster, enrolled); skipped {
+		return skipNode(why), nil
 	}
 	defer func() { decided.Observed = observed }()
 	why, skipped := policy.SkipsNode(m, cluster)
@@ -177,8 +177,8 @@ func (c *Chain) evaluateNodeOfPool(ctx context.Context, read inherit.Node, polic
 		return NodeDecision{}, err
 	}
 	policy, observed, enrolled, _ := c.Observes(ctx, cluster, policy)
-	if !enrolled && !policy.SkipNothing {
-		return skipNode(inherit.ClusterIsNotEnrolled), nil
+	if why, skipped := policy.SkipsNodesOf(cluster, enrolled); skipped {
+		return skipNode(why), nil
 	}
 	defer func() { decided.Observed = observed }()
 	if why, skipped := policy.Skips(pool, cluster); skipped {

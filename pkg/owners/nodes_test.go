@@ -44,7 +44,8 @@ func TestTheSourceOfANode(t *testing.T) {
 		return change(mp, changes...)
 	}
 	md := machineDeployment("md", func(md *clusterv1.MachineDeployment) { declaring(&md.Spec.Template, "fromMachineDeployment") })
-	c := ofCluster("c")
+	c, watched, blue := ofCluster("c"), inherit.Policy{WatchFilter: "blue"}, label(clusterv1.WatchLabel, "blue")
+	theirs := inherit.Reason("its Cluster" + inherit.NotFiltered + "blue")
 	for _, tc := range []struct {
 		name, node string
 		change     func(*corev1.Node)
@@ -65,6 +66,7 @@ func TestTheSourceOfANode(t *testing.T) {
 		{name: "a paused Machine hands down nothing", cached: []client.Object{c, ours(of(pause))}, why: inherit.IsPaused},
 		{name: "nor does one of a paused Cluster", cached: []client.Object{ours(), pausedCluster()}, why: inherit.ClusterIsPaused},
 		{name: "nor does one whose Cluster is not enrolled", policy: inherit.Policy{OnlyLabeled: true}, cached: []client.Object{c, ours()}, why: inherit.ClusterIsNotEnrolled},
+		{name: "nor does one whose Cluster another instance has", policy: watched, cached: []client.Object{c, ours(of(blue))}, why: theirs},
 		{name: "nor does one whose Cluster does not exist", cached: []client.Object{ours()}, why: inherit.ClusterDoesNotExist},
 		{name: "a Node that is being deleted inherits until it is gone", change: also[*corev1.Node](deleting), cached: []client.Object{c, ours()}, want: []string{"fromMachine"}},
 		{name: "a Node without a Machine inherits nothing", node: "other", cached: []client.Object{c, ours()}, why: inherit.IsNoMachine},
@@ -73,6 +75,7 @@ func TestTheSourceOfANode(t *testing.T) {
 		{name: "a Node that a pool does not name does not", node: "x aws:3", cached: []client.Object{c, pool("mp")}, why: inherit.IsNoMachine},
 		{name: "a Node that two pools name is neither's", node: "x aws:1", cached: []client.Object{c, pool("mp"), pool("mp2")}, why: inherit.IsNoMachine},
 		{name: "a pool with the label heirloom.dev/ignore hands down nothing", node: "x aws:1", cached: []client.Object{c, pool("mp", also[*clusterv1.MachinePool](ignore))}, why: inherit.HasIgnoreLabel},
+		{name: "nor does one whose Cluster another instance has", node: "x aws:1", policy: watched, cached: []client.Object{c, pool("mp", also[*clusterv1.MachinePool](blue))}, why: theirs},
 		{name: "nor does one whose Cluster does not exist", node: "x aws:1", cached: []client.Object{pool("mp")}, why: inherit.ClusterDoesNotExist},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

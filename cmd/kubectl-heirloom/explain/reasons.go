@@ -311,7 +311,7 @@ func (x *Explainer) skipped(at inherit.Ref, reason inherit.Reason) verdict {
 		why = "OtherNamespace"
 	case reason.ByLabel():
 		why = "IgnoreLabel"
-	case strings.HasPrefix(string(reason), inherit.NotFiltered):
+	case strings.Contains(string(reason), inherit.NotFiltered):
 		why = "WatchFilter"
 	}
 	return verdict{cmp.Or(why, inherit.DropElsewhere), at, string(reason)}

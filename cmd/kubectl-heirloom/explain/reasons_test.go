@@ -324,12 +324,14 @@ func TestAbsencesOfAllKeys(t *testing.T) {
 // Every reason to skip an object is a single word.
 func TestReasonsInOneWord(t *testing.T) {
 	Expect := NewWithT(t).Expect
-	filtered, _ := inherit.Policy{WatchFilter: "blue"}.Skips(&clusterv1.Machine{}, nil)
+	blue := inherit.Policy{WatchFilter: "blue"}
+	filtered, _ := blue.Skips(&clusterv1.Machine{}, nil)
+	ofAnother, _ := blue.SkipsNodesOf(&clusterv1.Cluster{}, true)
 	w := newTopology(t)
 	x := w.world(t)
 	for reason, want := range map[inherit.Reason]inherit.Why{
 		inherit.IsPaused: "Paused", inherit.ClusterIsPaused: "Paused", inherit.HasIgnoreLabel: "IgnoreLabel", inherit.ClusterIsCleanedUp: "IgnoreLabel",
-		inherit.IsDeleted: "Deleting", filtered: "WatchFilter", inherit.IsNoMachine: "NoMatch", inherit.NotOfManagementCluster: "NoMatch", inherit.NotOfMachine: "NoMatch",
+		inherit.IsDeleted: "Deleting", filtered: "WatchFilter", ofAnother: "WatchFilter", inherit.IsNoMachine: "NoMatch", inherit.NotOfManagementCluster: "NoMatch", inherit.NotOfMachine: "NoMatch",
 		inherit.OwnerIsNotFound: "OwnerNotFound", inherit.ClusterDoesNotExist: "OwnerNotFound", inherit.NothingDeclares: inherit.DropElsewhere,
 	} {
 		v := x.skipped(inherit.Ref{Kind: "Machine", Object: &w.m}, reason)

@@ -98,7 +98,7 @@ func of(ctx context.Context, w compare.World, cluster *clusterv1.Cluster) Cluste
 	case leftOut:
 		found.Note = string(why)
 	case policy.LeftToAnother(cluster):
-		found.Note = inherit.NotFiltered + policy.WatchFilter
+		found.Note = "it" + inherit.NotFiltered + policy.WatchFilter
 	case inherit.SkippedByLabel(cluster):
 		found.From, found.Note = "Cluster", "skipped: IgnoreLabel"
 	case inherit.Paused(cluster):

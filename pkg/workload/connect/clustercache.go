@@ -13,7 +13,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/cluster-api/util/labels"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -45,9 +47,12 @@ type Options struct {
 func NewClusterCache(ctx context.Context, mgr ctrl.Manager, o Options) (clustercache.ClusterCache, error) {
 	options := clustercache.Options{
 		// A kubeconfig is read for each connection, and is not cached: this needs the right to get Secrets, not to list them.
-		SecretClient:     kubeconfigs{Reader: mgr.GetAPIReader(), refused: o.Refused},
-		WatchFilterValue: o.WatchFilter,
-		Client:           clustercache.ClientOptions{UserAgent: mgr.GetConfig().UserAgent, QPS: o.QPS, Burst: o.Burst, Timeout: requestTimeout},
+		SecretClient: kubeconfigs{Reader: mgr.GetAPIReader(), refused: o.Refused},
+		// Unlike WatchFilterValue, it also ends the connection to a Cluster that gets another label.
+		ClusterFilter: func(cluster *clusterv1.Cluster) bool {
+			return o.WatchFilter == "" || labels.HasWatchLabel(cluster, o.WatchFilter)
+		},
+		Client: clustercache.ClientOptions{UserAgent: mgr.GetConfig().UserAgent, QPS: o.QPS, Burst: o.Burst, Timeout: requestTimeout},
 		Cache: clustercache.CacheOptions{
 			SyncPeriod: &o.SyncPeriod,
 			ByObject:   map[client.Object]cache.ByObject{&corev1.Node{}: {Transform: o.TrimNode}},

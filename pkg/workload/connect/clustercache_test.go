@@ -194,6 +194,27 @@ func TestNodesAreCached(t *testing.T) {
 	g.Expect(s.agent("/apis/cluster.x-k8s.io/v1beta2/clusters")).To(BeEmpty(), "other namespaces are not read")
 }
 
+// The connection to a Cluster ends when another Heirloom gets the Cluster, and begins again when the Cluster comes back.
+func TestConnectionsFollowTheLabel(t *testing.T) {
+	g := NewWithT(t)
+	s, workload := newManagement(t), serve(t, nil)
+	s.add(t, "red", "mine", leadsTo(workload.URL, `{token: "t"}`), true)
+	clusters := started(t, s, 1, nil)
+	cluster := &clusterv1.Cluster{}
+	for _, of := range []struct {
+		filter string
+		answer OmegaMatcher
+	}{{"mine", Succeed()}, {"theirs", MatchError(clustercache.ErrClusterNotConnected)}, {"mine", Succeed()}} {
+		g.Expect(s.Get(t.Context(), red, cluster)).To(Succeed())
+		cluster.Labels[clusterv1.WatchLabel] = of.filter
+		g.Expect(s.Update(t.Context(), cluster)).To(Succeed())
+		g.Eventually(func() error {
+			_, err := clusters.GetReader(t.Context(), red)
+			return err
+		}).WithTimeout(30*time.Second).Should(of.answer, of.filter)
+	}
+}
+
 // A Cluster that answers all requests except a list of its Nodes occupies a worker that makes connections. Other Clusters are connected as
 // long as there are fewer such Clusters than workers.
 func TestConnectionsWaitForNoOther(t *testing.T) {
