@@ -82,10 +82,14 @@ func (s *scene) expectDocumentedMetrics() {
 }
 
 // samples returns the current values of Heirloom's metrics, by name and labels.
-func (s *scene) samples() map[string]float64 {
+func (s *scene) samples() map[string]float64 { return s.samplesAt(s.MetricsURL) }
+
+func (s *scene) samplesAt(url string) map[string]float64 {
 	s.t.Helper()
+	metrics, err := stage.Metrics(s.ctx, url)
+	s.Expect(err).NotTo(HaveOccurred())
 	samples := map[string]float64{}
-	for line := range strings.SplitSeq(s.metrics(), "\n") {
+	for line := range strings.SplitSeq(metrics, "\n") {
 		at := strings.LastIndex(line, " ")
 		if strings.HasPrefix(line, "#") || at < 0 {
 			continue

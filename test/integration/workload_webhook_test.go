@@ -50,13 +50,6 @@ func TestWorkloadClustersCallByURL(t *testing.T) {
 	s.admittedByLoop(a)
 }
 
-func (s *scene) metrics() string {
-	s.t.Helper()
-	metrics, err := stage.Metrics(s.ctx, s.MetricsURL)
-	s.Expect(err).NotTo(HaveOccurred())
-	return metrics
-}
-
 // statusOf returns the status of Heirloom's answer to a body that is not a review.
 func (s *scene) statusOf(url string) int {
 	s.t.Helper()
