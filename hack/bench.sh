@@ -8,7 +8,8 @@
 #
 # environment: RUN (.), COUNT (3), BENCHTIME (1s): go test's -bench, -count and -benchtime
 #              MACHINES (500 10000): how many Machines the benchmark of memory has
-#              SCENARIO=clusters: only the benchmark of many workload clusters, by default once, with CLUSTERS (100) of NODES (6) each
+#              SCENARIO=clusters: only the benchmark of many workload clusters, by default once, with CLUSTERS (100) of NODES (6) each, and
+#              MEMORY (off): the memory limit of Heirloom (GOMEMLIMIT)
 
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -25,8 +26,8 @@ case ${SCENARIO:-} in
 	;;
 clusters)
 	run='^BenchmarkClusters$' count=${COUNT:-1}
-	export BENCH_CLUSTERS=${CLUSTERS:-100} BENCH_NODES=${NODES:-6}
-	command="SCENARIO=clusters CLUSTERS=$BENCH_CLUSTERS NODES=$BENCH_NODES COUNT=$count"
+	export BENCH_CLUSTERS=${CLUSTERS:-100} BENCH_NODES=${NODES:-6} BENCH_MEMORY=${MEMORY:-off}
+	command="SCENARIO=clusters CLUSTERS=$BENCH_CLUSTERS NODES=$BENCH_NODES MEMORY=$BENCH_MEMORY COUNT=$count"
 	;;
 *)
 	echo "error: there is no scenario $SCENARIO; usage: make bench [SCENARIO=clusters]" >&2

@@ -3,6 +3,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -65,7 +66,7 @@ func BenchmarkClusters(b *testing.B) {
 	count, nodes := number(b, "BENCH_CLUSTERS", 0), number(b, "BENCH_NODES", 6)
 	b.Run(fmt.Sprintf("%d×%d", count, nodes), func(b *testing.B) {
 		b.ReportMetric(0, "ns/op")
-		c := &clusters{fleet: newFleet(b, stage.Options{Args: clustersArgs}), nodes: nodes}
+		c := &clusters{fleet: newFleet(b, stage.Options{Args: clustersArgs, Env: []string{"GOMEMLIMIT=" + cmp.Or(os.Getenv("BENCH_MEMORY"), "off")}}), nodes: nodes}
 		empty := measured(b, c.MetricsURL)
 		c.create(b, count)
 		c.start(b)
