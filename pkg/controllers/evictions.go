@@ -258,6 +258,6 @@ func (r *nodes) stillHeld(ctx context.Context, live client.Reader, v *visit, p o
 	}
 	again := *v
 	again.node = inherit.ReadNode(&found.Items[0], v.now)
-	now, err := owners.DecideLive(ctx, r.Chain, again.plan)
+	now, err := r.decideLive(ctx, &again)
 	return err == nil && now.Inherits() && !now.Observed && now.WaitsForPods() && slices.Equal(now.Held, p.Held), err
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"golang.org/x/sync/semaphore"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -31,6 +32,8 @@ const (
 	// afterConflict is the time until the retry of a conflicting write. It does not grow: a kubelet that writes its Node all the time must
 	// not delay its inheritance.
 	afterConflict = 100 * time.Millisecond
+	// liveDecisions is the number of live decisions at a time. More would wait for each other's reads until their time is over, in vain.
+	liveDecisions = 32
 )
 
 // NodeRequest names a Node and its Cluster.
@@ -44,13 +47,14 @@ type nodes struct {
 	*Dependencies
 	findings
 
-	pacer *pace.Pacer
+	pacer    *pace.Pacer
+	deciding *semaphore.Weighted
 	// facts are the watches of kinds with facts about Nodes.
 	facts *kindWatches[NodeRequest]
 }
 
 func newNodes(d *Dependencies) *nodes {
-	return &nodes{Dependencies: d, findings: newFindings(d.Metrics), pacer: &pace.Pacer{}}
+	return &nodes{Dependencies: d, findings: newFindings(d.Metrics), pacer: &pace.Pacer{}, deciding: semaphore.NewWeighted(liveDecisions)}
 }
 
 // Reconcile implements reconcile.TypedReconciler.
@@ -211,62 +215,76 @@ func (r *nodes) watchFacts(ctx context.Context, v *visit, p owners.NodePlan) (re
 // plan. Without a slot, beyond the limit of live decisions, or if another Node has taken the turn meanwhile, requeueAfter is the time until
 // the next attempt.
 func (r *nodes) write(ctx context.Context, v *visit, p *owners.NodePlan) (requeueAfter time.Duration, err error) {
-	var later time.Duration
-	requeueAfter, err = r.clusters.try(v.Cluster, func() (sent bool, err error) {
-		sent, later, err = r.writeLive(ctx, v, p)
-		if apierrors.IsConflict(err) && r.reread(ctx, v) == nil {
-			sent, later, err = r.writeLive(ctx, v, p)
-		}
-		return sent, err
-	})
+	nothing := func() (sent bool, err error) { return false, nil }
+	if requeueAfter, err = r.clusters.try(v.Cluster, nothing); requeueAfter > 0 { // live reads would be in vain
+		return requeueAfter, err
+	}
+	requeueAfter, err = r.writeLive(ctx, v, p)
+	if apierrors.IsConflict(err) && r.reread(ctx, v) {
+		requeueAfter, err = r.writeLive(ctx, v, p)
+	}
 	if apierrors.IsConflict(err) {
 		return afterConflict, nil
 	}
-	return max(requeueAfter, later), err
+	return requeueAfter, err
 }
 
 // writeLive is one attempt of write.
-func (r *nodes) writeLive(ctx context.Context, v *visit, p *owners.NodePlan) (sent bool, later time.Duration, err error) {
-	if later = r.clusters.read(v.Cluster, time.Now()); later > 0 {
-		return false, later, nil
+func (r *nodes) writeLive(ctx context.Context, v *visit, p *owners.NodePlan) (requeueAfter time.Duration, err error) {
+	if requeueAfter = r.clusters.read(v.Cluster, time.Now()); requeueAfter > 0 {
+		return requeueAfter, nil
 	}
-	live, err := owners.DecideLive(ctx, r.Chain, v.plan)
+	live, err := r.decideLive(ctx, v)
 	if err != nil {
-		return false, 0, err
+		return 0, err
 	}
 	if *p = live; !live.Changes() || live.Observed {
-		return false, 0, nil
+		return 0, nil
 	}
 	var turn pace.Reservation
 	if v.limits != nil && len(live.Evicting) > 0 {
-		if turn, later = r.pacer.Take(v.now, *v.limits); later > 0 {
-			return false, retrySpacing, nil
+		if turn, requeueAfter = r.pacer.Take(v.now, *v.limits); requeueAfter > 0 {
+			return retrySpacing, nil
 		}
 	}
-	err = r.patch(ctx, v, live.Result)
-	if refused(err) {
+	requeueAfter, err = r.clusters.try(v.Cluster, func() (sent bool, err error) { return true, r.patch(ctx, v, live.Result) })
+	if requeueAfter > 0 || refused(err) {
 		turn.Cancel() // the Node was not tainted
 	}
 	if err != nil {
 		r.failed(live.Source.Object, workload.Told(err))
-		return true, 0, err
 	}
-	r.recordWrite(ctx, v, live)
-	return true, 0, nil
+	if err == nil && requeueAfter == 0 {
+		r.recordWrite(ctx, v, live)
+	}
+	return requeueAfter, err
 }
 
-// reread replaces the cached Node: a conflict says that the cache is behind, perhaps for long, because its watch has stalled.
-func (r *nodes) reread(ctx context.Context, v *visit) error {
+// decideLive plans from live owners. Its time begins when few others do so.
+func (r *nodes) decideLive(ctx context.Context, v *visit) (owners.NodePlan, error) {
+	if err := r.deciding.Acquire(ctx, 1); err != nil {
+		return owners.NodePlan{}, fmt.Errorf("waiting for other live decisions: %w", err)
+	}
+	defer r.deciding.Release(1)
+	return owners.DecideLive(ctx, r.Chain, v.plan)
+}
+
+// reread replaces the cached Node, and reports whether it could: a conflict says that the cache is behind, perhaps for long, because its
+// watch has stalled.
+func (r *nodes) reread(ctx context.Context, v *visit) bool {
 	live, err := r.uncached(ctx, v.Cluster)
 	if err != nil {
-		return err
+		return false
 	}
 	node := &corev1.Node{}
-	if err := live.Get(ctx, types.NamespacedName{Name: v.Name}, node); err != nil {
-		return fmt.Errorf("reading the Node from its API server: %w", err)
+	later, err := r.clusters.try(v.Cluster, func() (sent bool, err error) {
+		return true, live.Get(ctx, types.NamespacedName{Name: v.Name}, node) //nolint:wrapcheck // nobody sees it
+	})
+	if err != nil || later > 0 {
+		return false
 	}
 	v.node = inherit.ReadNode(node, v.now).Restored(r.records.get(v.NodeRequest))
-	return nil
+	return true
 }
 
 // patch writes the Node's new state. Taints are an atomic list, so the patch is valid only for the version that was read. After a
