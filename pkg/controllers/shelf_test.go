@@ -3,10 +3,8 @@
 package controllers_test
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,10 +17,12 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/owners"
 )
 
-// shelf is an API server that copies nothing, for thousands of Clusters. It has Clusters and MachinePools, or Nodes and Pods.
+// shelf is an API server that copies nothing but Nodes that it gets, for thousands of Clusters. It has Clusters and MachinePools, or Nodes and
+// Pods.
 type shelf struct {
 	client.Client
 	clusters []clusterv1.Cluster
+	at       map[string]int                    // the index of a Cluster or a Node, by name
 	pools    map[string]*clusterv1.MachinePool // by name, and by the values of their indexes
 	nodes    []corev1.Node
 	pods     []corev1.Pod
@@ -35,7 +35,7 @@ type shelf struct {
 func (s *shelf) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
 	switch into := into.(type) {
 	case *clusterv1.Cluster:
-		if i, found := slices.BinarySearchFunc(s.clusters, key.Name, func(c clusterv1.Cluster, name string) int { return cmp.Compare(c.Name, name) }); found {
+		if i, found := s.at[key.Name]; found {
 			*into = s.clusters[i]
 			return nil
 		}
@@ -45,11 +45,9 @@ func (s *shelf) Get(_ context.Context, key client.ObjectKey, into client.Object,
 			return nil
 		}
 	case *corev1.Node:
-		for i := range s.nodes {
-			if s.nodes[i].Name == key.Name {
-				s.nodes[i].DeepCopyInto(into)
-				return nil
-			}
+		if i, found := s.at[key.Name]; found {
+			s.nodes[i].DeepCopyInto(into)
+			return nil
 		}
 	}
 	return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
@@ -71,18 +69,18 @@ func (s *shelf) List(_ context.Context, list client.ObjectList, options ...clien
 			list.Items = []clusterv1.MachinePool{*pool}
 		}
 	case *corev1.NodeList:
-		for i := range s.nodes {
-			if field != "metadata.name" || s.nodes[i].Name == value {
-				list.Items = append(list.Items, s.nodes[i])
-			}
+		list.Items = s.nodes
+		if field == "metadata.name" {
+			i := s.at[value]
+			list.Items = s.nodes[i : i+1]
 		}
 	case *corev1.PodList:
 		if s.listsPods != nil {
 			s.listsPods()
 		}
-		for _, pod := range s.pods {
-			if pod.Spec.NodeName == value {
-				list.Items = append(list.Items, pod)
+		for i := range s.pods {
+			if s.pods[i].Spec.NodeName == value {
+				list.Items = append(list.Items, s.pods[i])
 			}
 		}
 	}
@@ -91,12 +89,8 @@ func (s *shelf) List(_ context.Context, list client.ObjectList, options ...clien
 
 func (s *shelf) Patch(_ context.Context, object client.Object, _ client.Patch, _ ...client.PatchOption) error {
 	node := object.(*corev1.Node) //nolint:forcetypeassert // the loop patches Nodes
-	for i := range s.nodes {
-		if s.nodes[i].Name == node.Name {
-			node.DeepCopyInto(&s.nodes[i])
-			s.wrote(node)
-		}
-	}
+	node.DeepCopyInto(&s.nodes[s.at[node.Name]])
+	s.wrote(node)
 	return nil
 }
 
@@ -113,8 +107,9 @@ func (e evictor) Create(_ context.Context, object, _ client.Object, _ ...client.
 
 // add adds a Cluster whose MachinePool has a number of Nodes with a Pod each, and returns its API server.
 func (s *shelf) add(name string, labels map[string]string, nodes int) *shelf {
-	of, pool := &shelf{}, machinePool()
+	of, pool := &shelf{at: map[string]int{}}, machinePool()
 	of.wrote = func(*corev1.Node) {}
+	s.at[name] = len(s.clusters)
 	s.clusters = append(s.clusters, clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: "c", Labels: labels}})
 	pool.Name, pool.Spec.ClusterName, pool.Labels[clusterv1.ClusterNameLabel], pool.Spec.ProviderIDList = name, name, name, nil
 	for i := range nodes {
@@ -122,6 +117,7 @@ func (s *shelf) add(name string, labels map[string]string, nodes int) *shelf {
 		n.CreationTimestamp = metav1.NewTime(time.Now().Add(-time.Hour))
 		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 		pool.Spec.ProviderIDList = append(pool.Spec.ProviderIDList, n.Spec.ProviderID)
+		of.at[n.Name] = i
 		of.nodes = append(of.nodes, *n)
 		of.pods = append(of.pods, corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: n.Name}, Spec: corev1.PodSpec{NodeName: n.Name}})
 	}
