@@ -63,7 +63,11 @@ func Next(clusters []Cluster, limit int) map[string]string {
 	why, left, earlier := map[string]string{}, limit, ""
 	for _, number := range slices.Sorted(maps.Keys(waves)) {
 		wave := slices.SortedFunc(slices.Values(waves[number]), func(a, b Cluster) int { return cmp.Compare(a.Name, b.Name) })
+		unread := 0
 		for _, c := range wave {
+			if c.Unknown {
+				unread++
+			}
 			if c.UnderWay {
 				why[c.Name] = limited(left, limit)
 				left--
@@ -73,7 +77,7 @@ func Next(clusters []Cluster, limit int) map[string]string {
 			if !c.Waits || c.UnderWay {
 				continue
 			}
-			if why[c.Name] = cmp.Or(earlier, c.unread(wave), limited(left, limit)); why[c.Name] == "" && !c.Halted {
+			if why[c.Name] = cmp.Or(earlier, c.awaits(unread), limited(left, limit)); why[c.Name] == "" && !c.Halted {
 				left--
 			}
 		}
@@ -84,9 +88,9 @@ func Next(clusters []Cluster, limit int) map[string]string {
 	return why
 }
 
-// unread returns the reason why a Cluster may not begin if the Nodes of another Cluster of its wave have not been read, or "".
-func (c Cluster) unread(wave []Cluster) string {
-	if slices.ContainsFunc(wave, func(other Cluster) bool { return other.Unknown && other.Name != c.Name }) {
+// awaits returns the reason why a Cluster may not begin if the Nodes of another Cluster of its wave have not been read, or "".
+func (c Cluster) awaits(unread int) string {
+	if unread > 1 || unread == 1 && !c.Unknown {
 		return "a Cluster whose Nodes have not been read yet"
 	}
 	return ""
