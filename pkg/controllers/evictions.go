@@ -87,7 +87,8 @@ func (r *nodes) endTurn(ctx context.Context, v *visit, p owners.NodePlan) (reque
 		v.allowed, v.turn.RollOutOver = true, true
 		return 0
 	}
-	again := max(healthEvery, time.Duration(len(r.rollouts.turns.values(v.Cluster)))*askEvery)
+	turns, _ := r.rollouts.turns.counts(v.Cluster)
+	again := max(healthEvery, time.Duration(turns)*askEvery)
 	if !r.knowsAll(ctx, v) {
 		return again
 	}
@@ -109,14 +110,20 @@ func evicts(t corev1.Taint) bool { return t.Effect == corev1.TaintEffectNoExecut
 
 // limited returns the time until the next attempt if a limit lets no Node have its turn now: in the Node's set, or in its Cluster.
 func (r *nodes) limited(ctx context.Context, v *visit, p owners.NodePlan) (requeueAfter time.Duration, err error) {
+	if v.settings.Rate == 0 {
+		return 0, nil
+	}
+	name := "Cluster " + v.Cluster.String()
+	if v.settings.Rate <= 1 { // no set is slower, so that its Nodes need not be counted
+		if requeueAfter, v.limitedBy = r.pacer.Wait(v.now, pace.Limits(name, v.settings.Rate, "", 0)); requeueAfter > 0 {
+			return requeueAfter, nil
+		}
+	}
 	group, size, err := r.Chain.Within(v.Cluster).NodeGroup(ctx, p.Source)
 	if err != nil {
 		return 0, fmt.Errorf("finding the Nodes that share this Node's taints: %w", err)
 	}
-	if v.settings.Rate == 0 {
-		return 0, nil
-	}
-	limits := pace.Limits("Cluster "+v.Cluster.String(), v.settings.Rate, group.String(), size)
+	limits := pace.Limits(name, v.settings.Rate, group.String(), size)
 	if requeueAfter, v.limitedBy = r.pacer.Wait(v.now, limits); requeueAfter == 0 && v.settings.Budgets {
 		requeueAfter, v.limitedBy, err = r.waitForOthers(ctx, v, group, limits[0])
 	}

@@ -273,8 +273,7 @@ func (r *nodes) halts(ctx context.Context, v *visit, p owners.NodePlan) (why str
 		r.rollouts.endHalt(v.Cluster)
 		return "paused by " + v.settings.By, evictEvery, nil
 	}
-	since := r.rollouts.in(v.Cluster).Began()
-	if since.IsZero() {
+	if turns, _ := r.rollouts.turns.counts(v.Cluster); turns == 0 {
 		r.rollouts.endHalt(v.Cluster)
 		return "", 0, nil
 	}
@@ -284,6 +283,10 @@ func (r *nodes) halts(ctx context.Context, v *visit, p owners.NodePlan) (why str
 	r.rollouts.mu.Unlock()
 	if v.now.Sub(looked) < healthEvery {
 		return was, evictEvery, nil
+	}
+	since := r.rollouts.in(v.Cluster).Began()
+	if since.IsZero() { // the last of these Nodes is gone
+		return "", 0, nil
 	}
 	if why, again, err = r.harmed(ctx, v, since); err != nil || again > 0 {
 		return why, again, err

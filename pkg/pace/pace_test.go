@@ -96,8 +96,8 @@ func TestTheSlowestRate(t *testing.T) {
 	NewWithT(t).Expect(wait).To(BeNumerically(">", 365*24*time.Hour))
 }
 
-// No limit lets more Nodes be tainted in any minute than it allows, for any order of requests and any shared limits. In the end all Nodes
-// are tainted.
+// No limit lets more Nodes be tainted in any minute than it allows, for any order of requests and any shared limits. If a Cluster gives at most
+// one turn a minute, none of its sets makes a Node wait for longer. In the end all Nodes are tainted.
 func TestNoLimitIsExceededInAnyMinute(t *testing.T) {
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) { rollOut(t, rand.New(rand.NewPCG(seed, 0))) })
@@ -124,6 +124,11 @@ func rollOut(t *testing.T, dice *rand.Rand) {
 		}
 		now = now.Add(time.Duration(dice.IntN(int(2 * time.Second))))
 		i := dice.IntN(len(waiting))
+		if alone, _ := p.Wait(now, pace.Limits(waiting[i][1].Name, perMinute, "", 0)); alone > 0 && perMinute <= 1 {
+			if wait, name := p.Wait(now, waiting[i]); wait != alone || name != waiting[i][1].Name {
+				t.Fatalf("%s has no room for %s, but %s for %s", waiting[i][1].Name, alone, name, wait)
+			}
+		}
 		if _, wait := p.Take(now, waiting[i]); wait > 0 {
 			continue
 		}
