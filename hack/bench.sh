@@ -10,6 +10,8 @@
 #              MACHINES (500 10000): how many Machines the benchmark of memory has
 #              SCENARIO=clusters: only the benchmark of many workload clusters, by default once, with CLUSTERS (100) of NODES (6) each, and
 #              MEMORY (off): the memory limit of Heirloom (GOMEMLIMIT)
+#              SCENARIO=virtual: only the benchmark of a fleet in virtual time, by default once, with CLUSTERS (1000) of NODES (6) each;
+#              RUN=start or RUN=roll-out: only these parts
 
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -19,6 +21,7 @@ if (($# > 0)); then
 fi
 file=$PWD/dist/bench.txt
 export BENCH_MACHINES=${MACHINES:-500 10000} BENCH_REQUESTS=10000
+package=./test/bench
 case ${SCENARIO:-} in
 '')
 	run=${RUN:-.} count=${COUNT:-3}
@@ -29,8 +32,13 @@ clusters)
 	export BENCH_CLUSTERS=${CLUSTERS:-100} BENCH_NODES=${NODES:-6} BENCH_MEMORY=${MEMORY:-off}
 	command="SCENARIO=clusters CLUSTERS=$BENCH_CLUSTERS NODES=$BENCH_NODES MEMORY=$BENCH_MEMORY COUNT=$count"
 	;;
+virtual)
+	run="^BenchmarkVirtualFleet\$//${RUN:-.}" count=${COUNT:-1} package=./pkg/controllers BENCHTIME=${BENCHTIME:-1x}
+	export BENCH_CLUSTERS=${CLUSTERS:-1000} BENCH_NODES=${NODES:-6}
+	command="SCENARIO=virtual ${RUN:+RUN=$RUN }CLUSTERS=$BENCH_CLUSTERS NODES=$BENCH_NODES COUNT=$count"
+	;;
 *)
-	echo "error: there is no scenario $SCENARIO; usage: make bench [SCENARIO=clusters]" >&2
+	echo "error: there is no scenario $SCENARIO; usage: make bench [SCENARIO=clusters|virtual]" >&2
 	exit 2
 	;;
 esac
@@ -62,6 +70,6 @@ mkdir -p "${file%/*}"
 # Flags of hack/build.sh, so that benchmarks and program share compiled packages.
 flags=(-tags grpcnotrace -trimpath -gcflags all=-dwarf=false)
 # Compiled before the first run, so that no compiler runs next to a benchmark.
-CGO_ENABLED=0 go list "${flags[@]}" -test -export ./test/bench >/dev/null
-CGO_ENABLED=0 go test "${flags[@]}" -run '^$' -bench "$run" -count "$count" -benchtime "${BENCHTIME:-1s}" -timeout 2h ./test/bench | tee "$file"
+CGO_ENABLED=0 go list "${flags[@]}" -test -export "$package" >/dev/null
+CGO_ENABLED=0 go test "${flags[@]}" -run '^$' -bench "$run" -count "$count" -benchtime "${BENCHTIME:-1s}" -timeout 2h "$package" | tee "$file"
 table

@@ -123,6 +123,8 @@ func (i *informer) Update(before, after client.Object) {
 type workloads struct {
 	clustercache.ClusterCache
 	clients map[client.ObjectKey]client.Client
+	// uncached are the clients without a cache, if they differ.
+	uncached map[client.ObjectKey]client.Client
 	// servers hold the stored objects of each Cluster.
 	servers map[client.ObjectKey]client.Client
 	// caches watch the Nodes of each Cluster. Without a cache, workloads only notes the watch.
@@ -140,7 +142,7 @@ type workloads struct {
 
 func newWorkloads() *workloads {
 	return &workloads{
-		clients: map[client.ObjectKey]client.Client{}, servers: map[client.ObjectKey]client.Client{}, caches: map[client.ObjectKey]*informers{}, watched: &journal{},
+		clients: map[client.ObjectKey]client.Client{}, uncached: map[client.ObjectKey]client.Client{}, servers: map[client.ObjectKey]client.Client{}, caches: map[client.ObjectKey]*informers{}, watched: &journal{},
 		connected: make(chan event.GenericEvent), broken: map[client.ObjectKey]error{},
 	}
 }
@@ -166,6 +168,9 @@ func (w *workloads) GetReader(ctx context.Context, cluster client.ObjectKey) (cl
 func (w *workloads) GetUncachedClient(ctx context.Context, cluster client.ObjectKey) (client.Client, error) {
 	if w.brokenUncached != nil {
 		return nil, w.brokenUncached
+	}
+	if c, ok := w.uncached[cluster]; ok {
+		return c, nil
 	}
 	return w.GetClient(ctx, cluster)
 }

@@ -26,13 +26,17 @@ type shelf struct {
 	pools    map[string]*clusterv1.MachinePool // by name, and by the values of their indexes
 	nodes    []corev1.Node
 	pods     []corev1.Pod
-	// wrote is called after each write of a Node, evicts before each eviction, and listsPods, if it is there, before each list of Pods.
-	wrote     func(*corev1.Node)
-	evicts    func(*corev1.Pod) error
-	listsPods func()
+	// wrote is called after each write of a Node, evicts before each eviction, and if they are there, reads before each read and listsPods
+	// before each list of Pods.
+	wrote            func(*corev1.Node)
+	evicts           func(*corev1.Pod) error
+	reads, listsPods func()
 }
 
 func (s *shelf) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	if s.reads != nil {
+		s.reads()
+	}
 	switch into := into.(type) {
 	case *clusterv1.Cluster:
 		if i, found := s.at[key.Name]; found {
@@ -54,6 +58,9 @@ func (s *shelf) Get(_ context.Context, key client.ObjectKey, into client.Object,
 }
 
 func (s *shelf) List(_ context.Context, list client.ObjectList, options ...client.ListOption) error {
+	if s.reads != nil {
+		s.reads()
+	}
 	o := (&client.ListOptions{}).ApplyOptions(options)
 	field, value := "", ""
 	if o.FieldSelector != nil {
@@ -107,7 +114,7 @@ func (e evictor) Create(_ context.Context, object, _ client.Object, _ ...client.
 
 // add adds a Cluster whose MachinePool has a number of Nodes with a Pod each, and returns its API server.
 func (s *shelf) add(name string, labels map[string]string, nodes int) *shelf {
-	of, pool := &shelf{at: map[string]int{}}, machinePool()
+	of, pool := &shelf{at: map[string]int{}, nodes: make([]corev1.Node, 0, nodes), pods: make([]corev1.Pod, 0, nodes)}, machinePool()
 	of.wrote = func(*corev1.Node) {}
 	s.at[name] = len(s.clusters)
 	s.clusters = append(s.clusters, clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: "c", Labels: labels}})
