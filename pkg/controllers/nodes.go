@@ -33,7 +33,7 @@ const (
 	// not delay its inheritance.
 	afterConflict = 100 * time.Millisecond
 	// liveDecisions is the number of live decisions at a time. More would wait for each other's reads until their time is over, in vain.
-	liveDecisions = 32
+	liveDecisions = 100
 )
 
 // NodeRequest names a Node and its Cluster.
@@ -62,6 +62,10 @@ func (r *nodes) Reconcile(ctx context.Context, req NodeRequest) (ctrl.Result, er
 	ctx, cancel := context.WithTimeout(ctx, nodeTimeout)
 	defer cancel()
 	requeueAfter, err := r.sync(ctx, req)
+	if errors.Is(err, errGone) {
+		r.drop(req)
+		return ctrl.Result{}, nil
+	}
 	r.rollouts.read.set(req, true) // also if it cannot be read: it must not hold up other Clusters
 	// If the Cluster went meanwhile, or went to another instance, this may have been handled before the last findings.
 	cluster, clusterErr := r.Chain.Cluster(ctx, req.Cluster.Namespace, req.Cluster.Name)
@@ -152,8 +156,10 @@ func (r *nodes) carryOut(ctx context.Context, v *visit, p owners.NodePlan) (requ
 	return requeueAfter, nil
 }
 
-// read reads the Node, and decides the turn that it has in any case. The result is nil if the Node is gone, or if its Cluster is not
-// connected: when it connects, all its Nodes are reconciled.
+var errGone = errors.New("the Node does not exist")
+
+// read reads the Node, and decides the turn that it has in any case. The error is errGone if there is no such Node. The result is nil if its
+// Cluster is not connected: when it connects, all its Nodes are reconciled.
 func (r *nodes) read(ctx context.Context, req NodeRequest) (*visit, error) {
 	v := &visit{NodeRequest: req, server: r.Client, policy: r.Policy(), now: time.Now(), turn: inherit.Turn{OpensGates: true}}
 	if req.Cluster != r.ManagementCluster {
@@ -169,8 +175,7 @@ func (r *nodes) read(ctx context.Context, req NodeRequest) (*visit, error) {
 	node := &corev1.Node{}
 	err := v.server.Get(ctx, types.NamespacedName{Name: req.Name}, node)
 	if apierrors.IsNotFound(err) {
-		r.drop(req)
-		return nil, nil
+		return nil, errGone
 	}
 	if err != nil {
 		return nil, fmt.Errorf("getting the Node: %w", err)

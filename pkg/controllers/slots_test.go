@@ -13,13 +13,18 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/metrics"
 	"github.com/heirloom-dev/heirloom/pkg/owners"
+	"github.com/heirloom-dev/heirloom/test/sim/fakeclient"
 )
 
 // hangs is a request without an answer. answers is a request with an immediate answer.
@@ -127,4 +132,17 @@ func TestMadeUpKindsAreNotRemembered(t *testing.T) {
 	Expect(err).NotTo(HaveOccurred())
 	Expect(again).To(BeNumerically(">", 0))
 	Expect(kind).To(BeZero(), "the kind has no slots")
+}
+
+// The loop does not remember a Node that is gone: otherwise it would grow with each Node, and look for all of them after each reconnection.
+func TestNodesThatAreGoneAreNotRemembered(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	counted, err := metrics.New(prometheus.NewRegistry())
+	Expect(err).NotTo(HaveOccurred())
+	gone := NodeRequest{Cluster: types.NamespacedName{Namespace: "ns", Name: "c"}, Name: "gone"}
+	r := newNodes(&Dependencies{
+		Client: fakeclient.New(), Metrics: counted, ManagementCluster: gone.Cluster, Policy: func() inherit.Policy { return inherit.Policy{} },
+	})
+	Expect(r.Reconcile(t.Context(), gone)).To(BeZero())
+	Expect(r.known(gone.Cluster)).To(BeEmpty())
 }

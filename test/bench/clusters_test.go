@@ -34,7 +34,7 @@ const (
 	// firstLabel is in the ClusterClass from the beginning, secondLabel is added to it.
 	firstLabel, secondLabel = clusterv1.ManagedNodeLabelDomain + "/first", clusterv1.ManagedNodeLabelDomain + "/second"
 	// idleFor is the time for which the CPU time without changes is measured, settlesIn the time before.
-	idleFor, settlesIn = 30 * time.Second, 20 * time.Second
+	idleFor, settlesIn = 30 * time.Second, 40 * time.Second
 	// clustersPatience limits each wait. It is no target.
 	clustersPatience = 15 * time.Minute
 )
@@ -217,7 +217,7 @@ func (c *clusters) idle(b *testing.B, empty map[string]float64) {
 		now := measured(b, c.MetricsURL)
 		return now["workqueue_depth node"]+now["workqueue_depth machine"] == 0
 	})
-	waited(b.Context(), settlesIn) // Nodes that come again after a time are in no queue
+	waited(b.Context(), settlesIn) // objects that come again after a time are in no queue
 	before := measured(b, c.MetricsURL)
 	waited(b.Context(), idleFor)
 	now := measured(b, c.MetricsURL)
