@@ -33,7 +33,7 @@ const (
 	// not delay its inheritance.
 	afterConflict = 100 * time.Millisecond
 	// liveDecisions is the number of live decisions at a time. More would wait for each other's reads until their time is over, in vain.
-	liveDecisions = 100
+	liveDecisions = 64
 )
 
 // NodeRequest names a Node and its Cluster.

@@ -33,8 +33,8 @@ import (
 const (
 	// firstLabel is in the ClusterClass from the beginning, secondLabel is added to it.
 	firstLabel, secondLabel = clusterv1.ManagedNodeLabelDomain + "/first", clusterv1.ManagedNodeLabelDomain + "/second"
-	// idleFor is the time for which the CPU time without changes is measured, settlesIn the time before.
-	idleFor, settlesIn = 30 * time.Second, 40 * time.Second
+	// idleFor is the time for which the CPU time without changes is measured, with one garbage collection, settlesIn the time before.
+	idleFor, settlesIn = 2 * time.Minute, 40 * time.Second
 	// clustersPatience limits each wait. It is no target.
 	clustersPatience = 15 * time.Minute
 )
