@@ -35,8 +35,8 @@ import (
 
 const (
 	// workers is the number of objects of a kind that are reconciled at a time, remoteWorkers the number of Nodes, and of workload clusters.
-	// The API servers of workload clusters may hang, so remoteWorkers is large; perCluster is the number of workers that may write Nodes of
-	// the same cluster.
+	// The API servers of workload clusters may hang, so remoteWorkers is large: a hundred of them leave some workers (see furtherSlots).
+	// perCluster is the number of workers that may write Nodes of the same cluster.
 	workers, remoteWorkers, perCluster = 10, 200, 16
 	// fastRetry is the time until the first retry of a failed reconcile. For a workload cluster as a whole, it is slowRetry.
 	fastRetry = 50 * time.Millisecond

@@ -79,9 +79,9 @@ func membersOf(n int) string {
 	return all.String()
 }
 
-// API servers write managed fields in order. Reading this many in the opposite order would take hours.
+// API servers write managed fields in order. The time for reading so many in the opposite order grows with the square of their number.
 func TestManyManagedFieldsMustBeInOrder(t *testing.T) {
-	const n = 300_000
+	const n = 20_000
 	sorted := make([]string, n)
 	for i := range n {
 		sorted[i] = fmt.Sprintf(`"f:%07d":{}`, i)
@@ -111,7 +111,7 @@ func TestManyManagedFieldsMustBeInOrder(t *testing.T) {
 	Expect(read(with(0, `"f:z":[]`)...)).To(MatchError(ContainSubstring("[ among the fields")))
 	Expect(read(with(0, `"f:z":1`)...)).To(MatchError(ContainSubstring("1 among the fields")))
 	mine := ours("{}")
-	mine.FieldsV1 = metav1.NewFieldsV1(`"` + strings.Repeat("x", n) + `"`)
+	mine.FieldsV1 = metav1.NewFieldsV1(`"` + strings.Repeat("x", 15*n) + `"`)
 	_, err := managedfields.New(&metav1.ObjectMeta{ManagedFields: entries(mine)}, content{}.top(), inherit.Decision{}, nil)
 	Expect(err).To(MatchError(ContainSubstring("among the fields")))
 	Expect(read(with(0, `"f:z":}`)...)).To(MatchError(ContainSubstring("reading the fields")))
