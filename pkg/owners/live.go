@@ -63,12 +63,13 @@ func (l *Live) Get(ctx context.Context, key client.ObjectKey, into client.Object
 	result := l.reads.DoChan(name, func() (any, error) {
 		if before, ok := l.begun.Load(name); ok {
 			<-before.(chan struct{}) //nolint:forcetypeassert // nothing else is stored
-			<-time.After(l.Gather)
+			if l.Gather > 0 {
+				<-time.After(l.Gather)
+			}
 		}
 		ended := make(chan struct{})
 		l.begun.Store(name, ended)
-		defer time.AfterFunc(lately, func() { l.begun.CompareAndDelete(name, ended) })
-		defer close(ended)
+		defer l.ends(name, ended)
 		l.reads.Forget(name) // later callers must not share this read
 		object, _ := reflect.New(kind).Interface().(client.Object)
 		object.GetObjectKind().SetGroupVersionKind(gvk)
@@ -83,6 +84,17 @@ func (l *Live) Get(ctx context.Context, key client.ObjectKey, into client.Object
 		}
 		return r.Err
 	}
+}
+
+// ends says that a read has ended. The next read gathers callers if it begins soon.
+func (l *Live) ends(name string, read chan struct{}) {
+	forget := func() { l.begun.CompareAndDelete(name, read) }
+	if l.Gather == 0 {
+		forget()
+	} else {
+		time.AfterFunc(lately, forget)
+	}
+	close(read)
 }
 
 // read reads an object for all callers that share the result, so it does not end when one caller gives up. It recovers from a panic,

@@ -196,6 +196,9 @@ func (h *history) stored(server string, w apiserver.Write) {
 	}
 	if w.After == nil {
 		delete(h.soft, object.GetName())
+		if w.GVR.Resource == "nodes" { // the record of its turn goes with it
+			delete(h.turns, object.GetName())
+		}
 		return
 	}
 	h.remembers(w)
